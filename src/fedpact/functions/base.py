@@ -5,19 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+# The operators below import `arithmetic` when called: it needs the classes of this file first.
+
 
 class Function(ABC):
-    """A continuously differentiable f: R^dim -> R. `dim` is None when only a call can tell."""
+    """A continuously differentiable f: R^dim -> R. `dim` is None when only a call can tell.
+
+    Functions add, subtract and scale: `0.5 * f + g - 0.2`, `sum([f, g])`. They hold no state that a call changes.
+    """
 
     dim: int | None = None
     has_hessian: bool = False
     #: True when the Hessian is the same everywhere (quadratics): solvers may factor it once.
     constant_hessian: bool = False
+    # Makes `np.float64(2) * f` ask f instead of building an array of objects.
+    __array_ufunc__ = None
 
     @abstractmethod
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]: ...
@@ -29,8 +36,8 @@ class Function(ABC):
         return self.value_and_gradient(w)[1]
 
     def hessian(self, w: Vector) -> Matrix:
-        """The dim x dim Hessian, dense; only when `has_hessian`."""
-        raise TypeError(f"{type(self).__name__} has no Hessian")
+        """The dim x dim Hessian, dense; only when `has_hessian`. It may be read-only: copy before writing into it."""
+        raise TypeError(f"{self!r} has no Hessian")
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Hessian times v without forming the Hessian where that is cheaper."""
@@ -43,29 +50,95 @@ class Function(ABC):
         """
         return None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(dim={self.dim})"
+
+    def __add__(self, other: Function | float) -> Function:
+        from fedpact.functions import arithmetic
+
+        return arithmetic.add(self, other)
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: float) -> Function:
+        from fedpact.functions import arithmetic
+
+        return arithmetic.scale(self, factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Function:
+        return self * (1 / divisor)
+
+    def __neg__(self) -> Function:
+        return self * -1.0
+
+    def __sub__(self, other: Function | float) -> Function:
+        return self + (-other)
+
+    def __rsub__(self, other: float) -> Function:
+        return -self + other
+
 
 class Map(ABC):
-    """A continuously differentiable c: R^dim -> R^length. `length` and `dim` are None when only a call can tell."""
+    """A continuously differentiable c: R^dim -> R^length. `length` and `dim` are None when only a call can tell.
+
+    Maps add, subtract and scale like functions; a constant is a number or a vector of the map's length.
+    """
 
     dim: int | None = None
     length: int | None = None
     has_hessian: bool = False
     #: True when the Jacobian is the same everywhere.
     affine: bool = False
+    __array_ufunc__ = None
 
     @abstractmethod
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        """c(w) of shape (length,) and its Jacobian of shape (length, dim)."""
+        """c(w) of shape (length,) and its Jacobian of shape (length, dim), which may be read-only."""
 
     def value(self, w: Vector) -> Vector:
         return self.value_and_jacobian(w)[0]
 
+    def jacobian(self, w: Vector) -> Matrix:
+        return self.value_and_jacobian(w)[1]
+
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
-        """sum_j weights_j hess c_j(w), dense; only when `has_hessian`."""
-        raise TypeError(f"{type(self).__name__} has no Hessian")
+        """sum_j weights_j hess c_j(w), dense; only when `has_hessian`. It may be read-only."""
+        raise TypeError(f"{self!r} has no Hessian")
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         return np.asarray(self.weighted_hessian(w, weights) @ v)
 
     def defect(self) -> str | None:
+        """As for Function."""
         return None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(length={self.length}, dim={self.dim})"
+
+    def __add__(self, other: Map | ArrayLike) -> Map:
+        from fedpact.functions import arithmetic
+
+        return arithmetic.add_maps(self, other)
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: float) -> Map:
+        from fedpact.functions import arithmetic
+
+        return arithmetic.scale_map(self, factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Map:
+        return self * (1 / divisor)
+
+    def __neg__(self) -> Map:
+        return self * -1.0
+
+    def __sub__(self, other: Map | ArrayLike) -> Map:
+        return self + (-other if isinstance(other, Map) else -np.asarray(other))
+
+    def __rsub__(self, other: ArrayLike) -> Map:
+        return -self + other

@@ -9,12 +9,17 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
+#: How far, relative to max(1, bound), a point may be outside a bounded domain and still count as lying on its face.
+#: A point inside is never moved to the face: subdifferentials are those of the exact point.
+ROUNDING = 1e-12
+
 
 class Prox(ABC):
     """A closed convex h: R^d -> (-inf, inf] whose proximal map is cheap."""
 
-    #: a when h(w) = a/2 |w|^2 (so 0 for h = 0), None otherwise: solvers then treat h as smooth.
-    curvature: float | None = None
+    #: a when h(w) = 1/2 sum_j a_j w_j^2, as one number when all a_j are equal (0 for h = 0), as a vector of length d
+    #: otherwise. Solvers may then treat h as smooth, with gradient a * w and Hessian diag(a). None for every other h.
+    curvature: float | Vector | None = None
     #: True when h is the indicator of a set: it has no cost, only a domain.
     indicator: bool = False
 
@@ -31,7 +36,7 @@ class Prox(ABC):
         """Max-norm distance from v to the subdifferential of h at w; inf when w is outside dom(h)."""
 
     def contains(self, w: Vector) -> bool:
-        """Is w in dom(h)?"""
+        """Is w in dom(h)? A domain that is not all of R^d is left only by more than `ROUNDING`, see there."""
         return bool(np.isfinite(self.value(w)))
 
     def defect(self, dim: int) -> str | None:

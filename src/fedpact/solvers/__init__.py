@@ -1,0 +1,17 @@
+"""One file per algorithm, both halves in it. `METHODS` is the list that `fp.solve` chooses from."""
+
+from collections.abc import Callable
+
+from fedpact.solvers.centralized_proximal_al import centralized_proximal_al
+from fedpact.solvers.inexact_admm import inexact_admm_alone
+from fedpact.solvers.proximal_al import proximal_al
+from fedpact.solvers.run import Progress, Run
+from fedpact.solvers.solution import History, Solution
+
+METHODS: dict[str, Callable[..., Solution]] = {
+    "proximal-al": proximal_al,
+    "centralized-proximal-al": centralized_proximal_al,
+    "inexact-admm": inexact_admm_alone,
+}
+
+__all__ = ["METHODS", "History", "Progress", "Run", "Solution"]

@@ -1,0 +1,67 @@
+"""Solvers of one owner's subproblem, and the choice among them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedpact.functions import Function, Matrix, Vector
+from fedpact.prox import Prox, Zero
+from fedpact.solvers.local.base import Anchored, Constant, Minimum, anchored
+from fedpact.solvers.local.exact import exact, factor
+from fedpact.solvers.local.first_order import lbfgs, newton_cg
+from fedpact.solvers.local.newton import newton
+from fedpact.solvers.local.proximal_gradient import proximal_gradient
+
+#: Above this many variables forming and factoring a Hessian costs more than products with it.
+DENSE_LIMIT = 600
+
+__all__ = [
+    "Constant",
+    "Minimum",
+    "anchored",
+    "exact",
+    "factor",
+    "lbfgs",
+    "minimize",
+    "newton",
+    "newton_cg",
+    "proximal_gradient",
+]
+
+
+def minimize(
+    function: Function, start: Vector, tolerance: float, *, regularizer: Prox | None = None, kept: Matrix | None = None
+) -> Minimum:
+    """Minimise function (+ regularizer) to a max-norm stationarity of tolerance, from start.
+
+    Exact for constant Hessians, Newton for small dense ones, Newton-CG for large ones, L-BFGS without any; with a
+    regularizer that is not smooth, accelerated proximal gradient. `kept` is a factor from an earlier exact solve.
+    """
+    if regularizer is not None and regularizer.curvature is not None:
+        function, regularizer = anchored(function, regularizer.curvature, np.zeros_like(start)), None
+    if (
+        isinstance(function, Anchored)
+        and isinstance(function.function, Constant)
+        and isinstance(function.weight, float)
+    ):
+        return _anchor_only(function, function.weight, function.anchor, regularizer or Zero())
+    if regularizer is not None:
+        return proximal_gradient(function, regularizer, start, tolerance)
+    if not function.has_hessian:
+        result = lbfgs(function, start, tolerance)
+        if result.converged:
+            return result
+        # L-BFGS line searches give up near rounding; the plain method needs no function values there.
+        again = proximal_gradient(function, Zero(), result.w, tolerance, 2000)
+        return Minimum(again.w, again.residual, again.converged, result.gradients + again.gradients)
+    if function.constant_hessian and start.size <= 4 * DENSE_LIMIT:
+        return exact(function, start, tolerance, kept)
+    if start.size <= DENSE_LIMIT:
+        return newton(function, start, tolerance)
+    return newton_cg(function, start, tolerance)
+
+
+def _anchor_only(function: Function, weight: float, anchor: Vector, regularizer: Prox) -> Minimum:
+    """Nothing but weight/2 |w - anchor|^2 + h(w): one prox."""
+    w = regularizer.prox(anchor, 1 / weight)
+    return Minimum(w, regularizer.subdifferential_distance(-function.gradient(w), w), True, 0)

@@ -1,0 +1,48 @@
+"""One owner's side of the door: it runs a step on its share, keeps the state, and remembers its last reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fedpact.errors import FedpactError, OwnerError
+from fedpact.federation.messages import Order, Reply, not_finite
+
+#: A pure function of (share, state, order); it runs where the data is. State is None before the first step.
+Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
+
+
+class Owner:
+    """Holds a share and the state between rounds. Every engine runs its owners through this class."""
+
+    def __init__(self, name: str, share: object) -> None:
+        self.name = name
+        self._share = share
+        self._state: object = None
+        self._answered: tuple[int, Reply] | None = None
+
+    def handle(self, step: Step, order: Order) -> Reply:
+        """Run the step, or return the stored reply when this round was answered before (so a lost reply costs nothing).
+
+        Raises OwnerError, naming this owner, when the order's round lies in the past, when the step fails, or when the
+        reply holds a NaN or an infinity. The state changes only when the step succeeded.
+        """
+        if self._answered is not None and order.round <= self._answered[0]:
+            if order.round == self._answered[0]:
+                return self._answered[1]
+            raise OwnerError(f"{self.name}: got an order of round {order.round} after round {self._answered[0]}")
+        try:
+            state, reply = step(self._share, self._state, order)
+        except OwnerError:
+            raise
+        except FedpactError as error:
+            raise type(error)(f"{self.name}: {error}") from error
+        except Exception as error:
+            raise OwnerError(f"{self.name}: {step.__name__} failed with {type(error).__name__}: {error}") from error
+        if (bad := not_finite(reply)) is not None:
+            raise OwnerError(
+                f"{self.name}: {step.__name__} gave a non-finite {bad}; check this owner's data and functions for NaN, "
+                "infinities and overflow (scaling the columns often helps)"
+            )
+        self._state, self._answered = state, (order.round, reply)
+        return reply

@@ -1,0 +1,159 @@
+"""Sums and multiples of functions and of maps. Users write `0.5 * f + g - 0.2`; the operators of base.py come here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpact.errors import ProblemError
+from fedpact.functions.arrays import first_of
+from fedpact.functions.base import Function, Map, Matrix, Vector
+
+Part = TypeVar("Part", Function, Map)
+
+
+class FunctionSum(Function):
+    """constant + sum_k factor_k f_k. Sums inside sums are opened, so the terms are never sums themselves."""
+
+    def __init__(self, terms: Sequence[tuple[float, Function]], constant: float = 0.0) -> None:
+        self.terms, self.constant = _opened(terms), constant
+        for factor, function in terms:
+            if isinstance(function, FunctionSum):
+                self.constant += factor * function.constant
+        parts = [function for _, function in self.terms]
+        self.dim = common_dim(parts)
+        self.has_hessian = all(part.has_hessian for part in parts)
+        self.constant_hessian = all(part.constant_hessian for part in parts)
+
+    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient = self.constant, np.zeros(w.size)
+        for factor, function in self.terms:
+            part, slope = function.value_and_gradient(w)
+            value += factor * part
+            gradient += factor * slope
+        return float(value), gradient
+
+    def value(self, w: Vector) -> float:
+        return float(self.constant + sum(factor * function.value(w) for factor, function in self.terms))
+
+    def hessian(self, w: Vector) -> Matrix:
+        return np.asarray(sum(factor * function.hessian(w) for factor, function in self.terms))
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        return np.asarray(sum(factor * function.hessian_product(w, v) for factor, function in self.terms))
+
+    def defect(self) -> str | None:
+        return first_of([_number_defect(self.terms, self.constant), *(part.defect() for _, part in self.terms)])
+
+
+class MapSum(Map):
+    """constant + sum_k factor_k c_k, the constant a number or a vector as long as the maps."""
+
+    def __init__(self, terms: Sequence[tuple[float, Map]], constant: float | Vector = 0.0) -> None:
+        self.terms, self.constant = _opened(terms), constant
+        for factor, inner in terms:
+            if isinstance(inner, MapSum):
+                _check_lengths([_size(self.constant), _size(inner.constant)])
+                self.constant = self.constant + factor * inner.constant
+        parts = [part for _, part in self.terms]
+        self.dim = common_dim(parts)
+        self.length = _check_lengths([_size(self.constant), *(part.length for part in parts)])
+        self.has_hessian = all(part.has_hessian for part in parts)
+        self.affine = all(part.affine for part in parts)
+
+    def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
+        pairs = [part.value_and_jacobian(w) for _, part in self.terms]
+        value = self._total([value for value, _ in pairs])
+        jacobian = sum(factor * jacobian for (factor, _), (_, jacobian) in zip(self.terms, pairs, strict=True))
+        return value, np.asarray(jacobian)
+
+    def value(self, w: Vector) -> Vector:
+        return self._total([part.value(w) for _, part in self.terms])
+
+    def _total(self, values: Sequence[Vector]) -> Vector:
+        # Lengths unknown before this call would otherwise broadcast in silence.
+        _check_lengths([_size(self.constant), *(value.size for value in values)])
+        total = sum(factor * value for (factor, _), value in zip(self.terms, values, strict=True))
+        return np.asarray(self.constant + total)
+
+    def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
+        return np.asarray(sum(factor * part.weighted_hessian(w, weights) for factor, part in self.terms))
+
+    def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
+        return np.asarray(sum(factor * part.weighted_hessian_product(w, weights, v) for factor, part in self.terms))
+
+    def defect(self) -> str | None:
+        return first_of([_number_defect(self.terms, self.constant), *(part.defect() for _, part in self.terms)])
+
+
+def add(function: Function, other: Function | float) -> Function:
+    if isinstance(other, Function):
+        return FunctionSum([(1.0, function), (1.0, other)])
+    return FunctionSum([(1.0, function)], _number(function, other, "a Function or a number can be added to"))
+
+
+def scale(function: Function, factor: float) -> Function:
+    return FunctionSum([(_number(function, factor, "a number can multiply"), function)])
+
+
+def add_maps(map_: Map, other: Map | ArrayLike) -> Map:
+    if isinstance(other, Map):
+        return MapSum([(1.0, map_), (1.0, other)])
+    if isinstance(other, np.ndarray | Sequence):
+        vector = np.asarray(other)
+        if vector.dtype.kind in "biuf" and vector.ndim == 1:
+            return MapSum([(1.0, map_)], np.array(vector, dtype=np.float64))
+    return MapSum([(1.0, map_)], _number(map_, other, "a Map, a vector or a number can be added to"))
+
+
+def scale_map(map_: Map, factor: float) -> Map:
+    return MapSum([(_number(map_, factor, "a number can multiply"), map_)])
+
+
+def _number(operand: Function | Map, given: object, allowed: str) -> float:
+    # Raised here, not by returning NotImplemented: numpy's own message about its arrays would mislead.
+    if isinstance(given, Real) or (isinstance(given, np.ndarray) and given.ndim == 0 and given.dtype.kind in "biuf"):
+        return float(given)
+    raise TypeError(f"only {allowed} {operand!r}, not {type(given).__name__}")
+
+
+def common_dim(parts: Iterable[Function | Map]) -> int | None:
+    """The one `dim` on which all parts that know theirs agree; ProblemError when they do not."""
+    known = [part for part in parts if part.dim is not None]
+    if len({part.dim for part in known}) > 1:
+        listing = ", ".join(repr(part) for part in known)
+        raise ProblemError(f"these take vectors of different lengths: {listing}; give all of them the same dim")
+    return known[0].dim if known else None
+
+
+def _check_lengths(lengths: Sequence[int | None]) -> int | None:
+    known = sorted({length for length in lengths if length is not None})
+    if len(known) > 1:
+        raise ProblemError(f"maps and constants of lengths {known} cannot be added; make their lengths equal")
+    return known[0] if known else None
+
+
+def _opened(terms: Sequence[tuple[float, Part]]) -> list[tuple[float, Part]]:
+    flat = []
+    for factor, part in terms:
+        if isinstance(part, FunctionSum | MapSum):
+            flat += [(factor * inner, leaf) for inner, leaf in part.terms]
+        else:
+            flat.append((factor, part))
+    return flat
+
+
+def _size(constant: float | Vector) -> int | None:
+    return constant.size if isinstance(constant, np.ndarray) else None
+
+
+def _number_defect(terms: Sequence[tuple[float, object]], constant: float | Vector) -> str | None:
+    if not np.all(np.isfinite([factor for factor, _ in terms])):
+        return "a factor in this sum is NaN or infinite; scale by finite numbers"
+    if not np.all(np.isfinite(constant)):
+        return "a constant in this sum is NaN or infinite; add finite numbers"
+    return None

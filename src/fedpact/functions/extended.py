@@ -1,0 +1,101 @@
+"""Functions and maps of a part of a longer vector, as slack reformulations need them."""
+
+from __future__ import annotations
+
+from typing import overload
+
+import numpy as np
+
+from fedpact.errors import ProblemError
+from fedpact.functions.base import Function, Map, Matrix, Vector
+
+
+@overload
+def extend(inner: Function, dim: int, start: int = 0, inner_dim: int | None = None) -> ExtendedFunction: ...
+@overload
+def extend(inner: Map, dim: int, start: int = 0, inner_dim: int | None = None) -> ExtendedMap: ...
+def extend(
+    inner: Function | Map, dim: int, start: int = 0, inner_dim: int | None = None
+) -> ExtendedFunction | ExtendedMap:
+    """`inner` applied to the coordinates [start, start + inner.dim) of vectors of length dim.
+
+    `inner_dim` stands in for inner.dim when that is None. Raises ProblemError when neither is known, they differ, or
+    the range does not fit into dim.
+    """
+    if isinstance(inner, Function):
+        return ExtendedFunction(inner, dim, start, inner_dim)
+    return ExtendedMap(inner, dim, start, inner_dim)
+
+
+class ExtendedFunction(Function):
+    """f(w[start : start + f.dim]); derivatives are zero in the other coordinates. Made by `extend`."""
+
+    def __init__(self, inner: Function, dim: int, start: int = 0, inner_dim: int | None = None) -> None:
+        self.inner, self.dim = inner, dim
+        self.part = _part(inner, dim, start, inner_dim)
+        self.has_hessian, self.constant_hessian = inner.has_hessian, inner.constant_hessian
+
+    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient = self.inner.value_and_gradient(w[self.part])
+        return value, _padded(gradient, w.size, self.part)
+
+    def value(self, w: Vector) -> float:
+        return self.inner.value(w[self.part])
+
+    def hessian(self, w: Vector) -> Matrix:
+        return _framed(self.inner.hessian(w[self.part]), w.size, self.part)
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        return _padded(self.inner.hessian_product(w[self.part], v[self.part]), w.size, self.part)
+
+    def defect(self) -> str | None:
+        return self.inner.defect()
+
+
+class ExtendedMap(Map):
+    """c(w[start : start + c.dim]); derivatives are zero in the other coordinates. Made by `extend`."""
+
+    def __init__(self, inner: Map, dim: int, start: int = 0, inner_dim: int | None = None) -> None:
+        self.inner, self.dim, self.length = inner, dim, inner.length
+        self.part = _part(inner, dim, start, inner_dim)
+        self.has_hessian, self.affine = inner.has_hessian, inner.affine
+
+    def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
+        value, jacobian = self.inner.value_and_jacobian(w[self.part])
+        return value, _padded(jacobian, w.size, self.part)
+
+    def value(self, w: Vector) -> Vector:
+        return self.inner.value(w[self.part])
+
+    def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
+        return _framed(self.inner.weighted_hessian(w[self.part], weights), w.size, self.part)
+
+    def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
+        return _padded(self.inner.weighted_hessian_product(w[self.part], weights, v[self.part]), w.size, self.part)
+
+    def defect(self) -> str | None:
+        return self.inner.defect()
+
+
+def _part(inner: Function | Map, dim: int, start: int, inner_dim: int | None) -> slice:
+    known = {size for size in (inner.dim, inner_dim) if size is not None}
+    if len(known) != 1:
+        remedy = "pass inner_dim" if not known else f"inner_dim = {inner_dim} contradicts it"
+        raise ProblemError(f"extend: {inner!r} must know how many coordinates it takes; {remedy}")
+    size = known.pop()
+    if start < 0 or start + size > dim:
+        raise ProblemError(f"extend: coordinates [{start}, {start + size}) of {inner!r} do not fit into dim = {dim}")
+    return slice(start, start + size)
+
+
+def _padded(array: Vector, dim: int, part: slice) -> Vector:
+    """`array` with zeros around its last axis."""
+    wide = np.zeros((*array.shape[:-1], dim))
+    wide[..., part] = array
+    return wide
+
+
+def _framed(hessian: Matrix, dim: int, part: slice) -> Matrix:
+    wide = np.zeros((dim, dim))
+    wide[part, part] = hessian
+    return wide

@@ -1,0 +1,124 @@
+"""Maps built from functions and from other maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedpact.errors import ProblemError
+from fedpact.functions.arithmetic import common_dim
+from fedpact.functions.arrays import first_of
+from fedpact.functions.base import Function, Map, Matrix, Vector
+
+
+def as_map(given: Function | Map) -> Map:
+    """A function as the map of length 1; a map as it is. Raises ProblemError for anything else."""
+    if isinstance(given, Map):
+        return given
+    if isinstance(given, Function):
+        return Single(given)
+    raise ProblemError(
+        f"expected a Function or a Map, got {type(given).__name__}; wrap callables in Smooth or SmoothMap"
+    )
+
+
+class Single(Map):
+    """The map w -> (f(w),)."""
+
+    length = 1
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.dim, self.has_hessian = function.dim, function.has_hessian
+
+    def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
+        value, gradient = self.function.value_and_gradient(w)
+        return np.array([value]), gradient[None, :]
+
+    def value(self, w: Vector) -> Vector:
+        return np.array([self.function.value(w)])
+
+    def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
+        return float(weights[0]) * self.function.hessian(w)
+
+    def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
+        return float(weights[0]) * self.function.hessian_product(w, v)
+
+    def defect(self) -> str | None:
+        return self.function.defect()
+
+
+class TwoSided(Map):
+    """c(w) = (f(w) - upper, lower - f(w)): both are at most zero exactly when lower <= f(w) <= upper.
+
+    Raises ProblemError when lower > upper. One call of f serves both rows.
+    """
+
+    length = 2
+
+    def __init__(self, function: Function, lower: float, upper: float) -> None:
+        if not isinstance(function, Function):
+            raise ProblemError(f"TwoSided: expected a Function, got {type(function).__name__}")
+        if lower > upper:
+            raise ProblemError(f"TwoSided: lower = {lower:g} is above upper = {upper:g}; no value lies between")
+        self.function, self.lower, self.upper = function, float(lower), float(upper)
+        self.dim, self.has_hessian = function.dim, function.has_hessian
+
+    def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
+        value, gradient = self.function.value_and_gradient(w)
+        return self._rows(value), np.stack([gradient, -gradient])
+
+    def value(self, w: Vector) -> Vector:
+        return self._rows(self.function.value(w))
+
+    def _rows(self, value: float) -> Vector:
+        return np.array([value - self.upper, self.lower - value])
+
+    def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
+        return float(weights[0] - weights[1]) * self.function.hessian(w)
+
+    def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
+        return float(weights[0] - weights[1]) * self.function.hessian_product(w, v)
+
+    def defect(self) -> str | None:
+        if not np.isfinite([self.lower, self.upper]).all():
+            bounds = f"lower = {self.lower:g} and upper = {self.upper:g}"
+            return f"TwoSided: {bounds} must be finite; for one side only use f - upper or lower - f"
+        return self.function.defect()
+
+
+class Stack(Map):
+    """The values of several maps, one after the other; functions count as maps of length 1."""
+
+    def __init__(self, parts: Sequence[Function | Map]) -> None:
+        if not parts:
+            raise ProblemError("Stack: no maps given; give at least one")
+        self.parts = [as_map(part) for part in parts]
+        self.dim = common_dim(self.parts)
+        lengths = [part.length for part in self.parts if part.length is not None]
+        self.length = sum(lengths) if len(lengths) == len(self.parts) else None
+        self.has_hessian = all(part.has_hessian for part in self.parts)
+        self.affine = all(part.affine for part in self.parts)
+
+    def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
+        values, jacobians = zip(*(part.value_and_jacobian(w) for part in self.parts), strict=True)
+        return np.concatenate(values), np.concatenate(jacobians)
+
+    def value(self, w: Vector) -> Vector:
+        return np.concatenate([part.value(w) for part in self.parts])
+
+    def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
+        pieces = zip(self.parts, self._split(w, weights), strict=True)
+        return np.asarray(sum(part.weighted_hessian(w, piece) for part, piece in pieces))
+
+    def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
+        pieces = zip(self.parts, self._split(w, weights), strict=True)
+        return np.asarray(sum(part.weighted_hessian_product(w, piece, v) for part, piece in pieces))
+
+    def _split(self, w: Vector, weights: Vector) -> list[Vector]:
+        lengths = [part.length if part.length is not None else part.value(w).size for part in self.parts]
+        return np.split(weights, np.cumsum(lengths)[:-1])
+
+    def defect(self) -> str | None:
+        return first_of(part.defect() for part in self.parts)

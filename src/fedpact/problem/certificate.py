@@ -1,0 +1,136 @@
+"""The certificate of a pair (w, multipliers): He24-conic Definition 1, recomputed from the problem alone.
+
+No solver is imported here: a solution is judged by code that did not make it. The work is cut where the federation is
+cut: `owner_terms` runs where the data is, `assemble` adds up at the server, and `certify` does both in one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedpact.cones import Cone, Nonnegative
+from fedpact.errors import ProblemError
+from fedpact.problem.federated import FederatedProblem
+from fedpact.problem.share import Share
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far a pair (w, multipliers) is from optimal; all in the max-norm.
+
+    stationarity: dist(0, grad f(w) + subdiff h(w) + grad c(w) mu)
+    feasibility:  dist(c(w), N_{K*}(mu)): violation and complementarity in one number
+    violation:    how far c(w) is from -K, whatever the multipliers
+    violations:   the same by owner, the server and the coupled constraint included
+    """
+
+    stationarity: float
+    feasibility: float
+    violation: float
+    violations: dict[str, float] = field(default_factory=dict)
+
+    def meets(self, tol: tuple[float, float]) -> bool:
+        return self.stationarity <= tol[0] and self.feasibility <= tol[1]
+
+    @property
+    def worst(self) -> float:
+        return max(self.stationarity, self.feasibility)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What one owner adds to the certificate; the vectors are only ever summed."""
+
+    objective: float
+    gradient: Vector  # grad f_i + J_i' mu_i + (coupled Jacobian)' nu, length d
+    feasibility: float
+    violation: float
+    coupled: Vector  # the owner's part of the coupled constraint's value
+
+
+def owner_terms(share: Share, w: Vector, multiplier: Vector, coupled_multiplier: Vector) -> Terms:
+    """The terms of one share at (w, multiplier), with the coupled constraint's multiplier nu."""
+    objective, gradient = (0.0, np.zeros_like(w)) if share.objective is None else share.objective.value_and_gradient(w)
+    feasibility = violation = 0.0
+    if share.constraint is not None:
+        value, jacobian = share.constraint.function.value_and_jacobian(w)
+        gradient = gradient + jacobian.T @ multiplier
+        feasibility, violation = _miss(share.constraint.cone, value, multiplier)
+    coupled = np.zeros(coupled_multiplier.size)
+    if share.coupled is not None:
+        coupled, jacobian = share.coupled.value_and_jacobian(w)
+        gradient = gradient + jacobian.T @ coupled_multiplier
+    return Terms(objective=objective, gradient=gradient, feasibility=feasibility, violation=violation, coupled=coupled)
+
+
+def assemble(
+    problem: FederatedProblem,
+    w: Vector,
+    server_multiplier: Vector,
+    coupled_multiplier: Vector,
+    terms: Sequence[Terms],
+) -> tuple[Certificate, float]:
+    """The certificate and the objective sum_i f_i(w) + h(w), from the owners' terms in owner order."""
+    server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
+    gradient = server.gradient + np.sum([t.gradient for t in terms], axis=0)
+    violations = {name: t.violation for name, t in zip(problem.names, terms, strict=True)}
+    feasibilities = [server.feasibility, *(t.feasibility for t in terms)]
+    if problem.server.constraint is not None:
+        violations[problem.server.label] = server.violation
+    if problem.coupled_length:
+        total = np.sum([t.coupled for t in terms], axis=0)
+        feasibility, violations["coupled"] = _miss(Nonnegative(problem.coupled_length), total, coupled_multiplier)
+        feasibilities.append(feasibility)
+    certificate = Certificate(
+        stationarity=problem.regularizer.subdifferential_distance(-gradient, w),
+        feasibility=float(np.max(feasibilities)),
+        violation=float(np.max(list(violations.values()))),
+        violations=violations,
+    )
+    objective = server.objective + sum(t.objective for t in terms) + problem.regularizer.value(w)
+    return certificate, float(objective)
+
+
+def certify(
+    problem: FederatedProblem,
+    w: ArrayLike,
+    multipliers: Sequence[ArrayLike | None],
+    coupled_multiplier: ArrayLike | None = None,
+) -> Certificate:
+    """Check any pair (w, multipliers) against the problem; multipliers = [server, client 1, ...].
+
+    None stands for zero multipliers. A multiplier outside the dual cone counts by its distance to it. Raises
+    ProblemError when lengths do not fit.
+    """
+    point = np.asarray(w, dtype=np.float64)
+    holders = (problem.server, *problem.shares)
+    if point.ndim != 1 or (problem.dim is not None and point.size != problem.dim):
+        raise ProblemError(f"w has shape {point.shape}, the problem needs a vector of length {problem.dim}")
+    if len(multipliers) != len(holders):
+        raise ProblemError(
+            f"expected {len(holders)} multipliers [server, {', '.join(problem.names)}], got {len(multipliers)}; "
+            "use None where there is no constraint"
+        )
+    checked = [_multiplier(h.label, m, h.multiplier_length) for h, m in zip(holders, multipliers, strict=True)]
+    coupled = _multiplier("coupled constraint", coupled_multiplier, problem.coupled_length)
+    terms = [owner_terms(s, point, m, coupled) for s, m in zip(problem.shares, checked[1:], strict=True)]
+    return assemble(problem, point, checked[0], coupled, terms)[0]
+
+
+def _miss(cone: Cone, value: Vector, multiplier: Vector) -> tuple[float, float]:
+    return cone.normal_distance(value, multiplier), cone.violation(value)
+
+
+def _multiplier(label: str, value: ArrayLike | None, length: int) -> Vector:
+    if value is None:
+        return np.zeros(length)
+    vector = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    if vector.shape != (length,):
+        raise ProblemError(f"{label}: the multiplier has shape {vector.shape}, its constraint has length {length}")
+    return vector

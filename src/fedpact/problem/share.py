@@ -1,0 +1,100 @@
+"""What one owner holds: an objective, a constraint, and a part of a coupled constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.cones import Cone, Product
+from fedpact.errors import ProblemError
+from fedpact.functions import Function, Map, Stack, as_map
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """function(w) <=_cone 0, that is: -function(w) lies in the cone.
+
+    `function` is a Map, or a scalar Function (a map of length one). Raises ProblemError when its length is known and
+    is not the cone's.
+    """
+
+    function: Map
+    cone: Cone
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "function", as_map(self.function))
+        if not isinstance(self.cone, Cone):
+            raise ProblemError(f"a constraint needs a cone of fedpact.cones, got {self.cone!r}")
+        if self.function.length not in (None, self.cone.dim):
+            raise ProblemError(
+                f"the constraint {self.function!r} has length {self.function.length} but its cone {self.cone!r} has "
+                f"dimension {self.cone.dim}; use a cone of dimension {self.function.length}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """One owner's part of a problem; it never leaves the owner.
+
+    objective:  a smooth Function, or None
+    constraint: a Constraint, a sequence of them (all must hold), or None
+    coupled:    a Map whose sum over all owners must be <= 0, or None
+    name:       how messages call the owner; by default its number, as in 'client 3'
+    """
+
+    objective: Function | None = None
+    constraint: Constraint | None = None
+    coupled: Map | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.objective is not None and not isinstance(self.objective, Function):
+            raise ProblemError(
+                f"{self.label}: the objective must be one of fedpact.functions, got {type(self.objective).__name__}; "
+                "wrap a Python callable as fp.functions.Smooth(fun)"
+            )
+        if isinstance(self.constraint, Sequence):
+            object.__setattr__(self, "constraint", all_of(self.constraint))
+        if self.constraint is not None and not isinstance(self.constraint, Constraint):
+            raise ProblemError(
+                f"{self.label}: the constraint must be fp.Constraint(function, cone), got "
+                f"{type(self.constraint).__name__}"
+            )
+        if self.coupled is not None:
+            object.__setattr__(self, "coupled", as_map(self.coupled))
+
+    @property
+    def label(self) -> str:
+        return self.name or "a share"
+
+    @property
+    def parts(self) -> dict[str, Function | Map]:
+        """The functions this share is made of, by their role."""
+        constraint = None if self.constraint is None else self.constraint.function
+        roles = {"objective": self.objective, "constraint": constraint, "coupled constraint": self.coupled}
+        return {role: part for role, part in roles.items() if part is not None}
+
+    @property
+    def multiplier_length(self) -> int:
+        return 0 if self.constraint is None else self.constraint.cone.dim
+
+    @property
+    def has_hessian(self) -> bool:
+        """Do all parts of this share have second derivatives?"""
+        return all(part.has_hessian for part in self.parts.values())
+
+    def own(self, w: Vector, multiplier: Vector) -> tuple[Share, Vector, Vector]:
+        """This share, w and multiplier in the variables of the user; a reformulated share translates them back."""
+        return self, w, multiplier
+
+
+def all_of(constraints: Sequence[Constraint]) -> Constraint | None:
+    """One constraint that holds when all of them do; None for an empty sequence."""
+    if len(constraints) < 2:
+        return constraints[0] if constraints else None
+    return Constraint(Stack([c.function for c in constraints]), Product([c.cone for c in constraints]))

@@ -1,0 +1,50 @@
+"""Bounds on the coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpact.prox.base import ROUNDING, Prox, Vector
+from fedpact.prox.weights import as_weight, largest, length_defect, shown
+
+
+class Box(Prox):
+    """The indicator of {w : lo <= w <= hi}; each bound is a number or a vector, and may be infinite."""
+
+    indicator = True
+
+    def __init__(self, lo: ArrayLike, hi: ArrayLike) -> None:
+        self.lo = as_weight("Box", "lo", lo)
+        self.hi = as_weight("Box", "hi", hi)
+
+    def value(self, w: Vector) -> float:
+        below = self.lo - ROUNDING * np.maximum(1.0, np.abs(self.lo))
+        above = self.hi + ROUNDING * np.maximum(1.0, np.abs(self.hi))
+        return 0.0 if bool(np.all(np.isfinite(w) & (w >= below) & (w <= above))) else np.inf
+
+    def prox(self, v: Vector, step: float) -> Vector:
+        return np.clip(v, self.lo, self.hi)
+
+    def subdifferential_distance(self, v: Vector, w: Vector) -> float:
+        if not self.contains(w):
+            return np.inf
+        # The normal cone allows what points outward at a bound that is met.
+        outward = ((v < 0) & (w <= self.lo)) | ((v > 0) & (w >= self.hi))
+        return largest(np.where(outward, 0.0, np.abs(v)))
+
+    def defect(self, dim: int) -> str | None:
+        for what, bound in (("Box: lo", self.lo), ("Box: hi", self.hi)):
+            wrong_length = length_defect(what, bound, dim, "one for each coordinate")
+            if wrong_length is not None:
+                return wrong_length
+        lo, hi = np.broadcast_to(self.lo, dim), np.broadcast_to(self.hi, dim)
+        # Written so that NaN counts as wrong.
+        bad = np.flatnonzero(~((lo <= hi) & (lo < np.inf) & (hi > -np.inf)))
+        if bad.size == 0:
+            return None
+        at = bad[0]
+        return f"Box: no number lies between lo = {lo[at]:g} and hi = {hi[at]:g} at position {at}; raise hi or lower lo"
+
+    def __repr__(self) -> str:
+        return f"Box({shown(self.lo)}, {shown(self.hi)})"

@@ -1,0 +1,53 @@
+"""Shares of a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedpact.errors import ProblemError
+from fedpact.prox.base import ROUNDING, Prox, Vector
+from fedpact.prox.weights import as_weight
+
+
+class Simplex(Prox):
+    """The indicator of {w : w >= 0, sum_j w_j = total}, total > 0. Raises ProblemError when total is no number."""
+
+    indicator = True
+
+    def __init__(self, total: float = 1.0) -> None:
+        given = as_weight("Simplex", "total", total)
+        if isinstance(given, np.ndarray):
+            raise ProblemError(f"Simplex: total must be a number; got a vector of {given.size} entries")
+        self.total = given
+
+    def value(self, w: Vector) -> float:
+        allowance = ROUNDING * max(1.0, self.total)
+        # NaN fails both comparisons.
+        inside = bool(np.all(w >= -allowance)) and bool(abs(np.sum(w) - self.total) <= allowance)
+        return 0.0 if inside else np.inf
+
+    def prox(self, v: Vector, step: float) -> Vector:
+        # max(v - t, 0) with t such that the sum is right. Shifting v by a constant changes only t; with the largest
+        # entry at 0 every entry that stays positive is within `total` of 0, so nothing is lost to cancellation.
+        shifted = v - np.max(v)
+        ordered = np.sort(shifted)[::-1]
+        levels = (np.cumsum(ordered) - self.total) / np.arange(1, v.size + 1)
+        support = max(int(np.count_nonzero(ordered > levels)), 1)
+        w = np.maximum(shifted - levels[support - 1], 0.0)
+        # The running sum drifts with 1e5 entries by more than the domain allows.
+        return np.asarray(w * (self.total / np.sum(w)))
+
+    def subdifferential_distance(self, v: Vector, w: Vector) -> float:
+        if not self.contains(w):
+            return np.inf
+        # Normal cone: {s : s_j = t where w_j > 0, s_j <= t elsewhere, t free}. A distance delta needs
+        # max_j v_j - delta <= t <= min_{w_j > 0} v_j + delta.
+        return float(np.max(v) - np.min(v[w > 0])) / 2
+
+    def defect(self, dim: int) -> str | None:
+        if not (np.isfinite(self.total) and self.total > 0):
+            return f"Simplex: total is {self.total:g}; it must be positive and finite"
+        return None
+
+    def __repr__(self) -> str:
+        return f"Simplex({self.total:g})"

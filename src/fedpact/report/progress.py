@@ -1,0 +1,46 @@
+"""A live line on a terminal: where the solve is and how far from its tolerances."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.live import Live
+
+if TYPE_CHECKING:
+    from fedpact.solvers import Progress
+
+
+class ProgressLine:
+    """Use as a context manager; call it with a Progress. It writes to standard error and leaves no trace behind."""
+
+    def __init__(self, tol: tuple[float, float], console: Console | None = None) -> None:
+        self._tol = tol
+        self._live = Live(console=console or Console(stderr=True), transient=True, refresh_per_second=5)
+
+    def __call__(self, progress: Progress) -> None:
+        self._live.update(line(progress, self._tol))
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+
+def line(progress: Progress, tol: tuple[float, float]) -> str:
+    """One line of text, such as '  proximal-al  outer 2  inner 31  stationarity 4.1e-03 (1e-03)  ...  1.2 MB'."""
+    p = progress
+    return (
+        f"{p.method}  outer {p.iteration + 1}  inner {p.inner + 1}  exchange {p.rounds}  "
+        f"stationarity {p.stationarity:.1e} ({tol[0]:.0e})  feasibility {p.feasibility:.1e} ({tol[1]:.0e})  "
+        f"{megabytes(p.bytes)}"
+    )
+
+
+def megabytes(count: int) -> str:
+    return f"{count / 1e6:.2f} MB"

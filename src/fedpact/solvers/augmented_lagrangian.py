@@ -1,0 +1,80 @@
+"""The augmented Lagrangian of one share, as a smooth function: He24-conic (10)-(11) without the proximal term."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedpact.cones import Zero
+from fedpact.functions import Function, Matrix, Vector
+from fedpact.problem import Share
+from fedpact.solvers.local import Constant
+
+
+def augmented_lagrangian(share: Share, multiplier: Vector, penalty: float, dim: int) -> Function:
+    """The augmented Lagrangian of a share; zero for the empty share of a server without a constraint."""
+    if share.objective is None and share.constraint is None:
+        return Constant(dim)
+    return AugmentedLagrangian(share, multiplier, penalty, dim)
+
+
+class AugmentedLagrangian(Function):
+    """f(w) + (dist^2(mu + beta c(w), -K) - |mu|^2) / (2 beta)
+
+    dist(z, -K) = |P_{K*}(z)|, so the gradient is grad f(w) + J(w)' P_{K*}(mu + beta c(w)) (He24-conic (56)), and
+    beta J' D J + hess f + sum_j P_j hess c_j is an element of its generalized Hessian, D one of P_{K*}.
+    """
+
+    def __init__(self, share: Share, multiplier: Vector, penalty: float, dim: int) -> None:
+        self.share, self.multiplier, self.penalty = share, multiplier, penalty
+        self.dim = dim
+        constraint = share.constraint
+        self.has_hessian = share.has_hessian
+        self.constant_hessian = (share.objective is None or share.objective.constant_hessian) and (
+            constraint is None or (constraint.function.affine and isinstance(constraint.cone, Zero))
+        )
+
+    def shifted(self, value: Vector) -> Vector:
+        """P_{K*}(mu + beta c): the multiplier that the classical update would take next."""
+        assert self.share.constraint is not None
+        return self.share.constraint.cone.project_dual(self.multiplier + self.penalty * value)
+
+    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        objective = self.share.objective
+        value, gradient = (0.0, np.zeros_like(w)) if objective is None else objective.value_and_gradient(w)
+        if self.share.constraint is not None:
+            c, jacobian = self.share.constraint.function.value_and_jacobian(w)
+            shifted = self.shifted(c)
+            value += (float(shifted @ shifted) - float(self.multiplier @ self.multiplier)) / (2 * self.penalty)
+            gradient = gradient + jacobian.T @ shifted
+        return value, gradient
+
+    def hessian(self, w: Vector) -> Matrix:
+        objective, constraint = self.share.objective, self.share.constraint
+        total = np.zeros((w.size, w.size)) if objective is None else np.array(objective.hessian(w))
+        if constraint is not None:
+            c, jacobian = constraint.function.value_and_jacobian(w)
+            if not constraint.function.affine:
+                total += constraint.function.weighted_hessian(w, self.shifted(c))
+            total += self.penalty * jacobian.T @ _times(self._slope(c), jacobian)
+        return total
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        objective, constraint = self.share.objective, self.share.constraint
+        product = np.zeros_like(w) if objective is None else objective.hessian_product(w, v)
+        if constraint is not None:
+            c, jacobian = constraint.function.value_and_jacobian(w)
+            if not constraint.function.affine:
+                product = product + constraint.function.weighted_hessian_product(w, self.shifted(c), v)
+            product = product + self.penalty * jacobian.T @ _times(self._slope(c), jacobian @ v)
+        return np.asarray(product)
+
+    def _slope(self, value: Vector) -> Matrix:
+        assert self.share.constraint is not None
+        return self.share.constraint.cone.project_dual_jacobian(self.multiplier + self.penalty * value)
+
+
+def _times(slope: Matrix, right: Matrix) -> Matrix:
+    """slope @ right, where a vector stands for a diagonal."""
+    if slope.ndim == 2:
+        return np.asarray(slope @ right)
+    return slope[:, None] * right if right.ndim == 2 else slope * right

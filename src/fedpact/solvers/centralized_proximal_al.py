@@ -1,0 +1,104 @@
+"""Centralized proximal augmented Lagrangian method, cProx-AL: Algorithm 3 of He24, the twin that pools all shares.
+
+    l_k(w) = f(w) + h(w) + (dist^2(mu^k + beta c(w), -K) - |mu^k|^2) / (2 beta) + |w - w^k|^2 / (2 beta)
+
+The letters are those of `proximal_al.py`. It reads the shares in its own process and exchanges no message: a reference
+for what federation costs, not a federated method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpact.federation import Owner
+from fedpact.functions import Vector
+from fedpact.problem import Share, assemble, owner_terms
+from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
+from fedpact.solvers.endings import Probed, Verdict, Watch, Weighed, probed, weighed
+from fedpact.solvers.local import anchored, minimize
+from fedpact.solvers.proximal_al import next_multiplier
+from fedpact.solvers.run import Best, Run
+from fedpact.solvers.scales import Introduce, Introduced, Scales, default_penalty, introduce
+from fedpact.solvers.solution import OuterRecord, Solution
+
+
+def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy: float | None = None) -> Solution:
+    """Algorithm 3. penalty (beta) and accuracy (s) as for "proximal-al"; max_rounds bounds the outer iterations."""
+    problem = run.problem
+    holders = (problem.server, *problem.shares)
+    beta = penalty if penalty is not None else default_penalty(_scales(holders, run.w0))
+    s = run.tol[0] if accuracy is None else accuracy
+    w, multipliers = run.w0, [np.zeros(h.multiplier_length) for h in holders]
+    pool = Pool(holders, multipliers)
+    best, watch = Best(run.tol), Watch(run, pool)
+    prices = multipliers
+    end = Verdict("max_rounds", f"the limit of {run.max_rounds} outer iterations came before the tolerances")
+    try:
+        for k in range(run.max_rounds):
+            tau = max(s / (k + 1) ** 2, 1e-3 * run.tol[0])
+            parts = [augmented_lagrangian(h, m, beta, w.size) for h, m in zip(holders, multipliers, strict=True)]
+            pooled = anchored(sum(parts[1:], parts[0]), 1 / beta, w)
+            found = minimize(pooled, w, tau, regularizer=problem.regularizer)
+            updates = [next_multiplier(h, found.w, m, beta) for h, m in zip(holders, multipliers, strict=True)]
+            multipliers = pool.multipliers = [after for after, _ in updates]
+            change = max(change for _, change in updates)
+            asked, user_w, server_multiplier, coupled = problem.own(found.w, multipliers[0])
+            terms = [
+                owner_terms(*h.own(found.w, m), coupled) for h, m in zip(problem.shares, multipliers[1:], strict=True)
+            ]
+            certificate, objective = assemble(asked, user_w, server_multiplier, coupled, terms)
+            moved = float(np.max(np.abs(found.w - w)))
+            w = found.w
+            best.offer(k + 1, w, multipliers[0], certificate, objective)
+            if best.iteration == k + 1:
+                prices = multipliers
+            run.history.outer.append(
+                OuterRecord(
+                    iteration=k + 1,
+                    objective=objective,
+                    stationarity=certificate.stationarity,
+                    feasibility=certificate.feasibility,
+                    violations=certificate.violations,
+                    inner_rounds=0,
+                    rounds=0,
+                    bytes=0,
+                    penalty=beta,
+                    consensus_penalty=0.0,
+                    gradients=found.gradients,
+                    hessians=found.hessians,
+                )
+            )
+            run.report(k, 0, best)
+            finished = moved / beta + tau <= run.tol[0] and change <= run.tol[1] and certificate.meets(run.tol)
+            if verdict := watch.verdict(finished, found.converged, change, certificate, objective, w, multipliers[0]):
+                end = verdict
+                break
+            beta = beta if penalty is not None else beta * watch.growth()
+    except KeyboardInterrupt:
+        end = Verdict("max_rounds", f"interrupted after {len(run.history.outer)} outer iterations")
+        if best.certificate is None:
+            raise
+    owned = [h.own(w, m)[2] for h, m in zip(problem.shares, prices[1:], strict=True)]
+    return best.solution(run, end.status, end.reason, owned, end.conflict)
+
+
+@dataclass
+class Pool:
+    """The evidence for an ending, read from the pooled shares."""
+
+    holders: tuple[Share, ...]
+    multipliers: list[Vector]
+
+    def weighed(self, w: Vector, server_multiplier: Vector) -> list[Weighed]:
+        return [weighed(h, w, m) for h, m in zip(self.holders, self.multipliers, strict=True)]
+
+    def probed(self, w: Vector) -> list[Probed]:
+        return [probed(h, w) for h in self.holders]
+
+
+def _scales(holders: tuple[Share, ...], w: Vector) -> Scales:
+    replies = [Owner(h.label, h).handle(introduce, Introduce(w=w)) for h in holders]
+    seen = [r for r in replies if isinstance(r, Introduced)]
+    return Scales(sum(r.curvature for r in seen), max(r.slope for r in seen))

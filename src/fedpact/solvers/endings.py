@@ -1,0 +1,188 @@
+"""Ends that are not a solution: constraints that conflict, and objectives that fall forever.
+
+Both are decided by evidence, not by patience: a weighted sum of constraints that stays positive, and a far point that
+is feasible and better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedpact.federation import Reply
+from fedpact.functions import Vector
+from fedpact.problem import Certificate, Share, owner_terms
+from fedpact.prox import Prox
+from fedpact.solvers.judging import At
+from fedpact.solvers.run import Run
+from fedpact.solvers.solution import Status
+
+#: How much farther than w itself the evidence must reach.
+REACH, FAR, HUGE = 100.0, 1e6, 1e300
+UNBOUNDED = (
+    "the objective keeps falling without end and stays feasible: it has no minimiser (separable data without a "
+    "regularizer does this); add one, for example regularizer=fp.prox.SquaredL2(1e-3), or bound w with fp.prox.Box"
+)
+INFEASIBLE = (
+    "the constraints of {} exclude each other (for convex constraints this is a proof); the nearest point found misses "
+    "them by {:.3g}: loosen at least one bound"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed(Reply):
+    value: float  # <mu_i, c_i(w)>
+    gradient: Vector  # J_i(w)' mu_i
+    size: float  # |mu_i|, max-norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed(Reply):
+    objective: float
+    violation: float
+
+
+def weighed(share: Share, w: Vector, multiplier: Vector) -> Weighed:
+    """The constraint of one share, weighted by its multiplier."""
+    if share.constraint is None:
+        return Weighed(value=0.0, gradient=np.zeros_like(w), size=0.0)
+    value, jacobian = share.constraint.function.value_and_jacobian(w)
+    size = float(np.max(np.abs(multiplier), initial=0.0))
+    return Weighed(value=float(multiplier @ value), gradient=jacobian.T @ multiplier, size=size)
+
+
+def probed(share: Share, w: Vector) -> Probed:
+    """Objective and violation of one share at a far point, where overflow counts as huge."""
+    with np.errstate(all="ignore"):
+        terms = owner_terms(share, w, np.zeros(share.multiplier_length), np.zeros(0))
+    values = np.nan_to_num([terms.objective, terms.violation], nan=HUGE, posinf=HUGE, neginf=-HUGE)
+    return Probed(objective=float(values[0]), violation=float(values[1]))
+
+
+def conflict(regularizer: Prox, w: Vector, names: Sequence[str], parts: Sequence[Weighed]) -> tuple[str, ...]:
+    """The holders whose constraints exclude each other; empty when nothing is proved.
+
+    For multipliers mu in K* and convex constraints, <mu, c(v)> >= <mu, c(w)> + <g, v - w> with g = J'mu, while a
+    feasible v has <mu, c(v)> <= 0. So where the value is positive and g (nearly) vanishes, no feasible point lies
+    within reach = value / |g|; it must exceed REACH times the scale of w.
+    """
+    value = sum(p.value for p in parts)
+    gradient = np.sum([p.gradient for p in parts], axis=0)
+    # On a set, only the part of g that is not normal to it counts: -s in the normal cone has <s, v - w> >= 0.
+    push = regularizer.subdifferential_distance(-gradient, w) if regularizer.indicator else np.max(np.abs(gradient))
+    if value <= 0 or value < push * REACH * (1 + float(np.sum(np.abs(w)))):
+        return ()
+    largest = max(p.size for p in parts)
+    return tuple(name for name, p in zip(names, parts, strict=True) if p.size >= 0.01 * largest)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a solve ends, why, and who conflicts."""
+
+    status: Status
+    reason: str
+    conflict: tuple[str, ...] = ()
+
+
+class Evidence(Protocol):
+    """Where the evidence comes from: the owners, or the shares of a pooled problem. Server first, then owner order."""
+
+    def weighed(self, w: Vector, server_multiplier: Vector) -> list[Weighed]: ...
+
+    def probed(self, w: Vector) -> list[Probed]: ...
+
+
+def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
+    return state, weighed(share, order.w, state.multiplier)
+
+
+def probe(share: Share, state: Any, order: At) -> tuple[Any, Probed]:
+    return state, probed(share, order.w)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """The evidence for an ending, asked from the owners: one exchange each."""
+
+    run: Run
+
+    def weighed(self, w: Vector, server_multiplier: Vector) -> list[Weighed]:
+        return [weighed(self.run.problem.server, w, server_multiplier), *self.run.fleet.ask(weigh, At(w=w))]
+
+    def probed(self, w: Vector) -> list[Probed]:
+        return [probed(self.run.problem.server, w), *self.run.fleet.ask(probe, At(w=w))]
+
+
+class Watch:
+    """Follows the outer iterations of an augmented Lagrangian method and says when and how it ends."""
+
+    def __init__(self, run: Run, evidence: Evidence) -> None:
+        self._run, self._evidence = run, evidence
+        self._names = (run.problem.server.label, *run.problem.names)
+        self._changes: list[float] = []
+        self._stationarities: list[float] = []
+        self._grown = 1.0
+
+    def growth(self) -> float:
+        """Factor for the penalty: 3 while feasibility is missed and falls by less than a factor of 4 per iteration."""
+        recent = self._changes[-2:]
+        slow = len(recent) == 2 and recent[1] > max(self._run.tol[1], 0.25 * recent[0])
+        factor = 3.0 if slow and self._grown < 1e4 else 1.0
+        self._grown *= factor
+        return factor
+
+    def verdict(
+        self,
+        finished: bool,
+        inner_converged: bool,
+        change: float,
+        certificate: Certificate,
+        objective: float,
+        w: Vector,
+        server_multiplier: Vector,
+    ) -> Verdict | None:
+        """The end, or None to go on. Evidence is asked for only when the iterations look like its case."""
+        tol = self._run.tol
+        self._changes.append(change)
+        self._stationarities.append(certificate.stationarity)
+        if finished or _slow(self._stationarities, tol[0], 5):
+            allowed = max(certificate.violation, tol[1])
+            far = w + FAR * (w - self._run.w0)
+            if falls_forever(self._run.problem.regularizer, far, self._evidence.probed(far), objective, allowed):
+                return Verdict("unbounded", UNBOUNDED)
+        if finished:
+            return Verdict("solved", "the certificate meets the tolerances")
+        if _slow(self._changes, tol[1], 3):
+            parts = self._evidence.weighed(w, server_multiplier)
+            if names := conflict(self._run.problem.regularizer, w, self._names, parts):
+                return Verdict("infeasible", INFEASIBLE.format(", ".join(names), certificate.violation), names)
+        if not inner_converged and self._run.rounds_left > 3:
+            return Verdict("stalled", "the subproblem could not be solved to its tolerance; try scaling the columns")
+        if len(self._changes) > 60 and min(self._misses(-40)) > 0.9 * min(self._misses(0, -40)):
+            return Verdict(
+                "stalled", "no progress over the last 40 outer iterations; is the problem convex and scaled?"
+            )
+        return None
+
+    def _misses(self, start: int, stop: int | None = None) -> list[float]:
+        pairs = zip(self._changes[start:stop], self._stationarities[start:stop], strict=True)
+        return [max(c / self._run.tol[1], s / self._run.tol[0]) for c, s in pairs]
+
+
+def _slow(values: list[float], tol: float, window: int) -> bool:
+    return len(values) > window and values[-1] > tol and values[-1] > 0.5 * values[-1 - window]
+
+
+def falls_forever(regularizer: Prox, far: Vector, parts: Sequence[Probed], objective: float, violation: float) -> bool:
+    """Is the far point no less feasible (violation) and better by a tenth (objective) than where we stopped?
+
+    Then the certificate there says little: a minimiser, if there is one, lies a million times farther out.
+    """
+    cost = regularizer.value(far)
+    if not np.isfinite(cost) or max(p.violation for p in parts) > violation:
+        return False
+    return sum(p.objective for p in parts) + cost < objective - 0.1 * abs(objective)

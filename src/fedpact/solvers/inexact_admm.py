@@ -1,0 +1,260 @@
+"""Inexact ADMM for min_w sum_{i=0..n} F_i(w) + h(w): Algorithm 2 of He24 and He24-conic, both halves.
+
+Owner i holds F_i, the server F_0 and h. The proximal AL method calls it for its subproblems; by itself it trains
+without constraints (`method="inexact-admm"`).
+
+Notation (He24-conic numbering)
+    u, lambda   an owner's copy of w and the multiplier of u = w            Consensus.u, .multiplier
+    rho         the consensus penalty, here the same for all owners         penalty
+    u~          u + lambda / rho, what an owner proposes to the server      proposal
+    eps         accuracy of the subproblems, eps_{t+1} = q^t                accuracy
+    eps~        an owner's share of the stationarity of w                   stationarity
+    tau         the target: eps + sum_i eps~_i <= tau                       tolerance
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedpact.errors import OptionError
+from fedpact.federation import Fleet, Order, Reply
+from fedpact.functions import Function, Matrix, Vector
+from fedpact.problem import Share
+from fedpact.prox import Prox, Zero
+from fedpact.solvers.endings import Asking, Verdict, Watch
+from fedpact.solvers.judging import At, judge, verdict_of
+from fedpact.solvers.local import Constant, anchored, factor, minimize
+from fedpact.solvers.run import Best, Run
+from fedpact.solvers.scales import default_consensus_penalty, look
+from fedpact.solvers.solution import InnerRecord, Solution
+
+#: The penalty moves by PENALTY_FACTOR when primal and dual residual differ by IMBALANCE, after PATIENCE rounds or more.
+IMBALANCE, PENALTY_FACTOR, PATIENCE, ADAPT_UNTIL = 3.0, 2.0, 4, 2000
+#: Rounds without a halved residual after which the inner iteration is given up.
+STAGNATION = 5000
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """State of one owner inside one call of Algorithm 2."""
+
+    u: Vector
+    multiplier: Vector
+    penalty: float
+    factor: Matrix | None = None  # of the constant Hessian of (15), when F_i is quadratic
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round(Order):
+    w: Vector
+    accuracy: float
+    next_penalty: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Updated(Reply):
+    proposal: Vector
+    stationarity: float
+    primal: float  # |u - w|^2
+    dual: float  # |rho (u_new - u_old)|^2
+    scale_primal: float  # |u|^2
+    scale_dual: float  # |lambda|^2
+    converged: bool
+    gradients: int
+    hessians: int
+
+
+def begin(function: Function, w: Vector, penalty: float) -> tuple[Consensus, Vector]:
+    """The owner's start: (u, lambda, u~) = (w, -grad F_i(w), w - grad F_i(w) / rho)."""
+    multiplier = -function.gradient(w)
+    return _with_factor(function, Consensus(w, multiplier, penalty)), w + multiplier / penalty
+
+
+def update(function: Function, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
+    """The owner's round: solve (15), then (16), (17), (18)."""
+    rho, w = state.penalty, order.w
+    subproblem = anchored(function, rho, w - state.multiplier / rho)
+    found = minimize(subproblem, state.u, order.accuracy, kept=state.factor)
+    multiplier = state.multiplier + rho * (found.w - w)  # (16)
+    # (18): grad phi(w) - rho (w - u^t), where u^t is the copy from before this round's solve.
+    stationarity = function.gradient(w) + state.multiplier - rho * (w - state.u)
+    moved = rho * (found.w - state.u)
+    after = Consensus(found.w, multiplier, order.next_penalty, state.factor)
+    if order.next_penalty != rho:
+        after = _with_factor(function, after)
+    return after, Updated(
+        proposal=found.w + multiplier / order.next_penalty,  # (17), with the penalty of the next round
+        stationarity=float(np.max(np.abs(stationarity))),
+        primal=float((found.w - w) @ (found.w - w)),
+        dual=float(moved @ moved),
+        scale_primal=float(found.w @ found.w),
+        scale_dual=float(multiplier @ multiplier),
+        converged=found.converged,
+        gradients=found.gradients + 1,
+        hessians=found.hessians,
+    )
+
+
+def _with_factor(function: Function, state: Consensus) -> Consensus:
+    if not function.constant_hessian:
+        return state
+    return replace(state, factor=factor(anchored(function, state.penalty, state.u)))
+
+
+@dataclass(frozen=True)
+class AdmmResult:
+    """Where Algorithm 2 stopped; `residual` is the left side of (19)."""
+
+    w: Vector
+    residual: float
+    rounds: int
+    penalty: float
+    converged: bool
+    gradients: int
+    hessians: int
+
+
+def inexact_admm(
+    fleet: Fleet,
+    server: Function,
+    regularizer: Prox,
+    w: Vector,
+    proposals: list[Vector],
+    *,
+    step: Callable[[Any, Any, Round], tuple[Any, Updated]],
+    tolerance: float,
+    decay: float,
+    penalty: float,
+    adapt: bool,
+    max_rounds: int,
+    notify: Callable[[int, Vector, float, float], None] = lambda t, w, residual, penalty: None,
+) -> AdmmResult:
+    """The server's half of Algorithm 2, from w and the owners' first proposals u~^0.
+
+    server: F_0
+    step:   the owner's round as a fleet step; it calls `update` with its F_i
+    adapt:  let the penalty follow the residuals. differs from He24, where rho is fixed: it changes at most every
+            PATIENCE rounds and less and less often, and no more after ADAPT_UNTIL, so Theorem 4.2 applies from there.
+    notify: called after every round with (t, w, residual, penalty)
+
+    Stops at (19), at max_rounds, or when the residual has not halved for STAGNATION rounds.
+    """
+    n = len(fleet.owners)
+    if regularizer.curvature is not None:
+        server, regularizer = anchored(server, regularizer.curvature, np.zeros_like(w)), Zero()
+    gradients = hessians = 0
+    # differs from He24: accuracies below this no longer matter to (19), and rounding forbids them anyway.
+    floor = 0.02 * tolerance / (n + 1)
+    kept: Matrix | None = None
+    replies: list[Updated] = []
+    wait = patience = PATIENCE
+    residual = lowest = np.inf
+    lowest_at = t = 0
+    for t in range(max_rounds):
+        accuracy = max(decay**t, floor)
+        subproblem = anchored(server, n * penalty, np.mean(proposals, axis=0))  # (14), up to a constant
+        if kept is None and subproblem.constant_hessian and regularizer.curvature == 0:
+            kept = factor(subproblem)
+        w = minimize(subproblem, w, accuracy, regularizer=regularizer, kept=kept).w
+        next_penalty = penalty
+        if adapt and wait <= t < ADAPT_UNTIL:
+            next_penalty = penalty * _balance(replies)
+            if next_penalty != penalty:
+                patience, wait = patience + 1, t + patience + 1
+                kept = None
+        replies = fleet.ask(step, Round(w=w, accuracy=accuracy, next_penalty=next_penalty))
+        penalty = next_penalty
+        proposals = [r.proposal for r in replies]
+        gradients += sum(r.gradients for r in replies)
+        hessians += sum(r.hessians for r in replies)
+        residual = accuracy + sum(r.stationarity for r in replies)  # (19)
+        notify(t, w, residual, penalty)
+        if residual <= tolerance:
+            break
+        if residual < 0.5 * lowest:
+            lowest, lowest_at = residual, t
+        if t - lowest_at >= STAGNATION:
+            break
+    return AdmmResult(w, residual, t + 1, penalty, residual <= tolerance, gradients, hessians)
+
+
+def _balance(replies: list[Updated]) -> float:
+    """The factor for the penalty that brings the relative primal and dual residuals together (Wohlberg 2017)."""
+    primal = sum(r.primal for r in replies) / max(sum(r.scale_primal for r in replies), 1e-300)
+    dual = sum(r.dual for r in replies) / max(sum(r.scale_dual for r in replies), 1e-300)
+    ratio = float(np.sqrt(primal / max(dual, 1e-300)))
+    if ratio > IMBALANCE:
+        return PENALTY_FACTOR
+    return 1 / PENALTY_FACTOR if ratio < 1 / IMBALANCE else 1.0
+
+
+# ------------------------------------------------------------------------- by itself: min_w sum_i f_i(w) + h(w), no c_i
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(Order):
+    w: Vector
+    penalty: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun(Reply):
+    proposal: Vector
+
+
+def begin_alone(share: Share, state: None, order: Begin) -> tuple[Consensus, Begun]:
+    consensus, proposal = begin(share.objective or Constant(order.w.size), order.w, order.penalty)
+    return consensus, Begun(proposal=proposal)
+
+
+def update_alone(share: Share, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
+    return update(share.objective or Constant(order.w.size), state, order)
+
+
+def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inner_decay: float = 0.1) -> Solution:
+    """Algorithm 2 as a method for problems without constraints; consensus_penalty (rho) is fixed when given."""
+    problem, fleet = run.problem, run.fleet
+    for holder in (problem.server, *problem.shares):
+        if holder.constraint is not None:
+            raise OptionError(f'{holder.label} has a constraint; method="inexact-admm" takes none, use "proximal-al"')
+    scales = look(problem, fleet, run.w0)
+    rho = consensus_penalty if consensus_penalty is not None else default_consensus_penalty(scales, len(fleet.owners))
+    proposals = [r.proposal for r in fleet.ask(begin_alone, Begin(w=run.w0, penalty=rho))]
+    best, w = Best(run.tol), run.w0
+    converged = False
+
+    def notify(t: int, current: Vector, residual: float, penalty: float) -> None:
+        nonlocal w
+        w = current
+        run.history.inner.append(InnerRecord(0, fleet.ledger.rounds, residual, run.tol[0], penalty))
+        run.report(0, t, best)
+
+    end = Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerance")
+    try:
+        converged = inexact_admm(
+            fleet,
+            problem.server.objective or Constant(w.size),
+            problem.regularizer,
+            w,
+            proposals,
+            step=update_alone,
+            tolerance=run.tol[0],
+            decay=inner_decay,
+            penalty=rho,
+            adapt=consensus_penalty is None,
+            max_rounds=run.rounds_left - 2,
+            notify=notify,
+        ).converged
+    except KeyboardInterrupt:
+        end = Verdict("max_rounds", f"interrupted after {fleet.ledger.rounds} exchanges; the last point is given")
+    none = np.zeros(0)
+    certificate, objective = verdict_of(problem, w, none, fleet.ask(judge, At(w=w)))
+    best.offer(1, w, none, certificate, objective)
+    finished = converged and certificate.meets(run.tol)
+    verdict = Watch(run, Asking(run)).verdict(finished, converged, 0.0, certificate, objective, w, none)
+    end = verdict or end
+    return best.solution(run, end.status, end.reason, [none for _ in problem.shares])

@@ -1,0 +1,72 @@
+"""What a local solver returns, and the quadratic anchor that all subproblems of the federated solvers carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpact.functions import Function, Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Where a local solver stopped.
+
+    residual is the max-norm of the gradient (composite problems: of the distance to stationarity); `converged` tells
+    whether it met the tolerance or the limit of double precision. gradients and hessians count evaluations.
+    """
+
+    w: Vector
+    residual: float
+    converged: bool
+    gradients: int
+    hessians: int = 0
+
+
+class Constant(Function):
+    """The function that is zero everywhere."""
+
+    has_hessian = constant_hessian = True
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        return 0.0, np.zeros_like(w)
+
+    def hessian(self, w: Vector) -> Matrix:
+        return np.zeros((w.size, w.size))
+
+
+class Anchored(Function):
+    """f(w) + weight/2 |w - anchor|^2; the weight is a number, or one for each coordinate."""
+
+    def __init__(self, function: Function, weight: float | Vector, anchor: Vector) -> None:
+        self.function, self.weight, self.anchor = function, weight, anchor
+        self.dim = anchor.size
+        self.has_hessian, self.constant_hessian = function.has_hessian, function.constant_hessian
+
+    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient = self.function.value_and_gradient(w)
+        offset = w - self.anchor
+        pull = self.weight * offset
+        return value + 0.5 * float(pull @ offset), gradient + pull
+
+    def hessian(self, w: Vector) -> Matrix:
+        hessian = np.array(self.function.hessian(w))
+        hessian[np.diag_indices_from(hessian)] += self.weight
+        return hessian
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        return self.function.hessian_product(w, v) + self.weight * v
+
+
+def anchored(function: Function, weight: float | Vector, anchor: Vector) -> Function:
+    """f(w) + weight/2 |w - anchor|^2 up to a constant; an anchor on an anchor becomes one."""
+    if not np.any(weight):
+        return function
+    if not isinstance(function, Anchored):
+        return Anchored(function, weight, anchor)
+    total = function.weight + weight
+    return Anchored(function.function, total, (function.weight * function.anchor + weight * anchor) / total)

@@ -1,0 +1,257 @@
+"""Proximal augmented Lagrangian method for federated learning with constraints: Algorithm 1 of He24 and He24-conic.
+
+Every outer iteration k minimises, by the inexact ADMM of `inexact_admm.py`,
+
+    l_k(w) = sum_{i=0..n} P_{i,k}(w) + h(w),
+    P_{i,k}(w) = f_i(w) + (dist^2(mu_i^k + beta c_i(w), -K_i) - |mu_i^k|^2) / (2 beta) + |w - w^k|^2 / (2 (n+1) beta)
+
+and then every holder of a constraint updates its own multiplier, mu_i^{k+1} = P_{K_i*}(mu_i^k + beta c_i(w^{k+1})).
+Multipliers stay at their owners until the end. (He24-conic prints mu_i^0 in K_i; it must be K_i*.)
+
+Notation (He24-conic numbering)
+    beta    penalty of the constraints, and 1 / weight of the proximal term    penalty
+    rho     penalty of the consensus inside Algorithm 2                        consensus_penalty
+    q       decay of the subproblems' accuracies inside Algorithm 2            inner_decay
+    s       tau_k = s / (k+1)^2, accuracy of the outer subproblems             accuracy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedpact.federation import Order, Reply
+from fedpact.functions import Function, Vector
+from fedpact.problem import Certificate, Share, owner_terms
+from fedpact.solvers import inexact_admm as admm
+from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
+from fedpact.solvers.endings import Asking, Verdict, Watch
+from fedpact.solvers.judging import At, Judged, judge, term_fields, verdict_of
+from fedpact.solvers.local import anchored
+from fedpact.solvers.run import Best, Run
+from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
+from fedpact.solvers.solution import InnerRecord, OuterRecord, Solution
+
+#: Exchanges kept back for the end of an outer iteration: conclude, one piece of evidence, reveal.
+RESERVE = 3
+
+# ---------------------------------------------------------------------------------------------------- the owner's half
+
+
+@dataclass(frozen=True)
+class State:
+    """What an owner keeps between rounds."""
+
+    centre: Vector  # w^k
+    penalty: float
+    holders: int  # n + 1
+    multiplier: Vector  # mu_i^k
+    iteration: int
+    kept: Vector  # the multiplier of the best iteration so far
+    kept_iteration: int
+    consensus: admm.Consensus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start(Order):
+    w: Vector
+    penalty: float
+    consensus_penalty: float
+    holders: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started(Reply):
+    proposal: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclude(Order):
+    w: Vector
+    coupled: Vector
+    iteration: int
+    keep: bool  # remember the multiplier of the iteration before: it was the best so far
+    penalty: float  # for the next subproblem
+    consensus_penalty: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concluded(Judged):
+    change: float  # |mu^{k+1} - mu^k| / beta, max-norm
+    proposal: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reveal(Order):
+    iteration: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revealed(Reply):
+    multiplier: Vector
+
+
+def start(share: Share, state: State | None, order: Start) -> tuple[State, Started]:
+    """Set up P_{i,k} around w^k = order.w, with the multiplier held so far (zero at first)."""
+    zero = np.zeros(share.multiplier_length)
+    multiplier, iteration = (zero, 0) if state is None else (state.multiplier, state.iteration)
+    kept, kept_iteration = (zero, 0) if state is None else (state.kept, state.kept_iteration)
+    function = local_function(share, multiplier, order.penalty, order.holders, order.w)
+    consensus, proposal = admm.begin(function, order.w, order.consensus_penalty)
+    fresh = State(order.w, order.penalty, order.holders, multiplier, iteration, kept, kept_iteration, consensus)
+    return fresh, Started(proposal=proposal)
+
+
+def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Updated]:
+    """One round of Algorithm 2 on P_{i,k}."""
+    function = local_function(share, state.multiplier, state.penalty, state.holders, state.centre)
+    consensus, reply = admm.update(function, state.consensus, order)
+    return replace(state, consensus=consensus), reply
+
+
+def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Concluded]:
+    """Update the multiplier at w^{k+1}, give the terms of its certificate, and start the next subproblem."""
+    if order.keep:
+        state = replace(state, kept=state.multiplier, kept_iteration=state.iteration)
+    multiplier, change = next_multiplier(share, order.w, state.multiplier, state.penalty)
+    terms = owner_terms(*share.own(order.w, multiplier), order.coupled)
+    following = Start(
+        w=order.w, penalty=order.penalty, consensus_penalty=order.consensus_penalty, holders=state.holders
+    )
+    state, started = start(share, replace(state, multiplier=multiplier, iteration=order.iteration), following)
+    return state, Concluded(change=change, proposal=started.proposal, **term_fields(terms))
+
+
+def reveal(share: Share, state: State, order: Reveal) -> tuple[State, Revealed]:
+    """Hand out the multiplier of one iteration, in the user's variables: the price of this owner's constraint."""
+    held = {state.kept_iteration: state.kept, state.iteration: state.multiplier}
+    return state, Revealed(multiplier=share.own(state.centre, held[order.iteration])[2])
+
+
+# ------------------------------------------------------------------------------------------------------- both halves
+
+
+def local_function(share: Share, multiplier: Vector, penalty: float, holders: int, centre: Vector) -> Function:
+    """P_{i,k}: (10) and (11)."""
+    return anchored(augmented_lagrangian(share, multiplier, penalty, centre.size), 1 / (holders * penalty), centre)
+
+
+def next_multiplier(share: Share, w: Vector, multiplier: Vector, penalty: float) -> tuple[Vector, float]:
+    """mu^{k+1} = P_{K*}(mu^k + beta c(w)), and |mu^{k+1} - mu^k| / beta in the max-norm."""
+    if share.constraint is None:
+        return multiplier, 0.0
+    cone, function = share.constraint.cone, share.constraint.function
+    after = cone.project_dual(multiplier + penalty * function.value(w))
+    return after, float(np.max(np.abs(after - multiplier), initial=0.0)) / penalty
+
+
+# --------------------------------------------------------------------------------------------------- the server's half
+
+
+def proximal_al(
+    run: Run,
+    *,
+    penalty: float | None = None,
+    consensus_penalty: float | None = None,
+    inner_decay: float = 0.1,
+    accuracy: float | None = None,
+) -> Solution:
+    """Algorithm 1 over Algorithm 2.
+
+    penalty (beta), consensus_penalty (rho): fixed when given, as in the paper; when None, chosen from the owners'
+    curvature (`default_penalty`, `default_consensus_penalty`) and adapted. inner_decay: q. accuracy: s; when None the
+    asked stationarity, the ratio of the paper's Neyman-Pearson experiments.
+    """
+    problem, fleet = run.problem, run.fleet
+    scales = look(problem, fleet, run.w0)
+    beta = penalty if penalty is not None else default_penalty(scales)
+    rho = consensus_penalty if consensus_penalty is not None else default_consensus_penalty(scales, len(fleet.owners))
+    run.history.notes.append(f"penalty beta = {beta:.3g}, consensus penalty rho = {rho:.3g} at the start")
+    s = run.tol[0] if accuracy is None else accuracy
+    holders = len(fleet.owners) + 1
+    w, multiplier = run.w0, np.zeros(problem.server.multiplier_length)
+    begin = Start(w=w, penalty=beta, consensus_penalty=rho, holders=holders)
+    proposals = [r.proposal for r in fleet.ask(start, begin)]
+    best, watch = Best(run.tol), Watch(run, Asking(run))
+    end = Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerances")
+    try:
+        for k in range(run.max_rounds):
+            # differs from He24: tau_k stops shrinking at 1e-3 eps_1: less cannot matter to (8), and rounding forbids it
+            tau = max(s / (k + 1) ** 2, 1e-3 * run.tol[0])
+            found = admm.inexact_admm(
+                fleet,
+                local_function(problem.server, multiplier, beta, holders, w),
+                problem.regularizer,
+                w,
+                proposals,
+                step=inner,
+                tolerance=tau,
+                decay=inner_decay,
+                penalty=rho,
+                adapt=consensus_penalty is None,
+                max_rounds=run.rounds_left - RESERVE,
+                notify=_reporter(run, k, best, tau),
+            )
+            after, server_change = next_multiplier(problem.server, found.w, multiplier, beta)
+            next_beta = beta if penalty is not None else beta * watch.growth()
+            order = Conclude(
+                w=found.w,
+                coupled=problem.own(found.w, after)[3],
+                iteration=k + 1,
+                keep=best.iteration == k,
+                penalty=next_beta,
+                consensus_penalty=found.penalty,
+            )
+            replies = fleet.ask(conclude, order)
+            certificate, objective = verdict_of(problem, found.w, after, replies)
+            change = max(server_change, *(r.change for r in replies))
+            moved = float(np.max(np.abs(found.w - w)))
+            w, multiplier, rho, proposals = found.w, after, found.penalty, [r.proposal for r in replies]
+            best.offer(k + 1, w, multiplier, certificate, objective)
+            run.history.outer.append(_record(run, k + 1, certificate, objective, found, beta))
+            # (8). By Theorem 3.1 it implies the certificate; that is checked, and coupled constraints may need more.
+            finished = moved / beta + tau <= run.tol[0] and change <= run.tol[1] and certificate.meets(run.tol)
+            beta = next_beta
+            if verdict := watch.verdict(finished, found.converged, change, certificate, objective, w, multiplier):
+                end = verdict
+                break
+            if run.rounds_left <= RESERVE:
+                break
+    except KeyboardInterrupt:
+        end = Verdict(
+            "max_rounds", f"interrupted after {fleet.ledger.rounds} exchanges; the best point so far is given"
+        )
+    if best.certificate is None:  # stopped before the first outer iteration was complete: judge the start
+        zero = np.zeros(problem.server.multiplier_length)
+        best.offer(0, run.w0, zero, *verdict_of(problem, run.w0, zero, fleet.ask(judge, At(w=run.w0))))
+    prices = [r.multiplier for r in fleet.ask(reveal, Reveal(iteration=best.iteration))]
+    return best.solution(run, end.status, end.reason, prices, end.conflict)
+
+
+def _record(
+    run: Run, k: int, certificate: Certificate, objective: float, found: admm.AdmmResult, beta: float
+) -> OuterRecord:
+    return OuterRecord(
+        iteration=k,
+        objective=objective,
+        stationarity=certificate.stationarity,
+        feasibility=certificate.feasibility,
+        violations=certificate.violations,
+        inner_rounds=found.rounds,
+        rounds=run.fleet.ledger.rounds,
+        bytes=run.fleet.ledger.bytes,
+        penalty=beta,
+        consensus_penalty=found.penalty,
+        gradients=found.gradients,
+        hessians=found.hessians,
+    )
+
+
+def _reporter(run: Run, k: int, best: Best, target: float) -> Callable[[int, Vector, float, float], None]:
+    def report(t: int, w: Vector, residual: float, penalty: float) -> None:
+        run.history.inner.append(InnerRecord(k, run.fleet.ledger.rounds, residual, target, penalty))
+        run.report(k, t, best)
+
+    return report

@@ -1,0 +1,105 @@
+"""What every method is given, and the best certified point it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedpact.federation import Fleet
+from fedpact.functions import Vector
+from fedpact.problem import Certificate, FederatedProblem
+from fedpact.solvers.solution import History, Solution, Status
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a solve is; handed to every callback once per exchange."""
+
+    method: str
+    iteration: int
+    inner: int
+    rounds: int
+    bytes: int
+    stationarity: float
+    feasibility: float
+    objective: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One solve. `problem` has no coupled constraints any more; `w0` is a start inside dom(h)."""
+
+    problem: FederatedProblem
+    fleet: Fleet
+    method: str
+    w0: Vector
+    tol: tuple[float, float]
+    max_rounds: int
+    seed: int = 0
+    notify: Callable[[Progress], None] = lambda progress: None
+    history: History = field(default_factory=History)
+
+    @property
+    def rounds_left(self) -> int:
+        return self.max_rounds - self.fleet.ledger.rounds
+
+    def report(self, iteration: int, inner: int, best: Best) -> None:
+        """Tell the callbacks where we are."""
+        seen = best.certificate
+        self.notify(
+            Progress(
+                self.method,
+                iteration,
+                inner,
+                self.fleet.ledger.rounds,
+                self.fleet.ledger.bytes,
+                seen.stationarity if seen else np.inf,
+                seen.feasibility if seen else np.inf,
+                best.objective,
+            )
+        )
+
+
+@dataclass
+class Best:
+    """The best certified point so far: the one with the smallest ratio of certificate to tolerance."""
+
+    tol: tuple[float, float]
+    iteration: int = -1
+    certificate: Certificate | None = None
+    objective: float = np.nan
+    w: Vector = field(default_factory=lambda: np.zeros(0))
+    server_multiplier: Vector = field(default_factory=lambda: np.zeros(0))
+
+    def offer(
+        self, iteration: int, w: Vector, server_multiplier: Vector, certificate: Certificate, objective: float
+    ) -> None:
+        if self.certificate is None or self._miss(certificate) <= self._miss(self.certificate):
+            self.iteration, self.w, self.server_multiplier = iteration, w, server_multiplier
+            self.certificate, self.objective = certificate, objective
+
+    def _miss(self, certificate: Certificate) -> float:
+        return max(certificate.stationarity / self.tol[0], certificate.feasibility / self.tol[1])
+
+    def solution(
+        self, run: Run, status: Status, reason: str, multipliers: list[Vector], conflict: tuple[str, ...] = ()
+    ) -> Solution:
+        """The answer in the user's variables; `multipliers` are the owners', in owner order and in those variables."""
+        assert self.certificate is not None
+        _, w, server_multiplier, coupled = run.problem.own(self.w, self.server_multiplier)
+        return Solution(
+            w=w,
+            multipliers=[server_multiplier, *multipliers],
+            coupled_multiplier=coupled,
+            status=status,
+            reason=reason,
+            certificate=self.certificate,
+            objective=self.objective,
+            tol=run.tol,
+            method=run.method,
+            history=run.history,
+            communication=run.fleet.ledger.read(),
+            conflict=conflict,
+        )

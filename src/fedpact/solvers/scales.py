@@ -1,0 +1,94 @@
+"""A first look at every share: are its values usable, and how large are its derivatives?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpact.errors import DataError, ProblemError
+from fedpact.federation import Fleet, Order, Owner, Reply
+from fedpact.functions import Function, Vector
+from fedpact.problem import FederatedProblem, Share
+
+
+@dataclass(frozen=True, kw_only=True)
+class Introduce(Order):
+    w: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Introduced(Reply):
+    curvature: float  # mean diagonal of the objective's Hessian, estimated with one product
+    slope: float  # mean squared norm of the constraint's gradients
+
+
+@dataclass(frozen=True)
+class Scales:
+    """curvature: of the sum of all objectives; slope: the largest of any holder's constraint."""
+
+    curvature: float
+    slope: float
+
+
+def introduce(share: Share, state: None, order: Introduce) -> tuple[None, Introduced]:
+    """Evaluate everything once at the start. Raises ProblemError or DataError when shapes or values are unusable."""
+    curvature = slope = 0.0
+    w = order.w
+    if share.objective is not None:
+        value, gradient = share.objective.value_and_gradient(w)
+        _check("objective", np.asarray(value), ())
+        _check("objective's gradient", gradient, w.shape)
+        curvature = _mean_curvature(share.objective, w)
+    if share.constraint is not None:
+        rows = share.constraint.cone.dim
+        c, jacobian = share.constraint.function.value_and_jacobian(w)
+        _check("constraint", c, (rows,))
+        _check("constraint's Jacobian", jacobian, (rows, w.size))
+        slope = float(np.sum(jacobian**2)) / rows
+    return None, Introduced(curvature=curvature, slope=slope)
+
+
+def look(problem: FederatedProblem, fleet: Fleet, w: Vector) -> Scales:
+    """One exchange: the scales at w."""
+    order = Introduce(w=w)
+    # Through an Owner, so that an error names the server as it names the owners.
+    server = Owner(problem.server.label, problem.server).handle(introduce, order)
+    assert isinstance(server, Introduced)
+    replies = [server, *fleet.ask(introduce, order)]
+    return Scales(sum(r.curvature for r in replies), max(r.slope for r in replies))
+
+
+def default_penalty(scales: Scales) -> float:
+    """beta so large that the proximal term hardly slows the objective and the multipliers converge in a few updates.
+
+    Rounds depend on it little: from 300 to 3000 they differ by less than a half on the problems of the benchmark.
+    """
+    curvature = scales.curvature or 1.0
+    return max(150 / curvature, 200 * curvature / (scales.slope or 1.0))
+
+
+def default_consensus_penalty(scales: Scales, owners: int) -> float:
+    """rho at the mean curvature of one owner's objective; the residuals move it from there."""
+    return (scales.curvature or 1.0) / owners
+
+
+def _mean_curvature(function: Function, w: Vector) -> float:
+    """|v'Hv| / d for one fixed vector of signs: Hutchinson's estimate of the mean diagonal."""
+    v = np.random.default_rng(0).choice([-1.0, 1.0], w.size)
+    if function.has_hessian:
+        product = function.hessian_product(w, v)
+    else:
+        step = 1e-6 * (1 + float(np.max(np.abs(w), initial=0.0)))
+        product = (function.gradient(w + step * v) - function.gradient(w)) / step
+    return float(abs(v @ product)) / w.size
+
+
+def _check(what: str, array: Vector, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ProblemError(f"its {what} has shape {array.shape} at the start, expected {shape}")
+    if not np.all(np.isfinite(array)):
+        raise DataError(
+            f"its {what} is not finite at the start ({np.sum(~np.isfinite(array))} NaN or infinite values); "
+            "check the data and the function there, or start from another w0"
+        )

@@ -1,0 +1,151 @@
+"""What comes back: the answer, how it was judged, how it was reached, and what it cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.errors import FedpactError
+from fedpact.federation import Communication, Traffic
+from fedpact.problem import Certificate
+
+Vector = NDArray[np.float64]
+Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost"]
+FORMAT = "fedpact-solution-1"
+
+
+@dataclass(frozen=True)
+class OuterRecord:
+    """One outer iteration: the checked certificate of its point, and what had been spent when it was reached."""
+
+    iteration: int
+    objective: float
+    stationarity: float
+    feasibility: float
+    violations: dict[str, float]
+    inner_rounds: int
+    rounds: int
+    bytes: int
+    penalty: float
+    consensus_penalty: float
+    gradients: int
+    hessians: int
+
+
+@dataclass(frozen=True)
+class InnerRecord:
+    """One round of the inner solver: its residual (the left side of He24 (23)) and its target."""
+
+    iteration: int
+    round: int
+    residual: float
+    target: float
+    consensus_penalty: float
+
+
+@dataclass
+class History:
+    """What happened, in order: outer iterations, inner rounds, and the choices made on the way."""
+
+    outer: list[OuterRecord] = field(default_factory=list)
+    inner: list[InnerRecord] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.outer)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The answer of a solve; only `status == "solved"` means that the certificate met the asked tolerances.
+
+    w:                  the model
+    multipliers:        [server, client 1, ...]: the price of each constraint (empty where there is none)
+    coupled_multiplier: the price of the coupled constraint (empty when there is none)
+    status, reason:     how it ended, and why in a sentence
+    certificate:        of (w, multipliers), recomputed by `fedpact.problem.certificate`
+    objective:          sum_i f_i(w) + h(w)
+    rounds:             exchanges with the owners (one message down and one up)
+    """
+
+    w: Vector
+    multipliers: list[Vector]
+    status: Status
+    reason: str
+    certificate: Certificate
+    objective: float
+    tol: tuple[float, float]
+    method: str
+    history: History
+    communication: Communication
+    coupled_multiplier: Vector = field(default_factory=lambda: np.zeros(0))
+    conflict: tuple[str, ...] = ()  # the owners whose constraints conflict, when infeasible
+
+    @property
+    def rounds(self) -> int:
+        return self.communication.rounds
+
+    @property
+    def solved(self) -> bool:
+        return self.status == "solved"
+
+    def __repr__(self) -> str:
+        c = self.certificate
+        return (
+            f"Solution({self.status}, objective={self.objective:.6g}, stationarity={c.stationarity:.2e}, "
+            f"feasibility={c.feasibility:.2e}, rounds={self.rounds}, method={self.method!r})"
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write one .npz: the arrays, and everything else as JSON text under 'meta'. Nothing is pickled."""
+        target = Path(path).with_suffix(".npz")
+        meta: dict[str, Any] = {
+            "format": FORMAT,
+            **{k: getattr(self, k) for k in ("status", "reason", "objective", "tol", "method", "conflict")},
+            **{k: asdict(getattr(self, k)) for k in ("certificate", "history", "communication")},
+            "multipliers": len(self.multipliers),
+        }
+        arrays: dict[str, Any] = {f"multiplier_{i}": m for i, m in enumerate(self.multipliers)}
+        with target.open("wb") as file:
+            np.savez(
+                file, w=self.w, coupled_multiplier=self.coupled_multiplier, meta=np.array(json.dumps(meta)), **arrays
+            )
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> Solution:
+        """Read what `save` wrote. Raises FedpactError when the file is damaged or of another format."""
+        try:
+            with np.load(Path(path), allow_pickle=False) as file:
+                meta = json.loads(str(file["meta"]))
+                if meta.pop("format", None) != FORMAT:
+                    raise FedpactError(f"{path} is not a saved fedpact solution of format {FORMAT}")
+                multipliers = [file[f"multiplier_{i}"] for i in range(meta.pop("multipliers"))]
+                w, coupled = file["w"], file["coupled_multiplier"]
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise FedpactError(f"{path} cannot be read as a saved solution ({error}); save it again") from error
+        history = meta.pop("history")
+        communication = meta.pop("communication")
+        return cls(
+            w=w,
+            multipliers=multipliers,
+            coupled_multiplier=coupled,
+            certificate=Certificate(**meta.pop("certificate")),
+            history=History(
+                [OuterRecord(**r) for r in history["outer"]],
+                [InnerRecord(**r) for r in history["inner"]],
+                history["notes"],
+            ),
+            communication=Communication(
+                communication["rounds"],
+                {k: Traffic(**{**t, "fields": tuple(t["fields"])}) for k, t in communication["owners"].items()},
+            ),
+            tol=tuple(meta.pop("tol")),
+            conflict=tuple(meta.pop("conflict")),
+            **meta,
+        )

@@ -1,0 +1,94 @@
+"""What the tables of the owners must satisfy before a problem is built. Every message names owner, finding, remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedpact.errors import DataError, OptionError
+
+Matrix = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def features(owner: str, X: ArrayLike, columns: Sequence[str] | None = None) -> Matrix:
+    """X as a finite matrix; `columns` are names for the messages, if there are any."""
+    try:
+        matrix = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"owner {owner!r}: X is not a dense table of numbers ({error}); encode text columns") from error
+    if matrix.ndim != 2:
+        raise DataError(f"owner {owner!r}: X has shape {matrix.shape}; give a matrix, one row a sample")
+    if columns is not None and len(columns) != matrix.shape[1]:
+        raise DataError(f"owner {owner!r}: X has {matrix.shape[1]} columns, but {len(columns)} column names were given")
+    bad = ~np.isfinite(matrix)
+    for j in np.flatnonzero(bad.any(axis=0)):
+        column = f"column {j}" if columns is None else f"column {columns[int(j)]!r}"
+        raise DataError(
+            f"owner {owner!r}: {column} has {bad[:, j].sum()} missing or infinite values "
+            f"({_rows(bad[:, j])}); impute them or drop the rows"
+        )
+    return matrix
+
+
+def binary(owner: str, name: str, values: ArrayLike, rows: int, *, both: bool = True) -> Labels:
+    """`values` as a vector of 0 and 1, one a row; with `both`, each of the two must occur."""
+    vector = np.asarray(values)
+    if vector.shape != (rows,):
+        raise DataError(f"owner {owner!r}: {name} has shape {vector.shape}, X has {rows} rows; give one {name} a row")
+    wrong = ~np.isin(vector, (0, 1))
+    if wrong.any():
+        found = vector[wrong][0]
+        raise DataError(
+            f"owner {owner!r}: {name} has {wrong.sum()} values other than 0 and 1, the first is {found!s} "
+            f"({_rows(wrong)}); code {name} as 0 and 1"
+        )
+    for value in (0, 1) if both else ():
+        if not np.any(vector == value):
+            raise DataError(
+                f"owner {owner!r}: no row has {name} = {value} among {rows}; its mean loss is undefined: "
+                "give this owner more data, merge it with another, or leave it out"
+            )
+    return vector.astype(np.int64)
+
+
+def same_columns(matrices: Mapping[str, Matrix]) -> None:
+    """All owners have as many columns as the first."""
+    (first, reference), *others = matrices.items()
+    for owner, matrix in others:
+        if matrix.shape[1] != reference.shape[1]:
+            raise DataError(
+                f"owner {owner!r}: X has {matrix.shape[1]} columns, owner {first!r} has {reference.shape[1]}; "
+                "all owners must use the same columns in the same order"
+            )
+
+
+def owner_tables(owners: Mapping[str, object], parts: Sequence[str]) -> None:
+    """There is an owner, none is called 'server', and each has a tuple of these parts."""
+    if not owners:
+        raise DataError("there are no owners; give a mapping with at least one, name -> table")
+    for name, table in owners.items():
+        if name == "server":
+            raise DataError("an owner is called 'server', the name of the server itself; give it another name")
+        tuple_of(name, table, parts)
+
+
+def tuple_of(name: str, table: object, parts: Sequence[str]) -> None:
+    if not isinstance(table, tuple) or len(table) != len(parts):
+        found = f"{len(table)} items" if isinstance(table, tuple) else type(table).__name__
+        raise DataError(f"owner {name!r}: expected a tuple ({', '.join(parts)}), got {found}")
+
+
+def positive(name: str, value: float) -> float:
+    if not (isfinite(value) and value > 0):
+        raise OptionError(f"{name} is {value}; it must be a positive number")
+    return float(value)
+
+
+def _rows(mask: NDArray[np.bool_], shown: int = 5) -> str:
+    numbers = np.flatnonzero(mask)
+    listed = ", ".join(str(row) for row in numbers[:shown])
+    return f"row{'s' if len(numbers) > 1 else ''} {listed}{', ...' if len(numbers) > shown else ''}"

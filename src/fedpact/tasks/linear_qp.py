@@ -1,0 +1,87 @@
+"""Quadratic programs with linear equalities at the server and at every owner, and their exact solution."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError, LinAlgWarning, solve
+
+from fedpact.cones import Zero
+from fedpact.errors import DataError, ProblemError
+from fedpact.functions import Affine, Quadratic
+from fedpact.problem import Constraint, FederatedProblem, Share
+
+Array = NDArray[np.float64]
+
+
+class Exact(NamedTuple):
+    """The optimum: w (d), one multiplier (m) for the server and each owner, in this order, and the objective."""
+
+    w: Array
+    multipliers: list[Array]
+    objective: float
+
+
+def linear_qp(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> FederatedProblem:
+    """min_w sum_{i=1..n} w'A_i w / 2 + b_i'w  s.t.  C_i w + d_i = 0, i = 0..n, with i = 0 the server.   He24 (84)
+
+    A: n x d x d, symmetric; b: n x d; C: (n + 1) x m x d; d: (n + 1) x m.
+
+    Raises:
+        ProblemError: shapes that do not fit, a matrix A_i that is not symmetric.
+        DataError: a number that is not finite.
+    """
+    A, b, C, d = _checked(A, b, C, d)
+    constraints = [Constraint(Affine(matrix, offset), Zero(len(offset))) for matrix, offset in zip(C, d, strict=True)]
+    shares = [
+        Share(Quadratic(A[i], b[i]), constraint, name=f"client {i + 1}") for i, constraint in enumerate(constraints[1:])
+    ]
+    return FederatedProblem(shares, server=Share(None, constraints[0], name="server"))
+
+
+def exact(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> Exact:
+    """The optimum of `linear_qp(A, b, C, d)` by one linear solve of its optimality (KKT) conditions.
+
+    sum_i A_i w + sum_i b_i + sum_i C_i' mu_i = 0  and  C_i w + d_i = 0.
+
+    Raises:
+        ProblemError: the equalities are dependent or contradict each other, or the quadratic form is singular on
+            their null space, so that there is not exactly one solution.
+    """
+    A, b, C, d = _checked(A, b, C, d)
+    blocks, m, dim = C.shape
+    H, J = A.sum(axis=0), C.reshape(blocks * m, dim)
+    matrix = np.block([[H, J.T], [J, np.zeros((len(J), len(J)))]])
+    right = -np.concatenate([b.sum(axis=0), d.ravel()])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", LinAlgWarning)
+            solution = solve(matrix, right, assume_a="sym")
+    except (LinAlgError, LinAlgWarning) as error:
+        raise ProblemError(
+            f"the optimality conditions of this program are singular: {len(J)} equalities in {dim} variables are "
+            "dependent, or the quadratic form is flat along them; remove dependent rows of C or regularize A"
+        ) from error
+    w = solution[:dim]
+    multipliers = list(solution[dim:].reshape(blocks, m))
+    return Exact(w, multipliers, float(w @ H @ w / 2 + b.sum(axis=0) @ w))
+
+
+def _checked(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> tuple[Array, Array, Array, Array]:
+    A, b, C, d = (np.asarray(array, dtype=np.float64) for array in (A, b, C, d))
+    if A.ndim != 3 or C.ndim != 3 or len(A) == 0:
+        raise ProblemError(
+            f"A has shape {A.shape} and C has shape {C.shape}; needed: n x d x d and (n + 1) x m x d, n >= 1"
+        )
+    n, (dim, m) = len(A), (A.shape[1], C.shape[1])
+    needed = {"A": (A, (n, dim, dim)), "b": (b, (n, dim)), "C": (C, (n + 1, m, dim)), "d": (d, (n + 1, m))}
+    for name, (array, shape) in needed.items():
+        if array.shape != shape:
+            raise ProblemError(f"{name} has shape {array.shape}; with A of shape {A.shape} it must be {shape}")
+        for i in np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1)):
+            owner = "server" if name in "Cd" and i == 0 else f"client {i if name in 'Cd' else i + 1}"
+            raise DataError(f"{owner}: {name}[{i}] has values that are not finite; replace them")
+    return A, b, C, d

@@ -1,0 +1,187 @@
+"""Constructors refuse what has no meaning; `defect` says what is wrong with the values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fedpact.errors import ProblemError
+from fedpact.functions import (
+    Affine,
+    LogisticLoss,
+    Quadratic,
+    Smooth,
+    SmoothMap,
+    SoftmaxLoss,
+    Stack,
+    TwoSided,
+    as_map,
+    extend,
+)
+
+NAN, INF = np.nan, np.inf
+EYE = np.eye(2)
+# Rows 1 and 3 hold NaN; stored zeros and empty rows must not shift the place.
+HOLES = np.array([[0.0, 1.0, 2.0], [0.0, 0.0, NAN], [0.0, 0.0, 0.0], [INF, 1.0, NAN]])
+f = Quadratic(EYE)
+
+MEANINGLESS = [
+    (lambda: Quadratic(np.ones((2, 3))), r"Quadratic: A must be square; its shape is \(2, 3\)"),
+    (lambda: Quadratic(np.ones(3)), r"Quadratic: A must be a matrix .* shape is \(3,\)"),
+    (
+        lambda: Quadratic([[1.0, 2.0], [3.0, 1.0]]),
+        r"A is not symmetric \(entries differ by up to 1\); pass \(A \+ A.T\) / 2",
+    ),
+    (lambda: Quadratic(sp.csr_array([[1.0, 2.0], [3.0, 1.0]])), "A is not symmetric"),
+    (lambda: Quadratic(EYE, [1.0]), r"Quadratic: b has shape \(1,\); expected \(2,\), as A has rows"),
+    (lambda: Quadratic([["a"]]), "Quadratic: A holds <U1 values, not real numbers"),
+    (lambda: Quadratic([[1.0], [1.0, 2.0]]), "Quadratic: A is no array of numbers"),
+    (lambda: Affine([1.0, 2.0]), r"Affine: C must be a matrix .* shape is \(2,\)"),
+    (lambda: Affine(EYE, [1.0]), r"Affine: d has shape \(1,\); expected \(2,\), as C has rows"),
+    (lambda: LogisticLoss([1.0], [1]), "LogisticLoss: X must be a matrix"),
+    (lambda: LogisticLoss(EYE * 1j, [0, 1]), "LogisticLoss: X holds complex128 values"),
+    (lambda: LogisticLoss(sp.csr_array(EYE * 1j), [0, 1]), "LogisticLoss: X holds complex128 values"),
+    (lambda: LogisticLoss(EYE, [1]), r"y has shape \(1,\); expected \(2,\), one label for each row of X"),
+    (lambda: LogisticLoss(EYE, [[0], [1]]), r"y has shape \(2, 1\); expected \(2,\)"),
+    (lambda: LogisticLoss(EYE, ["no", "yes"]), "LogisticLoss: y holds <U3 values, not real numbers"),
+    (lambda: LogisticLoss(EYE, [0, 1], [1.0]), r"weight has shape \(1,\); expected \(2,\), one for each row of X"),
+    (lambda: SoftmaxLoss(EYE, [0, 1], 1), "classes is 1; it must be a whole number, at least 2"),
+    (lambda: SoftmaxLoss(EYE, [0, 1], 2.5), "classes is 2.5"),
+    (lambda: SoftmaxLoss(EYE, [0], 2), r"SoftmaxLoss: y has shape \(1,\)"),
+    (lambda: as_map("x"), "expected a Function or a Map, got str; wrap callables in Smooth or SmoothMap"),
+    (lambda: Stack([]), "Stack: no maps given"),
+    (lambda: Stack([f, lambda w: w]), "expected a Function or a Map, got function"),
+    (lambda: Stack([f, Quadratic(np.eye(3))]), "different lengths"),
+    (lambda: TwoSided(f, 1.0, 0.5), "TwoSided: lower = 1 is above upper = 0.5"),
+    (lambda: TwoSided(Affine(EYE), 0.0, 1.0), "TwoSided: expected a Function, got Affine"),
+    (lambda: extend(f, 1), r"extend: coordinates \[0, 2\) of Quadratic\(dim=2\) do not fit into dim = 1"),
+    (lambda: extend(f, 4, start=3), r"coordinates \[3, 5\) .* do not fit into dim = 4"),
+    (lambda: extend(f, 4, start=-1), "do not fit"),
+    (lambda: extend(Smooth(lambda w: (0.0, w)), 4), "must know how many coordinates it takes; pass inner_dim"),
+    (lambda: extend(Affine(EYE), 4, inner_dim=3), "inner_dim = 3 contradicts it"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), MEANINGLESS)
+def test_constructors_refuse(make: object, message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        make()
+
+
+PLACE = "3 values NaN or infinite, first at row 1, column 2; impute or remove such values"
+UNUSABLE = [
+    (Quadratic([[1.0, NAN], [NAN, 1.0]]), "A has 2 values NaN or infinite, first at row 0, column 1"),
+    (Quadratic(sp.csr_array([[1.0, 0.0], [0.0, INF]])), "A has 1 value NaN or infinite, first at row 1, column 1"),
+    (Quadratic(EYE, [1.0, NAN]), "b has 1 value NaN or infinite, first at position 1"),
+    (Affine([[INF, 1.0]]), "C has 1 value NaN or infinite, first at row 0, column 0"),
+    (Affine(EYE, [NAN, NAN]), "d has 2 values NaN or infinite, first at position 0"),
+    (LogisticLoss(HOLES, [0, 1, 0, 1]), f"X has {PLACE}"),
+    (LogisticLoss(sp.csr_array(HOLES), [0, 1, 0, 1]), f"X has {PLACE}"),
+    (LogisticLoss(np.empty((0, 3)), []), "X has no rows; leave this owner out or give it data"),
+    (
+        LogisticLoss(np.ones((3, 1)), [-1, 1, 2]),
+        "y has 2 labels other than 0 and 1 (-1, 2); recode the two classes as 0 and 1",
+    ),
+    (LogisticLoss(np.ones((6, 1)), range(2, 8)), "y has 6 labels other than 0 and 1 (2, 3, 4, 5, ...)"),
+    (LogisticLoss(EYE, [NAN, 1.0]), "y has 1 label other than 0 and 1 (nan)"),
+    (LogisticLoss(EYE, [0, 1], [3.0, -1.0]), "weight has 1 negative value, first at row 1; weights must be at least 0"),
+    (LogisticLoss(EYE, [0, 1], [-3.0, -1.0]), "weight has 2 negative values, first at row 0"),
+    (LogisticLoss(EYE, [0, 1], [1.0, INF]), "weight has 1 value NaN or infinite, first at position 1"),
+    (LogisticLoss(EYE, [0, 1], [0.0, 0.0]), "weight is zero for every row; give at least one row a positive weight"),
+    (SoftmaxLoss(HOLES, [0, 1, 0, 1], 2), f"X has {PLACE}"),
+    (SoftmaxLoss(np.empty((0, 3)), [], 2), "X has no rows"),
+    (
+        SoftmaxLoss(np.ones((4, 1)), [0, 3, 1.5, -1], 3),
+        "y has 3 labels other than the whole numbers 0 to 2 (-1, 1.5, 3); recode the classes or raise `classes`",
+    ),
+    (TwoSided(f, -INF, 1.0), "TwoSided: lower = -inf and upper = 1 must be finite; for one side only use f - upper"),
+    (f - NAN, "a constant in this sum is NaN or infinite"),
+    (INF * f, "a factor in this sum is NaN or infinite"),
+    (Affine(EYE) + np.array([0.0, NAN]), "a constant in this sum is NaN or infinite"),
+]
+BAD = Quadratic(EYE, [NAN, 0.0])
+
+
+@pytest.mark.parametrize(("part", "sentence"), UNUSABLE)
+def test_defect_tells(part: object, sentence: str) -> None:
+    assert part.defect().startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        f + BAD,
+        as_map(BAD),
+        as_map(f) + as_map(BAD),
+        Stack([f, BAD]),
+        TwoSided(BAD, 0, 1),
+        extend(BAD, 5),
+        extend(as_map(BAD), 5),
+    ],
+)
+def test_the_defect_of_a_part_is_told_by_the_whole(whole: object) -> None:
+    assert whole.defect() == BAD.defect()
+
+
+def test_a_wrong_label_does_not_pass_as_another_class() -> None:
+    with pytest.raises(IndexError):
+        SoftmaxLoss(EYE, [0, 5], 3).value(np.zeros(6))
+
+
+W = np.zeros(2)
+RETURNS = [
+    (Smooth(lambda w: 1.0), r"Smooth: fun returned float; expected the pair \(value, gradient\)"),
+    (Smooth(lambda w: (1.0, w, w)), "Smooth: fun returned 3 items"),
+    (Smooth(lambda w: (w, w)), r"the value came back with shape \(2,\); expected a single number"),
+    (Smooth(lambda w: (0.0, [1.0])), r"the gradient came back with shape \(1,\); expected shape \(2,\)"),
+    (Smooth(lambda w: (0.0, None)), "the gradient came back as NoneType of type object; expected real numbers"),
+    (Smooth(lambda w: (0.0, [[1.0], 2.0])), "the gradient is no array of numbers"),
+    (Smooth(lambda w: (1j, w)), "the value came back as complex of type complex128"),
+    (SmoothMap(lambda w: w), r"SmoothMap: fun returned ndarray; expected the pair \(value, Jacobian\)"),
+    (SmoothMap(lambda w: (1.0, w)), r"the value came back with shape \(\); expected shape \(any,\)"),
+    (SmoothMap(lambda w: (w, EYE), length=3), r"the value came back with shape \(2,\); expected shape \(3,\)"),
+    (SmoothMap(lambda w: (w, w)), r"the Jacobian came back with shape \(2,\); expected shape \(2, 2\)"),
+]
+
+
+@pytest.mark.parametrize(("part", "message"), RETURNS)
+def test_what_callables_return_is_checked(part: object, message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        part.value(W)
+
+
+def test_hessians_of_callables_are_checked() -> None:
+    with pytest.raises(ProblemError, match=r"the Hessian came back with shape \(2,\); expected shape \(2, 2\)"):
+        Smooth(lambda w: (0.0, w), lambda w: w).hessian(W)
+    with pytest.raises(ProblemError, match=r"the weighted Hessian came back with shape \(1, 1\)"):
+        SmoothMap(lambda w: (w, EYE), lambda w, weights: [[1.0]]).weighted_hessian(W, W)
+
+
+def test_infinite_values_of_callables_pass() -> None:
+    value, gradient = Smooth(lambda w: (INF, w + NAN)).value_and_gradient(W)
+    assert value == INF
+    assert np.isnan(gradient).all()
+
+
+def test_callables_may_write_into_what_they_get_and_reuse_what_they_return() -> None:
+    buffer = np.zeros(2)
+
+    def fun(w: np.ndarray) -> tuple[int, np.ndarray]:
+        w += 1
+        buffer[:] = w
+        return 3, buffer
+
+    w = np.zeros(2)
+    function = Smooth(fun)
+    value, first = function.value_and_gradient(w)
+    function.value_and_gradient(w + 5)
+    assert isinstance(value, float)
+    np.testing.assert_array_equal(w, [0.0, 0.0])
+    np.testing.assert_array_equal(first, [1.0, 1.0])
+
+
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array])
+def test_rounding_in_a_symmetric_matrix_passes(kind: object) -> None:
+    hessian = Quadratic(kind([[1.0, 2.0], [2.0 + 1e-13, 1.0]])).hessian(W)
+    assert hessian[0, 1] == hessian[1, 0]
