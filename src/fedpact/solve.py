@@ -109,7 +109,5 @@ def _engine(engine: Engine | str | None) -> Engine:
     if engine == "threads":
         return InProcess(threads=2)
     if isinstance(engine, str) or not hasattr(engine, "open"):
-        raise OptionError(
-            f"engine {engine!r} is unknown; use 'in-process', 'threads' or fp.engines.InProcess()"
-        )
+        raise OptionError(f"engine {engine!r} is unknown; use 'in-process', 'threads' or fp.engines.InProcess()")
     return engine

@@ -140,8 +140,7 @@ def nonnegative_faces() -> list[Face]:
 
     def normal(priced):
         def build():
-            s = cp.Variable(4)
-            return s, [s <= 0, cp.multiply(priced, s) == 0]
+            return cp.multiply(priced - 1.0, cp.Variable(4, nonneg=True)), []
 
         return build
 

@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 every_cone = pytest.mark.parametrize("cone", CONES, ids=repr)
-examples = settings(max_examples=60, deadline=None, derandomize=True)
+examples = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 @st.composite
 def vectors(draw, dim):
     """Coordinates of mixed sizes, zeros and ties included, times one scale between 1e-8 and 1e8."""
-    mantissas = draw(
-        st.lists(st.one_of(st.sampled_from([0.0, 1.0, -1.0]), st.floats(-1, 1)), min_size=dim, max_size=dim)
-    )
+    mantissa = st.one_of(st.sampled_from([0.0, 1.0, -1.0]), st.floats(-1, 1).filter(lambda m: abs(m) > 1e-20))
+    mantissas = draw(st.lists(mantissa, min_size=dim, max_size=dim))
     powers = draw(st.lists(st.sampled_from([0, 0, 0, -1, -3, -8]), min_size=dim, max_size=dim))
     return 10.0 ** draw(st.sampled_from([0, -8, -3, 3, 8])) * np.array(mantissas) * 10.0 ** np.array(powers)
 

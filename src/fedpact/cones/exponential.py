@@ -76,7 +76,11 @@ class Exponential(Cone):
         return bool(max(-multiplier[0], multiplier[2]) <= self.rounding * np.linalg.norm(multiplier))
 
     def _normal_ray(self, multiplier: Vector) -> Vector:
-        """Unit direction of N at a nonzero multiplier that exposes no quadrant; 0 when it is interior."""
+        """Unit direction of N at a nonzero multiplier that exposes no quadrant; 0 when it is interior.
+
+        The curved surface is tried first: near (0, 0, w) its rays approach that of the flat face only like
+        1 / |log u|, so a multiplier on it must keep its own ray however small u is.
+        """
         u, v, w = multiplier
         tolerance = self.rounding * np.linalg.norm(multiplier)
         if u < 0.0 and v / u < 700.0:  # beyond, w >= e^699 |u|: u is rounding next to w

@@ -71,7 +71,7 @@ def project_l1_ball(v: Vector, radius: float) -> Vector:
     ordered = np.sort(sizes)[::-1]
     thresholds = (np.cumsum(ordered) - radius) / np.arange(1, len(v) + 1)
     # none is above its threshold when the radius is lost in the rounding of v: then the nearest point rounds to 0
-    threshold = thresholds[max(np.count_nonzero(ordered > thresholds) - 1, 0)]
+    threshold = thresholds[max(int(np.count_nonzero(ordered > thresholds)) - 1, 0)]
     return np.asarray(np.sign(v) * np.maximum(sizes - threshold, 0.0))
 
 
@@ -84,7 +84,7 @@ def splitting_distance(
     so |v - s|_inf bounds the distance from above; every y in the polar of N with |y|_1 = 1 bounds it from
     below by <y, v>. Returns the upper bound once the two are within `gap` relatively or 1e-14 |v|_inf absolutely,
     once the upper bound is rounding (1e-12 |v|_inf), or after `iterations`: then it may exceed the distance,
-    by a relative 1e-3 or less in our trials with matrices of order 10.
+    by a relative 1e-4 or less in our trials with matrices of order up to 10.
     """
     size = max_norm(v)
     s = project(v)
@@ -92,14 +92,20 @@ def splitting_distance(
     # by trial, 1 to 4 Euclidean distances serve both large and small distances (relative to |v|) well
     step = 3.0 * float(np.linalg.norm(polar))
     upper = size
-    for _ in range(iterations):
+    for iteration in range(1, iterations + 1):
         upper = min(upper, max_norm(v - s))
         tolerance = max(gap * upper, 1e-14 * size)
         if upper <= 1e-12 * size or upper - _lower_bound(project, v, polar, upper - tolerance) <= tolerance:
             break
-        w = s + project_l1_ball(v - s + polar, step)
-        s = project(w)
-        polar = w - s
+        gradient = project_l1_ball(v - s + polar, step)
+        w = s + gradient
+        s, previous = project(w), s
+        if iteration % 50 == 0:  # balance how fast s and its polar partner still move (Boyd et al. 2011, 3.4.1)
+            moved, turned = np.linalg.norm(s - previous), np.linalg.norm(gradient - polar)
+            factor = 3.0 if moved > 10.0 * turned else 1.0 / 3.0 if turned > 10.0 * moved else 1.0
+        else:
+            factor = 1.0
+        step, polar = factor * step, factor * (w - s)
     return upper
 
 

@@ -1,0 +1,22 @@
+"""Tables on a terminal, in one style."""
+
+from __future__ import annotations
+
+import sys
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+
+def table(*columns: str) -> Table:
+    """An empty table: the first column is text, the others are numbers."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, column in enumerate(columns):
+        made.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+    return made
+
+
+def terminal() -> Console:
+    """Standard output; in a pipe wide enough that no cell is cut."""
+    return Console(width=None if sys.stdout.isatty() else 110)
