@@ -71,7 +71,7 @@ def margin(cone: Cone, v: np.ndarray) -> float:
             if y <= 0.0:
                 return min(y, -x, z)
             exponent = min(x / y, 700.0)
-            # (rho e^rho - e^rho z-ward slope) turns an error of x into one of z: divide by the gradient's length
+            # over the gradient's length: then it is a distance to first order, however steep the surface
             return (z - y * math.exp(exponent)) / math.hypot(1.0, (1.0 + abs(exponent)) * math.exp(exponent))
         case Product():
             return min(margin(block, part) for block, part in zip(cone.cones, split_blocks(cone, v), strict=True))

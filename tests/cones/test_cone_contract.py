@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 every_cone = pytest.mark.parametrize("cone", CONES, ids=repr)
-examples = settings(max_examples=40, deadline=None, derandomize=True)
+examples = settings(max_examples=30, deadline=None, derandomize=True)
 
 
 @st.composite

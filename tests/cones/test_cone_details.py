@@ -67,7 +67,7 @@ def test_second_order_by_hand():
 
 
 @pytest.mark.parametrize("rho", [-500.0, -40.0, -3.0, -0.1, 0.0, 0.5, 1.0, 2.0, 30.0, 500.0])
-@pytest.mark.parametrize("scale", [1e-100, 1e-8, 1.0, 1e8, 1e100])
+@pytest.mark.parametrize("scale", [1e-200, 1e-8, 1.0, 1e8, 1e200])
 def test_exponential_recovers_a_known_split(rho, scale):
     """v = p + n with p on the boundary ray of K and n on its normal ray has the projection p."""
     tilt = math.exp(-abs(rho))
@@ -75,7 +75,7 @@ def test_exponential_recovers_a_known_split(rho, scale):
     b = np.array([tilt, (1 - rho) * tilt, -1.0]) if rho <= 0 else np.array([1.0, 1 - rho, -tilt])
     for weight in (1e-12, 1e-4, 1.0, 1e4, 1e12):
         primal, polar = scale * a, scale * weight * b
-        v, size = primal + polar, np.linalg.norm(primal) + np.linalg.norm(polar)
+        v, size = primal + polar, np.abs(primal).max() + np.abs(polar).max()
         np.testing.assert_allclose(Exponential().project(v), primal, rtol=0, atol=4e-15 * size)
         np.testing.assert_allclose(Exponential().project_dual(-v), -polar, rtol=0, atol=4e-15 * size)
 

@@ -22,9 +22,7 @@ Rows = tuple[Vector, NDArray[np.int64]]
 
 @click.command()
 @click.option("--hospitals", default=10, show_default=True, type=click.IntRange(1, 40), help="How many owners.")
-@click.option(
-    "--bound", default=0.05, show_default=True, help="Mean loss allowed on malignant cases, at each hospital."
-)
+@click.option("--bound", default=0.05, show_default=True, help="Mean loss allowed on malignant cases at each hospital.")
 @click.option("--weight", default=0.01, show_default=True, help="Weight of the squared-L2 regularizer.")
 @click.option("--tol", default=1e-3, show_default=True, help="Tolerance of the certificate.")
 @click.option("--method", default="auto", show_default=True, type=click.Choice(["auto", *METHODS]), help="Solver.")

@@ -63,7 +63,7 @@ class PSD(Cone):
         return self.project(v)
 
     def project_dual_jacobian(self, v: Vector) -> Matrix:
-        """dim x dim: divided differences of max(., 0) in the eigenbasis (Malick and Sendov 2006, Theorem 2.7)."""
+        """dim x dim: divided differences of max(., 0) in the eigenbasis (Malick and Sendov 2006)."""
         values, vectors = np.linalg.eigh(smat(v))
         rows, columns = _lower(self.order)
         # column (i, j): svec of the unit symmetric matrix made of eigenvectors i and j

@@ -34,7 +34,7 @@ class SecondOrder(Cone):
         return self.project(v)
 
     def project_dual_jacobian(self, v: Vector) -> Matrix:
-        """dim x dim. Closed form of Kanzow, Ferenczi and Fukushima 2009, Lemma 2.8."""
+        """dim x dim. Closed form as in Kanzow, Ferenczi and Fukushima 2009."""
         t, length = v[0], np.linalg.norm(v[1:])
         if length <= t:
             return np.eye(self.dim)

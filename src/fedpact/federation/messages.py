@@ -28,18 +28,19 @@ def payload(message: Order | Reply) -> dict[str, Any]:
 
 
 def size(message: Order | Reply) -> int:
-    """Bytes of content: 8 per number, the length of a text, an array's own size."""
+    """Bytes of content: 8 per number, the length of a text, an array's own size. OwnerError for anything else."""
     total = 0
     for name, value in payload(message).items():
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
             total += value.nbytes
         elif isinstance(value, str):
             total += len(value.encode())
-        elif isinstance(value, int | float | bool):
+        elif isinstance(value, int | float | np.integer | np.floating | np.bool_):
             total += 8
         else:
+            found = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
             raise OwnerError(
-                f"{type(message).__name__}.{name} is a {type(value).__name__}: only arrays and scalars travel"
+                f"{type(message).__name__}.{name} is of type {found}: only arrays of numbers and scalars travel"
             )
     return total
 

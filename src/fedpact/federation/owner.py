@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedpact.errors import FedpactError, OwnerError
-from fedpact.federation.messages import Order, Reply, not_finite
+from fedpact.federation.messages import Order, Reply, not_finite, size
 
 #: A pure function of (share, state, order); it runs where the data is. State is None before the first step.
 Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
@@ -25,7 +25,7 @@ class Owner:
         """Run the step, or return the stored reply when this round was answered before (so a lost reply costs nothing).
 
         Raises OwnerError, naming this owner, when the order's round lies in the past, when the step fails, or when the
-        reply holds a NaN or an infinity. The state changes only when the step succeeded.
+        reply holds a NaN, an infinity or what cannot travel. The state changes only when the step succeeded.
         """
         if self._answered is not None and order.round <= self._answered[0]:
             if order.round == self._answered[0]:
@@ -39,6 +39,10 @@ class Owner:
             raise type(error)(f"{self.name}: {error}") from error
         except Exception as error:
             raise OwnerError(f"{self.name}: {step.__name__} failed with {type(error).__name__}: {error}") from error
+        try:
+            size(reply)
+        except OwnerError as error:
+            raise OwnerError(f"{self.name}: {error}") from error
         if (bad := not_finite(reply)) is not None:
             raise OwnerError(
                 f"{self.name}: {step.__name__} gave a non-finite {bad}; check this owner's data and functions for NaN, "

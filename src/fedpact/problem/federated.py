@@ -28,6 +28,8 @@ class FederatedProblem:
 
     def __init__(self, shares: Iterable[Share], server: Share | None = None, regularizer: Prox | None = None) -> None:
         self.shares: tuple[Share, ...] = _named(list(shares))
+        if server is not None and not isinstance(server, Share):
+            raise ProblemError(f"the server must be an fp.Share that holds its constraint, got {type(server).__name__}")
         self.server: Share = Share(name="server") if server is None else replace(server, name=server.name or "server")
         self.regularizer: Prox = Zero() if regularizer is None else regularizer
         if not isinstance(self.regularizer, Prox):
@@ -38,6 +40,7 @@ class FederatedProblem:
             _check_data(share)
         self.dim: int | None = _common_dimension((self.server, *self.shares))
         self.coupled_length: int = _coupled_length(self.shares)
+        _check_reserved(self.names, self.server.label, self.coupled_length)
         if self.dim is not None and (defect := self.regularizer.defect(self.dim)):
             raise ProblemError(f"regularizer: {defect}")
 
@@ -94,6 +97,13 @@ def _named(shares: Sequence[Share]) -> tuple[Share, ...]:
                 f"{share.label}: the share is empty; give it an objective or a constraint, or leave it out"
             )
     return named
+
+
+def _check_reserved(names: Sequence[str], server: str, coupled_length: int) -> None:
+    """The certificate reports violations by name: no owner may share one with the server or the coupled constraint."""
+    for taken, by in ((server, "the server"), ("coupled" if coupled_length else None, "the coupled constraint")):
+        if taken in names:
+            raise ProblemError(f"an owner is called {taken!r}, which names {by}; give that share another name")
 
 
 def _check_data(share: Share) -> None:

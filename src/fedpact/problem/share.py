@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,15 +59,20 @@ class Share:
                 f"{self.label}: the objective must be one of fedpact.functions, got {type(self.objective).__name__}; "
                 "wrap a Python callable as fp.functions.Smooth(fun)"
             )
-        if isinstance(self.constraint, Sequence):
-            object.__setattr__(self, "constraint", all_of(self.constraint))
-        if self.constraint is not None and not isinstance(self.constraint, Constraint):
-            raise ProblemError(
-                f"{self.label}: the constraint must be fp.Constraint(function, cone), got "
-                f"{type(self.constraint).__name__}"
-            )
+        given: Any = self.constraint
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        constraints = list(given) if several else [] if given is None else [given]
+        for one in constraints:
+            if not isinstance(one, Constraint):
+                raise ProblemError(
+                    f"{self.label}: the constraint must be fp.Constraint(function, cone), got {type(one).__name__}"
+                )
+        object.__setattr__(self, "constraint", all_of(constraints))
         if self.coupled is not None:
-            object.__setattr__(self, "coupled", as_map(self.coupled))
+            try:
+                object.__setattr__(self, "coupled", as_map(self.coupled))
+            except ProblemError as error:
+                raise ProblemError(f"{self.label}: the coupled constraint: {error}") from error
 
     @property
     def label(self) -> str:

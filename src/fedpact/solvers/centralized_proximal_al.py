@@ -18,7 +18,7 @@ from fedpact.problem import Share, assemble, owner_terms
 from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.endings import Probed, Verdict, Watch, Weighed, probed, weighed
 from fedpact.solvers.local import anchored, minimize
-from fedpact.solvers.proximal_al import next_multiplier
+from fedpact.solvers.proximal_al import MARGIN, drift_of, next_multiplier
 from fedpact.solvers.run import Best, Run
 from fedpact.solvers.scales import Introduce, Introduced, Scales, default_penalty, introduce
 from fedpact.solvers.solution import OuterRecord, Solution
@@ -42,7 +42,9 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
             pooled = anchored(sum(parts[1:], parts[0]), 1 / beta, w)
             found = minimize(pooled, w, tau, regularizer=problem.regularizer)
             updates = [next_multiplier(h, found.w, m, beta) for h, m in zip(holders, multipliers, strict=True)]
-            multipliers = pool.multipliers = [after for after, _ in updates]
+            pairs = zip(holders, multipliers, updates, strict=True)
+            pool.drifts = [drift_of(h, before, after) for h, before, (after, _) in pairs]
+            multipliers = [after for after, _ in updates]
             change = max(change for _, change in updates)
             asked, user_w, server_multiplier, coupled = problem.own(found.w, multipliers[0])
             terms = [
@@ -71,8 +73,9 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
                 )
             )
             run.report(k, 0, best)
-            finished = moved / beta + tau <= run.tol[0] and change <= run.tol[1] and certificate.meets(run.tol)
-            if verdict := watch.verdict(finished, found.converged, change, certificate, objective, w, multipliers[0]):
+            finished = moved / beta + tau <= run.tol[0] and change <= MARGIN * run.tol[1] and certificate.meets(run.tol)
+            failure = "" if found.converged else "the pooled subproblem could not be solved to its tolerance"
+            if verdict := watch.verdict(finished, failure, change, certificate, objective, w, pool.drifts[0]):
                 end = verdict
                 break
             beta = beta if penalty is not None else beta * watch.growth()
@@ -89,10 +92,10 @@ class Pool:
     """The evidence for an ending, read from the pooled shares."""
 
     holders: tuple[Share, ...]
-    multipliers: list[Vector]
+    drifts: list[Vector]
 
-    def weighed(self, w: Vector, server_multiplier: Vector) -> list[Weighed]:
-        return [weighed(h, w, m) for h, m in zip(self.holders, self.multipliers, strict=True)]
+    def weighed(self, w: Vector, server_drift: Vector) -> list[Weighed]:
+        return [weighed(h, w, m) for h, m in zip(self.holders, self.drifts, strict=True)]
 
     def probed(self, w: Vector) -> list[Probed]:
         return [probed(h, w) for h in self.holders]

@@ -22,6 +22,7 @@ from fedpact.solvers.solution import Status
 
 #: How much farther than w itself the evidence must reach.
 REACH, FAR, HUGE = 100.0, 1e6, 1e300
+GROWTH = 5.0
 UNBOUNDED = (
     "the objective keeps falling without end and stays feasible: it has no minimiser (separable data without a "
     "regularizer does this); add one, for example regularizer=fp.prox.SquaredL2(1e-3), or bound w with fp.prox.Box"
@@ -34,9 +35,9 @@ INFEASIBLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed(Reply):
-    value: float  # <mu_i, c_i(w)>
-    gradient: Vector  # J_i(w)' mu_i
-    size: float  # |mu_i|, max-norm
+    value: float  # <v_i, c_i(w)>, v_i the drift of the multiplier
+    gradient: Vector  # J_i(w)' v_i
+    size: float  # |v_i|, max-norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +46,13 @@ class Probed(Reply):
     violation: float
 
 
-def weighed(share: Share, w: Vector, multiplier: Vector) -> Weighed:
-    """The constraint of one share, weighted by its multiplier."""
+def weighed(share: Share, w: Vector, weights: Vector) -> Weighed:
+    """The constraint of one share, weighted."""
     if share.constraint is None:
         return Weighed(value=0.0, gradient=np.zeros_like(w), size=0.0)
     value, jacobian = share.constraint.function.value_and_jacobian(w)
-    size = float(np.max(np.abs(multiplier), initial=0.0))
-    return Weighed(value=float(multiplier @ value), gradient=jacobian.T @ multiplier, size=size)
+    size = float(np.max(np.abs(weights), initial=0.0))
+    return Weighed(value=float(weights @ value), gradient=jacobian.T @ weights, size=size)
 
 
 def probed(share: Share, w: Vector) -> Probed:
@@ -65,9 +66,10 @@ def probed(share: Share, w: Vector) -> Probed:
 def conflict(regularizer: Prox, w: Vector, names: Sequence[str], parts: Sequence[Weighed]) -> tuple[str, ...]:
     """The holders whose constraints exclude each other; empty when nothing is proved.
 
-    For multipliers mu in K* and convex constraints, <mu, c(v)> >= <mu, c(w)> + <g, v - w> with g = J'mu, while a
-    feasible v has <mu, c(v)> <= 0. So where the value is positive and g (nearly) vanishes, no feasible point lies
-    within reach = value / |g|; it must exceed REACH times the scale of w.
+    For weights v in K* and convex constraints, <v, c(u)> >= <v, c(w)> + <g, u - w> with g = J'v, while a feasible u has
+    <v, c(u)> <= 0. So where the value is positive and g (nearly) vanishes, no feasible point lies within
+    reach = value / |g| of w; it must exceed REACH times the scale of w. The weights are the drift of the multipliers:
+    a proximal point method without a solution moves on and on along the vector that separates.
     """
     value = sum(p.value for p in parts)
     gradient = np.sum([p.gradient for p in parts], axis=0)
@@ -91,13 +93,13 @@ class Verdict:
 class Evidence(Protocol):
     """Where the evidence comes from: the owners, or the shares of a pooled problem. Server first, then owner order."""
 
-    def weighed(self, w: Vector, server_multiplier: Vector) -> list[Weighed]: ...
+    def weighed(self, w: Vector, server_drift: Vector) -> list[Weighed]: ...
 
     def probed(self, w: Vector) -> list[Probed]: ...
 
 
 def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
-    return state, weighed(share, order.w, state.multiplier)
+    return state, weighed(share, order.w, state.drift)
 
 
 def probe(share: Share, state: Any, order: At) -> tuple[Any, Probed]:
@@ -110,8 +112,8 @@ class Asking:
 
     run: Run
 
-    def weighed(self, w: Vector, server_multiplier: Vector) -> list[Weighed]:
-        return [weighed(self.run.problem.server, w, server_multiplier), *self.run.fleet.ask(weigh, At(w=w))]
+    def weighed(self, w: Vector, server_drift: Vector) -> list[Weighed]:
+        return [weighed(self.run.problem.server, w, server_drift), *self.run.fleet.ask(weigh, At(w=w))]
 
     def probed(self, w: Vector) -> list[Probed]:
         return [probed(self.run.problem.server, w), *self.run.fleet.ask(probe, At(w=w))]
@@ -128,22 +130,24 @@ class Watch:
         self._grown = 1.0
 
     def growth(self) -> float:
-        """Factor for the penalty: 3 while feasibility is missed and falls by less than a factor of 4 per iteration."""
-        recent = self._changes[-2:]
-        slow = len(recent) == 2 and recent[1] > max(self._run.tol[1], 0.25 * recent[0])
-        factor = 3.0 if slow and self._grown < 1e4 else 1.0
+        """Factor for the penalty: GROWTH while a part of the certificate is missed and falls by less than 4 a step."""
+        slow = any(
+            len(parts) > 1 and parts[-1] > max(tol, 0.25 * parts[-2])
+            for parts, tol in ((self._changes, self._run.tol[1]), (self._stationarities, self._run.tol[0]))
+        )
+        factor = GROWTH if slow and self._grown < 1e4 else 1.0
         self._grown *= factor
         return factor
 
     def verdict(
         self,
         finished: bool,
-        inner_converged: bool,
+        failure: str,
         change: float,
         certificate: Certificate,
         objective: float,
         w: Vector,
-        server_multiplier: Vector,
+        server_drift: Vector,
     ) -> Verdict | None:
         """The end, or None to go on. Evidence is asked for only when the iterations look like its case."""
         tol = self._run.tol
@@ -157,11 +161,13 @@ class Watch:
         if finished:
             return Verdict("solved", "the certificate meets the tolerances")
         if _slow(self._changes, tol[1], 3):
-            parts = self._evidence.weighed(w, server_multiplier)
+            parts = self._evidence.weighed(w, server_drift)
             if names := conflict(self._run.problem.regularizer, w, self._names, parts):
                 return Verdict("infeasible", INFEASIBLE.format(", ".join(names), certificate.violation), names)
-        if not inner_converged and self._run.rounds_left > 3:
-            return Verdict("stalled", "the subproblem could not be solved to its tolerance; try scaling the columns")
+        if failure:
+            return Verdict(
+                "stalled", f"{failure}; scale the columns, and check that gradients belong to their functions"
+            )
         if len(self._changes) > 60 and min(self._misses(-40)) > 0.9 * min(self._misses(0, -40)):
             return Verdict(
                 "stalled", "no progress over the last 40 outer iterations; is the problem convex and scaled?"

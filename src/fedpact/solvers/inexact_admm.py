@@ -36,6 +36,8 @@ from fedpact.solvers.solution import InnerRecord, Solution
 IMBALANCE, PENALTY_FACTOR, PATIENCE, ADAPT_UNTIL = 3.0, 2.0, 4, 2000
 #: Rounds without a halved residual after which the inner iteration is given up.
 STAGNATION = 5000
+#: Rounds in a row in which an owner fails to solve its subproblem, after which likewise.
+STUCK = 20
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,10 @@ class Round(Order):
 class Updated(Reply):
     proposal: Vector
     stationarity: float
-    primal: float  # |u - w|^2
-    dual: float  # |rho (u_new - u_old)|^2
-    scale_primal: float  # |u|^2
-    scale_dual: float  # |lambda|^2
+    primal: float  # |u_new - w|^2
+    dual: float  # |u_new - u_old|^2
     converged: bool
+    indefinite: bool
     gradients: int
     hessians: int
 
@@ -82,7 +83,6 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
     multiplier = state.multiplier + rho * (found.w - w)  # (16)
     # (18): grad phi(w) - rho (w - u^t), where u^t is the copy from before this round's solve.
     stationarity = function.gradient(w) + state.multiplier - rho * (w - state.u)
-    moved = rho * (found.w - state.u)
     after = Consensus(found.w, multiplier, order.next_penalty, state.factor)
     if order.next_penalty != rho:
         after = _with_factor(function, after)
@@ -90,10 +90,9 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
         proposal=found.w + multiplier / order.next_penalty,  # (17), with the penalty of the next round
         stationarity=float(np.max(np.abs(stationarity))),
         primal=float((found.w - w) @ (found.w - w)),
-        dual=float(moved @ moved),
-        scale_primal=float(found.w @ found.w),
-        scale_dual=float(multiplier @ multiplier),
+        dual=float((found.w - state.u) @ (found.w - state.u)),
         converged=found.converged,
+        indefinite=found.indefinite,
         gradients=found.gradients + 1,
         hessians=found.hessians,
     )
@@ -113,7 +112,7 @@ class AdmmResult:
     residual: float
     rounds: int
     penalty: float
-    converged: bool
+    failure: str  # why it cannot get any further; empty when it converged or ran out of rounds
     gradients: int
     hessians: int
 
@@ -141,7 +140,7 @@ def inexact_admm(
             PATIENCE rounds and less and less often, and no more after ADAPT_UNTIL, so Theorem 4.2 applies from there.
     notify: called after every round with (t, w, residual, penalty)
 
-    Stops at (19), at max_rounds, or when the residual has not halved for STAGNATION rounds.
+    Stops at (19), at max_rounds, when the residual has not halved for STAGNATION rounds, or when an owner is STUCK.
     """
     n = len(fleet.owners)
     if regularizer.curvature is not None:
@@ -153,7 +152,8 @@ def inexact_admm(
     replies: list[Updated] = []
     wait = patience = PATIENCE
     residual = lowest = np.inf
-    lowest_at = t = 0
+    lowest_at = t = stuck = 0
+    failure = ""
     for t in range(max_rounds):
         accuracy = max(decay**t, floor)
         subproblem = anchored(server, n * penalty, np.mean(proposals, axis=0))  # (14), up to a constant
@@ -178,16 +178,24 @@ def inexact_admm(
         if residual < 0.5 * lowest:
             lowest, lowest_at = residual, t
         if t - lowest_at >= STAGNATION:
+            failure = f"the inner residual stays at {residual:.1e}, above its target {tolerance:.1e}"
             break
-    return AdmmResult(w, residual, t + 1, penalty, residual <= tolerance, gradients, hessians)
+        failed = [owner for owner, r in zip(fleet.owners, replies, strict=True) if not r.converged]
+        stuck = stuck + 1 if failed else 0
+        if stuck >= STUCK:
+            failure = f"{', '.join(failed)} could not solve the local subproblem to {accuracy:.1e}"
+            break
+    return AdmmResult(w, residual, t + 1, penalty, failure, gradients, hessians)
 
 
 def _balance(replies: list[Updated]) -> float:
-    """The factor for the penalty that brings the relative primal and dual residuals together (Wohlberg 2017)."""
-    primal = sum(r.primal for r in replies) / max(sum(r.scale_primal for r in replies), 1e-300)
-    dual = sum(r.dual for r in replies) / max(sum(r.scale_dual for r in replies), 1e-300)
-    ratio = float(np.sqrt(primal / max(dual, 1e-300)))
-    if ratio > IMBALANCE:
+    """The factor for the penalty: |u - w| against |u - u_old|, both lengths of vectors of the same kind.
+
+    Their ratio times rho is the curvature of the F_i along the last step (the change of lambda over the change of u),
+    and a penalty near that curvature is what ADMM likes. Where a subproblem was not convex, rho must grow.
+    """
+    ratio = np.sqrt(sum(r.primal for r in replies) / max(sum(r.dual for r in replies), 1e-300))
+    if ratio > IMBALANCE or any(r.indefinite for r in replies):
         return PENALTY_FACTOR
     return 1 / PENALTY_FACTOR if ratio < 1 / IMBALANCE else 1.0
 
@@ -225,7 +233,7 @@ def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inne
     rho = consensus_penalty if consensus_penalty is not None else default_consensus_penalty(scales, len(fleet.owners))
     proposals = [r.proposal for r in fleet.ask(begin_alone, Begin(w=run.w0, penalty=rho))]
     best, w = Best(run.tol), run.w0
-    converged = False
+    failure, finished = "", False
 
     def notify(t: int, current: Vector, residual: float, penalty: float) -> None:
         nonlocal w
@@ -235,7 +243,7 @@ def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inne
 
     end = Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerance")
     try:
-        converged = inexact_admm(
+        found = inexact_admm(
             fleet,
             problem.server.objective or Constant(w.size),
             problem.regularizer,
@@ -248,13 +256,14 @@ def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inne
             adapt=consensus_penalty is None,
             max_rounds=run.rounds_left - 2,
             notify=notify,
-        ).converged
+        )
+        failure, finished = found.failure, found.residual <= run.tol[0]
     except KeyboardInterrupt:
         end = Verdict("max_rounds", f"interrupted after {fleet.ledger.rounds} exchanges; the last point is given")
     none = np.zeros(0)
     certificate, objective = verdict_of(problem, w, none, fleet.ask(judge, At(w=w)))
     best.offer(1, w, none, certificate, objective)
-    finished = converged and certificate.meets(run.tol)
-    verdict = Watch(run, Asking(run)).verdict(finished, converged, 0.0, certificate, objective, w, none)
+    finished = finished and certificate.meets(run.tol)
+    verdict = Watch(run, Asking(run)).verdict(finished, failure, 0.0, certificate, objective, w, none)
     end = verdict or end
     return best.solution(run, end.status, end.reason, [none for _ in problem.shares])

@@ -65,7 +65,7 @@ def default_penalty(scales: Scales) -> float:
     Rounds depend on it little: from 300 to 3000 they differ by less than a half on the problems of the benchmark.
     """
     curvature = scales.curvature or 1.0
-    return max(150 / curvature, 200 * curvature / (scales.slope or 1.0))
+    return max(15 / curvature, 200 * curvature / (scales.slope or 1.0))
 
 
 def default_consensus_penalty(scales: Scales, owners: int) -> float:

@@ -52,6 +52,8 @@ def minimize(
         if result.converged:
             return result
         # L-BFGS line searches give up near rounding; the plain method needs no function values there.
+        if not np.all(np.isfinite(result.w)):
+            return Minimum(start, np.inf, False, result.gradients)
         again = proximal_gradient(function, Zero(), result.w, tolerance, 2000)
         return Minimum(again.w, again.residual, again.converged, result.gradients + again.gradients)
     if function.constant_hessian and start.size <= 4 * DENSE_LIMIT:

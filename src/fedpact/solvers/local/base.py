@@ -22,6 +22,7 @@ class Minimum:
     converged: bool
     gradients: int
     hessians: int = 0
+    indefinite: bool = False  # did a Hessian on the way have a negative eigenvalue?
 
 
 class Constant(Function):

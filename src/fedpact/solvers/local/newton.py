@@ -15,14 +15,15 @@ ROUNDING = 1e-14
 def newton(function: Function, start: Vector, tolerance: float, max_iterations: int = 200) -> Minimum:
     """Minimise a function with a Hessian until the max-norm of its gradient is at most tolerance.
 
-    Indefinite Hessians are shifted until they factor, so every direction descends.
+    Where the Hessian is indefinite its eigenvalues are taken by their size, so every direction descends.
     """
     w = start
     value, gradient = function.value_and_gradient(w)
-    gradients, hessians = 1, 0
+    gradients, hessians, indefinite = 1, 0, False
     residual = float(np.max(np.abs(gradient)))
     while residual > tolerance and hessians < max_iterations:
-        direction = -_solve_shifted(function.hessian(w), gradient)
+        direction, negative = _descent(function.hessian(w), gradient)
+        indefinite |= negative
         hessians += 1
         slope = float(gradient @ direction)
         step = 1.0
@@ -38,9 +39,9 @@ def newton(function: Function, start: Vector, tolerance: float, max_iterations: 
                 break
             step *= 0.5
             if step < 1e-12:
-                return Minimum(w, residual, _at_precision(residual, slope, value), gradients, hessians)
+                return Minimum(w, residual, _at_precision(residual, slope, value), gradients, hessians, indefinite)
         w, value, gradient, residual = trial, trial_value, trial_gradient, trial_residual
-    return Minimum(w, residual, residual <= tolerance, gradients, hessians)
+    return Minimum(w, residual, residual <= tolerance, gradients, hessians, indefinite)
 
 
 def _at_precision(residual: float, slope: float, value: float) -> bool:
@@ -48,12 +49,13 @@ def _at_precision(residual: float, slope: float, value: float) -> bool:
     return bool(np.isfinite(residual)) and abs(slope) <= 1e3 * ROUNDING * (1 + abs(value))
 
 
-def _solve_shifted(hessian: Matrix, gradient: Vector) -> Vector:
-    scale = float(np.max(np.abs(np.diagonal(hessian)), initial=0.0)) or 1.0
-    shift = 0.0
-    while True:
-        try:
-            shifted = hessian if shift == 0.0 else hessian + shift * np.eye(gradient.size)
-            return np.asarray(cho_solve(cho_factor(shifted, lower=True, check_finite=False), gradient))
-        except LinAlgError:
-            shift = max(10 * shift, 1e-10 * scale)
+def _descent(hessian: Matrix, gradient: Vector) -> tuple[Vector, bool]:
+    """The Newton direction, with negative eigenvalues turned positive; were there any?"""
+    try:
+        factor = cho_factor(hessian, lower=True, check_finite=False)
+        return -np.asarray(cho_solve(factor, gradient, check_finite=False)), False
+    except LinAlgError:
+        values, vectors = np.linalg.eigh(hessian)
+        size = np.abs(values)
+        size = np.maximum(size, 1e-10 * float(np.max(size)) or 1.0)
+        return -np.asarray(vectors @ ((vectors.T @ gradient) / size)), bool(values[0] < -ROUNDING * np.max(size))

@@ -38,7 +38,7 @@ def proximal_gradient(
             # Descent lemma, in the form that stays meaningful when values agree to rounding.
             curved = float((trial_gradient - gradient) @ move)
             squared = float(move @ move)
-            if np.isfinite(trial_value) and curved <= squared / step:
+            if np.isfinite(trial_value) and step * curved <= squared:
                 break
             step *= 0.5
             if step < 1e-18:

@@ -1,0 +1,172 @@
+"""The in-process engine: the same replies, in owner order, whatever the number of threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedpact as fp
+from fedpact.cones import Nonnegative
+from fedpact.engines import InProcess
+from fedpact.errors import OptionError, OwnerError
+from fedpact.federation import Order, Reply
+from fedpact.functions import Affine, LogisticLoss
+
+NAMES = [f"owner {i}" for i in range(6)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Go(Order):
+    w: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(Reply):
+    name: str
+    w: np.ndarray
+
+
+def wander(share: tuple[str, int], state: Any, order: Go) -> tuple[Any, Done]:
+    """A step that takes a random time and adds its own rounding."""
+    name, seed = share
+    rng = np.random.default_rng([seed, order.round])
+    time.sleep(rng.uniform(0, 0.004))
+    state = (np.zeros(3) if state is None else state) + rng.normal(size=3) * order.w
+    return state, Done(name=name, w=state / 3.0)
+
+
+def walk(threads: int) -> tuple[list[list[str]], bytes]:
+    w, orders_seen = np.ones(3), []
+    with InProcess(threads=threads).open({name: (name, i) for i, name in enumerate(NAMES)}) as fleet:
+        for _ in range(5):
+            replies = fleet.ask(wander, Go(w=w))
+            orders_seen.append([r.name for r in replies])
+            w = np.sum([r.w for r in replies], axis=0)
+    return orders_seen, w.tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_replies_come_in_owner_order_and_bitwise_equal(threads: int) -> None:
+    order, w = walk(threads)
+    assert order == [NAMES] * 5
+    assert w == walk(1)[1]
+
+
+def test_one_order_per_owner() -> None:
+    with InProcess(threads=2).open({name: (name, 0) for name in NAMES}) as fleet:
+        zero_but_one = [Go(w=np.full(3, float(i == 2))) for i in range(len(NAMES))]
+        moved = [bool(r.w.any()) for r in fleet.ask(wander, zero_but_one)]
+    assert moved == [False, False, True, False, False, False]
+
+
+def test_threads_work_at_the_same_time() -> None:
+    barrier = threading.Barrier(3, timeout=10)
+
+    def meet(share: Any, state: Any, order: Order) -> tuple[Any, Done]:
+        barrier.wait()  # passes only when three owners are inside
+        return state, Done(name="", w=np.zeros(1))
+
+    with InProcess(threads=3).open({"a": 1, "b": 2, "c": 3}) as fleet:
+        assert len(fleet.ask(meet, Order())) == 3
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_submit_and_wait_any(threads: int) -> None:
+    with InProcess(threads=threads).open({name: (name, i) for i, name in enumerate(NAMES)}) as fleet:
+        waiting = [fleet.submit(name, wander, Go(w=np.ones(3))) for name in NAMES]
+        got = []
+        while waiting:
+            ready = fleet.wait_any(waiting)
+            assert ready
+            got += [(t.owner, t.reply().name) for t in ready]
+            waiting = [t for t in waiting if t not in ready]
+        traffic = fleet.ledger.read().owners
+    assert sorted(got) == [(name, name) for name in NAMES]
+    assert [traffic[name].messages_up for name in NAMES] == [1] * len(NAMES)
+
+
+def test_wait_any_returns_the_fast_one_first() -> None:
+    gate = threading.Event()
+
+    def slow(share: Any, state: Any, order: Order) -> tuple[Any, Done]:
+        if share == "slow":
+            gate.wait(10)
+        return state, Done(name=share, w=np.zeros(1))
+
+    with InProcess(threads=2).open({"slow": "slow", "fast": "fast"}) as fleet:
+        tickets = [fleet.submit(name, slow, Order()) for name in fleet.owners]
+        assert fleet.wait_any(tickets) == [tickets[1]]
+        assert fleet.wait_any([tickets[0]], timeout=0.01) == []
+        gate.set()
+        assert fleet.wait_any([tickets[0]]) == [tickets[0]]
+
+
+def test_an_owner_does_one_thing_at_a_time_and_in_order() -> None:
+    """Two orders for one owner, the first slow: the second must see the state of the first."""
+    inside: list[int] = []
+
+    def count(share: Any, state: int | None, order: Order) -> tuple[int, Done]:
+        inside.append(order.round)
+        assert len(inside) == 1
+        time.sleep(0.02 if order.round % 2 else 0.0)
+        inside.pop()
+        return (state or 0) + 1, Done(name=f"{order.round}: {(state or 0) + 1}", w=np.zeros(1))
+
+    with InProcess(threads=4).open({"a": None}) as fleet:
+        tickets = [fleet.submit("a", count, Order()) for _ in range(6)]
+        assert [t.reply().name for t in tickets] == [f"{i}: {i}" for i in range(1, 7)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_failure_names_the_owner_and_the_fleet_goes_on(threads: int) -> None:
+    def fragile(share: int, state: Any, order: Go) -> tuple[Any, Done]:
+        if share == 1 and order.w[0] == 0:
+            raise ZeroDivisionError("w is zero")
+        return state, Done(name=str(share), w=order.w)
+
+    with InProcess(threads=threads).open({"a": 0, "b": 1, "c": 2}) as fleet:
+        with pytest.raises(OwnerError, match="^b: fragile failed with ZeroDivisionError: w is zero$"):
+            fleet.ask(fragile, Go(w=np.zeros(1)))
+        assert [r.name for r in fleet.ask(fragile, Go(w=np.ones(1)))] == ["0", "1", "2"]
+        with pytest.raises(OwnerError, match="^b: fragile"):
+            fleet.wait_any([fleet.submit("b", fragile, Go(w=np.zeros(1)))])
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", None])
+def test_threads_are_a_positive_number(threads: object) -> None:
+    with pytest.raises(OptionError, match=r"InProcess\(threads=.*\): .*at least one"):
+        InProcess(threads=threads)
+
+
+# ---------------------------------------------------------------------------------------------------- a whole solve
+
+
+def problem() -> fp.FederatedProblem:
+    rng = np.random.default_rng(3)
+    shares = []
+    for shift in (-0.5, 0.0, 0.7):
+        X = rng.normal(size=(40, 3)) + shift
+        y = (X @ [1.0, -1.0, 0.5] + rng.normal(size=40) > 0).astype(int)
+        limit = fp.Constraint(LogisticLoss(X[y == 1], y[y == 1]) - 0.5, Nonnegative(1))
+        shares.append(fp.Share(LogisticLoss(X[y == 0], y[y == 0]), limit))
+    server = fp.Share(None, fp.Constraint(Affine([[1.0, 1.0, 1.0]], [-1.0]), Nonnegative(1)))
+    return fp.FederatedProblem(shares, server, fp.prox.SquaredL2(0.01))
+
+
+def test_every_engine_gives_the_same_bits() -> None:
+    asked = problem()
+    plain = fp.solve(asked)
+    assert plain.status == "solved"
+    assert len(plain.history.inner) > 3
+    for engine in ("in-process", "threads", InProcess(threads=3)):
+        other = fp.solve(asked, engine=engine)
+        assert other.w.tobytes() == plain.w.tobytes()
+        assert [m.tobytes() for m in other.multipliers] == [m.tobytes() for m in plain.multipliers]
+        assert other.history == plain.history
+        assert other.certificate == plain.certificate
+        assert other.communication == plain.communication

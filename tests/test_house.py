@@ -1,0 +1,199 @@
+"""The rules of the house, kept by code: who may import whom, clean tools, light import, no empty test."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fedpact
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "fedpact"
+SOURCES = sorted(SOURCE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+#: What each room may import besides itself and `errors`; None means everything.
+ALLOWED: dict[str, set[str] | None] = {
+    "errors": set(),
+    "cones": set(),
+    "functions": set(),
+    "federation": set(),
+    "data": set(),
+    "prox": {"cones"},
+    "problem": {"cones", "functions", "prox"},
+    "solvers": {"problem", "federation", "functions", "prox", "cones"},
+    "engines": {"federation"},
+    "tasks": {"problem", "functions", "cones", "data"},
+    "report": {"solvers", "problem", "federation"},
+    "estimators": None,
+    "cli": None,
+    "solve": None,
+    "__init__": None,
+}
+
+
+def room_of(path: Path) -> str:
+    """The first name below fedpact: a folder, or a file without its suffix."""
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below, except the body of `if TYPE_CHECKING:`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for other in child.orelse:
+                yield other
+                yield from _runtime_nodes(other)
+            continue
+        yield child
+        yield from _runtime_nodes(child)
+
+
+def rooms_imported(source: str, package: list[str]) -> set[str]:
+    """The rooms a file imports at run time; `package` holds the names above it, such as ["fedpact", "cones"]."""
+    modules: list[str] = []
+    for node in _runtime_nodes(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = [*above, *(node.module or "").split(".")]
+            modules += [".".join(part for part in [*base, alias.name] if part) for alias in node.names]
+    parts = [module.split(".") for module in modules]
+    # `import fedpact` itself is the front door, which imports everything.
+    return {names[1] if len(names) > 1 else "__init__" for names in parts if names[0] == "fedpact"}
+
+
+def violations(source: str, room: str, package: list[str]) -> set[str]:
+    allowed = ALLOWED[room]
+    return set() if allowed is None else rooms_imported(source, package) - allowed - {room, "errors"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_down_only(path: Path) -> None:
+    room = room_of(path)
+    assert room in ALLOWED, f"{room} is a new room: say in ALLOWED what it may import"
+    package = ["fedpact", *path.relative_to(SOURCE).parts[:-1]]
+    assert violations(path.read_text(), room, package) == set()
+
+
+@pytest.mark.parametrize(
+    ("room", "source", "found"),
+    [
+        ("cones", "from fedpact.functions import Affine", {"functions"}),
+        ("cones", "def late():\n    import fedpact.solvers.run as run", {"solvers"}),
+        ("cones", "from ..problem import Share", {"problem"}),
+        ("cones", "from .. import problem", {"problem"}),
+        ("cones", "from . import base\nfrom .base import Cone\nfrom fedpact.errors import ProblemError", set()),
+        ("cones", "import fedpact", {"__init__"}),
+        ("solvers", "from fedpact import engines, problem", {"engines"}),
+        ("solvers", "from fedpact.report.tables import table", {"report"}),
+        ("engines", "from fedpact.problem import Share", {"problem"}),
+        (
+            "tasks",
+            "if TYPE_CHECKING:\n    from fedpact.prox import Prox\nelse:\n    from fedpact.cli import main",
+            {"cli"},
+        ),
+        ("tasks", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from fedpact.prox import Prox", set()),
+        ("cli", "from fedpact.tasks import exact", set()),
+    ],
+)
+def test_the_import_rule_catches(room: str, source: str, found: set[str]) -> None:
+    assert violations(source, room, ["fedpact", room]) == found
+
+
+@pytest.mark.parametrize(
+    "tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=["lint", "format", "types"]
+)
+def test_tools_run_clean(tool: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", *tool], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_import_is_light() -> None:
+    code = "import json, sys, fedpact; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert "fedpact" in loaded
+    heavy = {"sklearn", "matplotlib", "cvxpy", "rich", "click", "ray", "flwr", "torch", "jax", "pandas"}
+    assert loaded & heavy == set()
+
+
+def test_the_public_surface_is_small_and_real() -> None:
+    assert len(fedpact.__all__) <= 15
+    assert len(set(fedpact.__all__)) == len(fedpact.__all__)
+    assert [name for name in fedpact.__all__ if not hasattr(fedpact, name)] == []
+
+
+# ------------------------------------------------------------------------------------------------- tests that can fail
+
+
+def _called(node: ast.Call) -> str:
+    return ast.unparse(node.func).rsplit(".", 1)[-1]
+
+
+def _asserts(function: ast.AST, helpers: dict[str, ast.FunctionDef], seen: frozenset[str] = frozenset()) -> bool:
+    """Does it assert, expect an error, or call a function of its file that does?"""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Call):
+            name = _called(node)
+            if name in ("raises", "warns") or name.startswith("assert_"):
+                return True
+            if name in helpers and name not in seen and _asserts(helpers[name], helpers, seen | {name}):
+                return True
+    return False
+
+
+def empty_tests(source: str) -> list[str]:
+    functions = {n.name: n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)}
+    return [name for name, f in functions.items() if name.startswith("test") and not _asserts(f, functions)]
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda p: p.name)
+def test_no_test_is_empty(path: Path) -> None:
+    assert empty_tests(path.read_text()) == []
+
+
+def test_an_empty_test_is_caught() -> None:
+    source = """
+def test_runs():
+    solve()
+def test_compares():
+    a == b
+def test_helped():
+    check(1)
+def test_raising():
+    with pytest.raises(ValueError):
+        solve()
+def check(x):
+    np.testing.assert_allclose(x, 1)
+"""
+    assert empty_tests(source) == ["test_runs", "test_compares"]
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    names = [path.name for path in TESTS]
+    assert sorted(names) == sorted(set(names))
+
+
+MACHINE_PATH = re.compile(r"(?<![\w./-])/(?:work|home|root|tmp)\b")
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_path_of_one_machine(path: Path) -> None:
+    assert MACHINE_PATH.findall(path.read_text()) == []
+
+
+def test_a_path_of_one_machine_is_caught() -> None:
+    for name in ("work", "home", "root", "tmp"):
+        assert MACHINE_PATH.search(f'open("/{name}/me/x.csv")')
+    assert not MACHINE_PATH.search("https://example.org/home/x and tests/tmp/x, w / root")

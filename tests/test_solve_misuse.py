@@ -1,0 +1,277 @@
+"""Misuse of fp.solve: every mistake is told in one sentence, before or at the first round, with the owner's name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedpact as fp
+from fedpact.cones import Nonnegative
+from fedpact.errors import DataError, FedpactError, OptionError, OwnerError, ProblemError
+from fedpact.functions import Affine, Quadratic, Smooth, SmoothMap
+from fedpact.solvers import METHODS
+
+PLAIN = fp.FederatedProblem([fp.Share(Quadratic(np.eye(2), [1.0, 2.0])), fp.Share(Quadratic(np.eye(2)))])
+
+
+def message(error: type[FedpactError], *args: object, **options: object) -> str:
+    with pytest.raises(error) as caught:
+        fp.solve(*(args or (PLAIN,)), **options)
+    return str(caught.value)
+
+
+# -------------------------------------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    "tol",
+    [0, 1, -1, 1.5, np.nan, np.inf, (1e-3,), (1e-3, 1e-3, 1e-3), (1e-3, 0.0), (np.nan, 1e-3), "1e-3", None, [], True],
+    ids=str,
+)
+def test_a_tolerance_lies_between_0_and_1(tol: object) -> None:
+    told = message(OptionError, tol=tol)
+    assert told.startswith(f"tol = {tol!r}: give a number in (0, 1)")
+
+
+@pytest.mark.parametrize("tol", [(1e-2, 1e-4), [1e-2, 1e-4], 1e-2, np.float64(1e-2)], ids=str)
+def test_one_or_two_tolerances(tol: object) -> None:
+    answer = fp.solve(PLAIN, tol=tol)
+    assert answer.solved
+    assert answer.tol == ((1e-2, 1e-4) if isinstance(tol, tuple | list) else (1e-2, 1e-2))
+
+
+def test_an_unknown_method_lists_the_known() -> None:
+    told = message(OptionError, PLAIN, "newton")
+    assert "method 'newton' is unknown" in told
+    assert all(name in told for name in ("auto", *METHODS))
+
+
+@pytest.mark.parametrize(
+    ("method", "allowed"),
+    [
+        ("auto", ["penalty", "consensus_penalty", "inner_decay", "accuracy"]),
+        ("proximal-al", ["penalty", "consensus_penalty", "inner_decay", "accuracy"]),
+        ("centralized-proximal-al", ["penalty", "accuracy"]),
+    ],
+)
+def test_an_unknown_option_lists_the_allowed(method: str, allowed: list[str]) -> None:
+    told = message(OptionError, PLAIN, method, beta=3.0)
+    assert "has no option 'beta'" in told
+    assert told.endswith("it takes " + ", ".join(allowed))
+
+
+@pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, "300", [1.0]], ids=str)
+@pytest.mark.parametrize("option", ["penalty", "consensus_penalty", "inner_decay", "accuracy"])
+def test_options_are_positive_numbers(option: str, value: object) -> None:
+    assert message(OptionError, PLAIN, "proximal-al", **{option: value}) == f"{option} = {value!r}: give a positive number"
+
+
+@pytest.mark.parametrize("value", [1, 1.0, 7.5])
+def test_the_decay_is_below_one(value: float) -> None:
+    assert message(OptionError, inner_decay=value) == f"inner_decay = {value!r}: give a number between 0 and 1"
+
+
+@pytest.mark.parametrize("option", ["penalty", "consensus_penalty", "accuracy", "inner_decay"])
+def test_none_means_the_default(option: str) -> None:
+    assert fp.solve(PLAIN, **{option: None}).w.tobytes() == fp.solve(PLAIN).w.tobytes()
+
+
+@pytest.mark.parametrize("limit", [0, -5, 7, 100.0, "100", True, np.nan], ids=str)
+def test_max_rounds_is_a_whole_number_of_at_least_eight(limit: object) -> None:
+    assert message(OptionError, max_rounds=limit) == f"max_rounds = {limit!r}: give a whole number of at least 8"
+
+
+@pytest.mark.parametrize("limit", [8, np.int64(8)], ids=str)
+def test_the_fewest_rounds_give_a_point_and_its_certificate(limit: int) -> None:
+    answer = fp.solve(PLAIN, tol=1e-9, max_rounds=limit)
+    assert answer.status == "max_rounds"
+    assert answer.rounds <= 8
+    assert fp.certify(PLAIN, answer.w, answer.multipliers) == answer.certificate
+
+
+@pytest.mark.parametrize("engine", ["ray", "", 3, object(), fp.engines.InProcess], ids=["ray", "", "3", "object", "class"])
+def test_an_unknown_engine(engine: object) -> None:
+    told = message(OptionError, engine=engine)
+    assert f"engine {engine!r} is unknown" in told
+    assert "InProcess()" in told
+
+
+@pytest.mark.parametrize("problem", [[fp.Share(Quadratic(np.eye(1)))], None, Quadratic(np.eye(1))], ids=type)
+def test_what_is_solved_is_a_problem(problem: object) -> None:
+    told = message(ProblemError, problem)
+    assert "fp.FederatedProblem" in told
+    assert type(problem).__name__ in told
+
+
+def test_a_method_that_takes_no_constraint_says_whose_it_is() -> None:
+    limit = fp.Constraint(Affine([[1.0, 1.0]]), Nonnegative(1))
+    problem = fp.FederatedProblem([fp.Share(Quadratic(np.eye(2))), fp.Share(Quadratic(np.eye(2)), limit)])
+    told = message(OptionError, problem, "inexact-admm")
+    assert told.startswith("client 2 has a constraint")
+    assert "proximal-al" in told
+
+
+# ------------------------------------------------------------------------------------------------------- user functions
+
+
+def bowl(w: np.ndarray) -> tuple[float, np.ndarray]:
+    return float(0.5 * np.sum((w - 3) ** 2)), w - 3
+
+
+def with_function(fun: object) -> fp.FederatedProblem:
+    good = fp.Share(Quadratic(np.eye(2), [1.0, 1.0]), fp.Constraint(Affine([[1.0, 1.0]], [-1.0]), Nonnegative(1)))
+    return fp.FederatedProblem([good, fp.Share(Smooth(fun), name="hospital b"), good])
+
+
+def with_map(fun: object) -> fp.FederatedProblem:
+    limit = fp.Constraint(SmoothMap(fun, length=2), Nonnegative(2))
+    return fp.FederatedProblem([fp.Share(Smooth(bowl)), fp.Share(Smooth(bowl), limit, name="hospital b")])
+
+
+METHOD = pytest.mark.parametrize("method", ["proximal-al", "centralized-proximal-al"])
+START = np.zeros(2)
+
+
+@METHOD
+@pytest.mark.parametrize(
+    ("fun", "what"),
+    [
+        (lambda w: (np.nan, w), "objective"),
+        (lambda w: (np.inf, w), "objective"),
+        (lambda w: (0.0, np.array([1.0, np.nan])), "objective's gradient"),
+    ],
+)
+def test_a_function_that_is_not_finite_at_the_start(fun: object, what: str, method: str) -> None:
+    told = message(DataError, with_function(fun), method, w0=START)
+    assert told.startswith(f"hospital b: its {what} is not finite at the start (1 NaN or infinite values)")
+    assert "w0" in told
+
+
+@METHOD
+@pytest.mark.parametrize(
+    ("fun", "what"),
+    [
+        (lambda w: (np.array([np.nan, np.inf]), np.eye(2)), "constraint is not finite at the start (2 NaN"),
+        (lambda w: (w, np.full((2, 2), np.nan)), "constraint's Jacobian is not finite at the start (4 NaN"),
+    ],
+)
+def test_a_constraint_that_is_not_finite_at_the_start(fun: object, what: str, method: str) -> None:
+    assert message(DataError, with_map(fun), method, w0=START).startswith(f"hospital b: its {what}")
+
+
+@METHOD
+@pytest.mark.parametrize("calls", [5, 12, 40])
+def test_a_function_that_is_nan_later_is_never_solved(calls: int, method: str) -> None:
+    seen = 0
+
+    def fun(w: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal seen
+        seen += 1
+        return bowl(w) if seen <= calls else (np.nan, np.full(2, np.nan))
+
+    try:
+        answer = fp.solve(with_function(fun), method, w0=START, tol=1e-10, max_rounds=300)
+    except FedpactError as error:
+        assert "hospital b" in str(error)
+    else:
+        assert answer.status != "solved"
+    assert seen > calls
+
+
+@METHOD
+def test_a_function_that_is_nan_near_its_minimum_is_never_solved(method: str) -> None:
+    def fun(w: np.ndarray) -> tuple[float, np.ndarray]:
+        return bowl(w) if w.max() < 0.4 else (np.nan, np.full(2, np.nan))
+
+    try:
+        answer = fp.solve(with_function(fun), method, w0=START, max_rounds=300)
+    except FedpactError as error:
+        assert "hospital b" in str(error)
+    else:
+        assert answer.status != "solved"
+
+
+def broken(w: np.ndarray) -> tuple[float, np.ndarray]:
+    raise KeyError("column 'age'")
+
+
+@METHOD
+def test_a_function_that_raises(method: str) -> None:
+    told = message(OwnerError, with_function(broken), method, w0=START)
+    assert told.startswith("hospital b: ")
+    assert "KeyError" in told
+    assert "column 'age'" in told
+
+
+@METHOD
+@pytest.mark.parametrize("calls", [1, 7])
+def test_a_function_that_raises_later(calls: int, method: str) -> None:
+    seen = 0
+
+    def fun(w: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal seen
+        seen += 1
+        return bowl(w) if seen <= calls else broken(w)
+
+    told = message(OwnerError, with_function(fun), method, w0=START, tol=1e-10)
+    assert told.startswith("hospital b: ")
+    assert "KeyError" in told
+
+
+@METHOD
+@pytest.mark.parametrize(
+    ("fun", "words"),
+    [
+        (lambda w: (0.0, np.zeros(3)), ["gradient", "shape (3,)", "(2,)"]),
+        (lambda w: (0.0, np.zeros((2, 1))), ["gradient", "shape (2, 1)", "(2,)"]),
+        (lambda w: (np.zeros(2), w), ["value", "shape (2,)", "a single number"]),
+        (lambda w: 1.0, ["float", "(value, gradient)"]),
+        (lambda w: (1.0, w, w), ["3 items", "(value, gradient)"]),
+        (lambda w: ("low", w), ["str", "real numbers"]),
+    ],
+)
+def test_a_function_of_a_wrong_shape(fun: object, words: list[str], method: str) -> None:
+    told = message(ProblemError, with_function(fun), method, w0=START)
+    assert told.startswith("hospital b: Smooth: ")
+    assert all(word in told for word in words), told
+
+
+@METHOD
+@pytest.mark.parametrize(
+    ("fun", "words"),
+    [
+        (lambda w: (w, np.eye(3)), ["Jacobian", "shape (3, 3)", "(2, 2)"]),
+        (lambda w: (w, np.zeros(2)), ["Jacobian", "shape (2,)", "(2, 2)"]),
+        (lambda w: (np.zeros(3), np.zeros((3, 2))), ["value", "shape (3,)", "(2,)"]),
+    ],
+)
+def test_a_map_of_a_wrong_shape(fun: object, words: list[str], method: str) -> None:
+    told = message(ProblemError, with_map(fun), method, w0=START)
+    assert told.startswith("hospital b: SmoothMap: ")
+    assert all(word in told for word in words), told
+
+
+def test_a_map_of_unknown_length_is_measured_at_the_start() -> None:
+    limit = fp.Constraint(SmoothMap(lambda w: (np.zeros(3), np.zeros((3, 2)))), Nonnegative(2))
+    problem = fp.FederatedProblem([fp.Share(Quadratic(np.eye(2)), limit, name="hospital b")])
+    assert message(ProblemError, problem) == "hospital b: its constraint has shape (3,) at the start, expected (2,)"
+
+
+def test_an_error_at_the_server_names_the_server() -> None:
+    server = fp.Share(None, fp.Constraint(SmoothMap(lambda w: (w, np.eye(3)), length=2), Nonnegative(2)))
+    problem = fp.FederatedProblem([fp.Share(Quadratic(np.eye(2)))], server)
+    assert message(ProblemError, problem).startswith("server: SmoothMap: the Jacobian")
+
+
+def test_the_callers_arrays_stay_as_they_were() -> None:
+    w0 = np.array([5.0, -5.0])
+    fp.solve(PLAIN, w0=w0)
+    assert w0.tolist() == [5.0, -5.0]
+
+
+def test_callbacks_are_called_after_every_exchange_of_the_inner_solver() -> None:
+    seen: list[int] = []
+    answer = fp.solve(PLAIN, callbacks=[lambda progress: seen.append(progress.rounds)])
+    assert seen == sorted(set(seen))
+    assert len(seen) == len(answer.history.inner) > 0
+    assert seen[-1] <= answer.rounds
