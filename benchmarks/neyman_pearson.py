@@ -1,4 +1,4 @@
-"""Neyman-Pearson classification on the three data sets of He24, Table 1: Algorithm 1 against Algorithm 3 and the optimum.
+"""Neyman-Pearson classification on the data sets of He24, Table 1: Algorithm 1 against Algorithm 3 and the optimum.
 
     python benchmarks/neyman_pearson.py --data DIR            all of it, about half an hour on two cores
     python benchmarks/neyman_pearson.py --data DIR --sets monks-1 --owners 5

@@ -3,6 +3,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# Two test processes on two cores: more BLAS threads only get into each other's way. Before anything imports numpy.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 
 

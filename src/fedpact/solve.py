@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.engines import InProcess
-from fedpact.errors import OptionError
+from fedpact.errors import OptionError, ProblemError
 from fedpact.federation import Fleet
 from fedpact.problem import FederatedProblem, decouple
 from fedpact.solvers import METHODS, Progress, Run, Solution
@@ -49,16 +49,18 @@ def solve(
     engine:     None or "in-process", "threads", or an engine such as fp.engines.InProcess(threads=4)
     max_rounds: exchanges with the owners after which the best point so far is returned as `max_rounds`
     callbacks:  called with a Progress after every exchange of the inner solver
-    options:    of the method, e.g. penalty=300 for "proximal-al"
+    options:    of the method, e.g. penalty=300 for "proximal-al"; None means its default
 
     In a terminal a live line shows where the solve is; Ctrl-C returns the best certified point so far. Raises
     OptionError, ProblemError, DataError or OwnerError for misuse; not converging is a status, never an error.
     """
+    if not isinstance(problem, FederatedProblem):
+        raise ProblemError(f"fp.solve takes an fp.FederatedProblem, got {type(problem).__name__}")
     name = "proximal-al" if method == "auto" else method
     run_method = _method(name, options)
     tolerances = _tolerances(tol)
     limit = DEFAULT_MAX_ROUNDS if max_rounds is None else max_rounds
-    if not isinstance(limit, int) or limit < LEAST_ROUNDS:
+    if not isinstance(limit, int | np.integer) or limit < LEAST_ROUNDS:
         raise OptionError(f"max_rounds = {max_rounds!r}: give a whole number of at least {LEAST_ROUNDS}")
     w = problem.start(w0)
     decoupled = decouple(problem, w.size)
@@ -75,10 +77,10 @@ def solve(
             for listener in listeners:
                 listener(progress)
 
-        run = Run(decoupled, fleet, name, start, tolerances, limit, seed, notify)
+        run = Run(decoupled, fleet, name, start, tolerances, int(limit), seed, notify)
         if method == "auto":
             run.history.notes.append(f"auto chose {name}")
-        return run_method(run, **options)
+        return run_method(run, **{option: value for option, value in options.items() if value is not None})
 
 
 def _method(name: str, options: Mapping[str, Any]) -> Callable[..., Solution]:
@@ -108,6 +110,6 @@ def _engine(engine: Engine | str | None) -> Engine:
         return InProcess()
     if engine == "threads":
         return InProcess(threads=2)
-    if isinstance(engine, str) or not hasattr(engine, "open"):
+    if isinstance(engine, str | type) or not hasattr(engine, "open"):
         raise OptionError(f"engine {engine!r} is unknown; use 'in-process', 'threads' or fp.engines.InProcess()")
     return engine

@@ -130,10 +130,10 @@ def test_a_failure_names_the_owner_and_the_fleet_goes_on(threads: int) -> None:
         return state, Done(name=str(share), w=order.w)
 
     with InProcess(threads=threads).open({"a": 0, "b": 1, "c": 2}) as fleet:
-        with pytest.raises(OwnerError, match="^b: fragile failed with ZeroDivisionError: w is zero$"):
+        with pytest.raises(OwnerError, match=r"^b: fragile failed with ZeroDivisionError: w is zero$"):
             fleet.ask(fragile, Go(w=np.zeros(1)))
         assert [r.name for r in fleet.ask(fragile, Go(w=np.ones(1)))] == ["0", "1", "2"]
-        with pytest.raises(OwnerError, match="^b: fragile"):
+        with pytest.raises(OwnerError, match=r"^b: fragile"):
             fleet.wait_any([fleet.submit("b", fragile, Go(w=np.zeros(1)))])
 
 

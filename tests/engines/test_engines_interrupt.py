@@ -1,4 +1,4 @@
-"""Ctrl-C anywhere inside an owner's step: the best point so far comes back, with the certificate of exactly that point."""
+"""Ctrl-C anywhere inside an owner's step: the best point so far comes back, with its own certificate."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_point_given_back_is_the_point_certified(part: float, engine: InProc
     fun = Interrupting(2.0, at=max(int(part * needed), 10))
     asked = problem(fun)
     answer = fp.solve(asked, tol=TOL, engine=engine, max_rounds=2000)
-    assert fun.calls > fun.at
+    assert fun.calls >= fun.at
     assert answer.status != "solved"
     assert "interrupted" in answer.reason
     assert fp.certify(asked, answer.w, answer.multipliers) == answer.certificate

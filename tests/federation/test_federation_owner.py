@@ -47,7 +47,7 @@ def test_a_past_round_is_refused() -> None:
     calls: list[float] = []
     owner = Owner("hospital b", calls)
     owner.handle(add, Add(round=5))
-    with pytest.raises(OwnerError, match="^hospital b: got an order of round 4 after round 5$"):
+    with pytest.raises(OwnerError, match=r"^hospital b: got an order of round 4 after round 5$"):
         owner.handle(add, Add(round=4))
     assert calls == [1.0]
 
@@ -73,7 +73,7 @@ def test_an_error_in_a_step_names_the_owner(raised: Exception, expected: type[Ex
 
 
 def test_an_owner_error_is_passed_on_as_it_is() -> None:
-    with pytest.raises(OwnerError, match="^already named$"):
+    with pytest.raises(OwnerError, match=r"^already named$"):
         Owner("b", OwnerError("already named")).handle(failing, Add(round=1))
 
 
@@ -130,7 +130,7 @@ def hand_out(share: Any, state: Any, order: Order) -> tuple[Any, Anything]:
     ids=str,
 )
 def test_only_arrays_and_scalars_leave_an_owner(value: object) -> None:
-    with pytest.raises(OwnerError, match="hospital b: Anything.value is .*: only arrays .* and scalars travel"):
+    with pytest.raises(OwnerError, match=r"hospital b: Anything\.value is .*: only arrays .* and scalars travel"):
         Owner("hospital b", value).handle(hand_out, Order(round=1))
 
 

@@ -84,12 +84,14 @@ def _expected_stationarity(gradient: np.ndarray, w: np.ndarray, regularizer: fp.
     """dist_inf(0, gradient + subdiff h(w)), coordinate by coordinate."""
     if isinstance(regularizer, fp.prox.L1):
         weight = regularizer.weight
-        misses = [abs(g + weight * np.sign(x)) if x else max(abs(g) - weight, 0.0) for g, x in zip(gradient, w)]
+        misses = [
+            abs(g + weight * np.sign(x)) if x else max(abs(g) - weight, 0.0) for g, x in zip(gradient, w, strict=True)
+        ]
     elif isinstance(regularizer, fp.prox.Box):
         # at lo the normal cone is (-inf, 0]: only a negative gradient remains; at hi the mirror image
         misses = [
             max(-g, 0.0) if x == regularizer.lo else max(g, 0.0) if x == regularizer.hi else abs(g)
-            for g, x in zip(gradient, w)
+            for g, x in zip(gradient, w, strict=True)
         ]
     else:
         misses = list(np.abs(gradient + regularizer.curvature * w))
@@ -97,7 +99,7 @@ def _expected_stationarity(gradient: np.ndarray, w: np.ndarray, regularizer: fp.
 
 
 def _expected_inequality(c: np.ndarray, mu: np.ndarray) -> float:
-    return max([abs(v) if m > 0 else max(v, 0.0, -m) for v, m in zip(c, mu)])
+    return max([abs(v) if m > 0 else max(v, 0.0, -m) for v, m in zip(c, mu, strict=True)])
 
 
 @pytest.mark.parametrize("regularizer", [fp.prox.Zero(), fp.prox.SquaredL2(0.3), fp.prox.L1(0.4), fp.prox.Box(-1, 1)])
@@ -127,7 +129,7 @@ def test_any_point_against_numpy(regularizer: fp.prox.Prox, seed: int) -> None:
     values = C @ w + offset
     certificate = fp.certify(problem, w, [nu, *mu])
     assert certificate.stationarity == pytest.approx(_expected_stationarity(gradient, w, regularizer), rel=1e-12)
-    feasibility = max([abs(E @ w + e)[0], *(_expected_inequality(c, m) for c, m in zip(values, mu))])
+    feasibility = max([abs(E @ w + e)[0], *(_expected_inequality(c, m) for c, m in zip(values, mu, strict=True))])
     assert certificate.feasibility == pytest.approx(feasibility, rel=1e-12)
     by_owner = {f"client {i + 1}": max(values[i].max(), 0.0) for i in range(owners)} | {"server": abs(E @ w + e)[0]}
     assert certificate.violations == pytest.approx(by_owner, rel=1e-12)

@@ -73,7 +73,7 @@ def test_bad_data_of_a_constraint(holder: fp.Share, start: str) -> None:
 
 def test_bad_data_of_the_server() -> None:
     server = fp.Share(None, fp.Constraint(Affine([[np.nan, 1.0]]), Nonnegative(1)))
-    with pytest.raises(DataError, match="^server: constraint .* C has 1 value NaN or infinite"):
+    with pytest.raises(DataError, match=r"^server: constraint .* C has 1 value NaN or infinite"):
         fp.FederatedProblem([share()], server)
 
 
@@ -96,7 +96,7 @@ def test_different_columns_inside_one_owner() -> None:
 
 def test_different_columns_at_the_server() -> None:
     server = fp.Share(None, fp.Constraint(Affine(np.ones((1, 4))), Nonnegative(1)))
-    with pytest.raises(ProblemError, match="client 1: .* length 2, but server's constraint takes length 4"):
+    with pytest.raises(ProblemError, match=r"client 1: .* length 2, but server's constraint takes length 4"):
         fp.FederatedProblem([share()], server)
 
 

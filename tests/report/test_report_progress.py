@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,8 @@ SEEN = Progress("proximal-al", 1, 30, 57, 1_234_567, 4.13e-3, 2e-5, 0.25)
 
 def test_the_line_says_where_and_how_far() -> None:
     assert line(SEEN, (1e-3, 1e-4)) == (
-        "proximal-al  outer 2  inner 31  exchange 57  stationarity 4.1e-03 (1e-03)  feasibility 2.0e-05 (1e-04)  1.23 MB"
+        "proximal-al  outer 2  inner 31  exchange 57  "
+        "stationarity 4.1e-03 (1e-03)  feasibility 2.0e-05 (1e-04)  1.23 MB"
     )
 
 
@@ -35,7 +37,7 @@ def test_the_live_line_is_shown_and_wiped() -> None:
         live(SEEN)
         live(replace(SEEN, rounds=58))
     shown = seen.getvalue()
-    assert line(replace(SEEN, rounds=58), (1e-3, 1e-3)) in shown
+    assert line(replace(SEEN, rounds=58), (1e-3, 1e-3)) in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert shown.rstrip().endswith("\x1b[2K")  # erase the line: nothing is left behind
 
 
@@ -49,7 +51,7 @@ def test_the_live_line_ends_with_an_error() -> None:
 
     with pytest.raises(ValueError, match="from the solve"):
         fail()
-    assert seen.getvalue().endswith("\x1b[?25h") or "\x1b[?25h" in seen.getvalue()  # the cursor is back
+    assert "\x1b[?25h" in seen.getvalue()  # the cursor is back
 
 
 def test_a_table_has_text_left_and_numbers_right() -> None:
@@ -59,9 +61,9 @@ def test_a_table_has_text_left_and_numbers_right() -> None:
     out = io.StringIO()
     Console(file=out, width=60).print(made)
     rows = [row.rstrip() for row in out.getvalue().splitlines() if row.strip()]
-    assert rows[0] == "owner          loss"
+    assert rows[0] == " owner          loss"
     assert set(rows[1].strip()) == {"─"}
-    assert rows[2:] == ["a               0.5", "hospital 10   12.25"]
+    assert rows[2:] == [" a               0.5", " hospital 10   12.25"]
 
 
 def test_a_long_cell_is_not_wrapped() -> None:

@@ -60,9 +60,7 @@ def _show(
     owners: dict[str, Rows], bound: float, answer: Solution, pooled: Solution, free: Solution, seconds: float
 ) -> None:
     console = terminal()
-    by_hospital = table(
-        "hospital", "patients", "malignant", "loss, no constraint", "loss", "bound", "price", "satisfied"
-    )
+    by_hospital = table("hospital", "patients", "malignant", "loss before", "loss", "bound", "price", "satisfied")
     for (name, (X, y)), price in zip(owners.items(), answer.multipliers[1:], strict=True):
         malignant = LogisticLoss(X[y == 1], y[y == 1])
         loss, before = malignant.value(answer.w), malignant.value(free.w)

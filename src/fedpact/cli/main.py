@@ -45,7 +45,7 @@ def main() -> None:
     from fedpact.errors import FedpactError
 
     try:
-        cli(standalone_mode=False)
+        cli(prog_name="fedpact", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.exceptions.Abort:

@@ -3,6 +3,6 @@
 from fedpact.federation.fleet import Fleet, Ticket
 from fedpact.federation.ledger import Communication, Ledger, Traffic
 from fedpact.federation.messages import Order, Reply
-from fedpact.federation.owner import Owner, Step
+from fedpact.federation.owner import Owner, Step, named
 
-__all__ = ["Communication", "Fleet", "Ledger", "Order", "Owner", "Reply", "Step", "Ticket", "Traffic"]
+__all__ = ["Communication", "Fleet", "Ledger", "Order", "Owner", "Reply", "Step", "Ticket", "Traffic", "named"]

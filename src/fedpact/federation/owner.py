@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fedpact.errors import FedpactError, OwnerError
@@ -10,6 +11,19 @@ from fedpact.federation.messages import Order, Reply, not_finite, size
 
 #: A pure function of (share, state, order); it runs where the data is. State is None before the first step.
 Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
+
+
+@contextmanager
+def named(owner: str, what: str) -> Iterator[None]:
+    """Errors raised inside come out with the owner's name: our own kinds as they are, all others as OwnerError."""
+    try:
+        yield
+    except OwnerError:
+        raise
+    except FedpactError as error:
+        raise type(error)(f"{owner}: {error}") from error
+    except Exception as error:
+        raise OwnerError(f"{owner}: {what} failed with {type(error).__name__}: {error}") from error
 
 
 class Owner:
@@ -31,14 +45,8 @@ class Owner:
             if order.round == self._answered[0]:
                 return self._answered[1]
             raise OwnerError(f"{self.name}: got an order of round {order.round} after round {self._answered[0]}")
-        try:
+        with named(self.name, step.__name__):
             state, reply = step(self._share, self._state, order)
-        except OwnerError:
-            raise
-        except FedpactError as error:
-            raise type(error)(f"{self.name}: {error}") from error
-        except Exception as error:
-            raise OwnerError(f"{self.name}: {step.__name__} failed with {type(error).__name__}: {error}") from error
         try:
             size(reply)
         except OwnerError as error:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpact.federation import Owner
-from fedpact.functions import Vector
+from fedpact.federation import Owner, named
+from fedpact.functions import Function, Matrix, Vector
 from fedpact.problem import Share, assemble, owner_terms
 from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.endings import Probed, Verdict, Watch, Weighed, probed, weighed
@@ -38,7 +38,10 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
     try:
         for k in range(run.max_rounds):
             tau = max(s / (k + 1) ** 2, 1e-3 * run.tol[0])
-            parts = [augmented_lagrangian(h, m, beta, w.size) for h, m in zip(holders, multipliers, strict=True)]
+            parts = [
+                _Named(h.label, augmented_lagrangian(h, m, beta, w.size))
+                for h, m in zip(holders, multipliers, strict=True)
+            ]
             pooled = anchored(sum(parts[1:], parts[0]), 1 / beta, w)
             found = minimize(pooled, w, tau, regularizer=problem.regularizer)
             updates = [next_multiplier(h, found.w, m, beta) for h, m in zip(holders, multipliers, strict=True)]
@@ -85,6 +88,26 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
             raise
     owned = [h.own(w, m)[2] for h, m in zip(problem.shares, prices[1:], strict=True)]
     return best.solution(run, end.status, end.reason, owned, end.conflict)
+
+
+class _Named(Function):
+    """A function whose errors name the holder, as they do when it runs at an owner."""
+
+    def __init__(self, label: str, function: Function) -> None:
+        self.label, self.function, self.dim = label, function, function.dim
+        self.has_hessian, self.constant_hessian = function.has_hessian, function.constant_hessian
+
+    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        with named(self.label, "the function"):
+            return self.function.value_and_gradient(w)
+
+    def hessian(self, w: Vector) -> Matrix:
+        with named(self.label, "the Hessian"):
+            return self.function.hessian(w)
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        with named(self.label, "the Hessian"):
+            return self.function.hessian_product(w, v)
 
 
 @dataclass

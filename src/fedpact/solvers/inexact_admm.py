@@ -26,8 +26,8 @@ from fedpact.functions import Function, Matrix, Vector
 from fedpact.problem import Share
 from fedpact.prox import Prox, Zero
 from fedpact.solvers.endings import Asking, Verdict, Watch
-from fedpact.solvers.judging import At, judge, verdict_of
-from fedpact.solvers.local import Constant, anchored, factor, minimize
+from fedpact.solvers.judging import At, certificate_of, judge
+from fedpact.solvers.local import Constant, anchored, keep_factor, minimize
 from fedpact.solvers.run import Best, Run
 from fedpact.solvers.scales import default_consensus_penalty, look
 from fedpact.solvers.solution import InnerRecord, Solution
@@ -36,7 +36,7 @@ from fedpact.solvers.solution import InnerRecord, Solution
 IMBALANCE, PENALTY_FACTOR, PATIENCE, ADAPT_UNTIL = 3.0, 2.0, 4, 2000
 #: Rounds without a halved residual after which the inner iteration is given up.
 STAGNATION = 5000
-#: Rounds in a row in which an owner fails to solve its subproblem, after which likewise.
+#: Rounds in a row in which an owner fails to solve its subproblem and the residual does not halve, likewise.
 STUCK = 20
 
 
@@ -99,9 +99,7 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
 
 
 def _with_factor(function: Function, state: Consensus) -> Consensus:
-    if not function.constant_hessian:
-        return state
-    return replace(state, factor=factor(anchored(function, state.penalty, state.u)))
+    return replace(state, factor=keep_factor(anchored(function, state.penalty, state.u)))
 
 
 @dataclass(frozen=True)
@@ -157,8 +155,8 @@ def inexact_admm(
     for t in range(max_rounds):
         accuracy = max(decay**t, floor)
         subproblem = anchored(server, n * penalty, np.mean(proposals, axis=0))  # (14), up to a constant
-        if kept is None and subproblem.constant_hessian and regularizer.curvature == 0:
-            kept = factor(subproblem)
+        if kept is None and regularizer.curvature is not None:
+            kept = keep_factor(subproblem)
         w = minimize(subproblem, w, accuracy, regularizer=regularizer, kept=kept).w
         next_penalty = penalty
         if adapt and wait <= t < ADAPT_UNTIL:
@@ -182,7 +180,7 @@ def inexact_admm(
             break
         failed = [owner for owner, r in zip(fleet.owners, replies, strict=True) if not r.converged]
         stuck = stuck + 1 if failed else 0
-        if stuck >= STUCK:
+        if stuck >= STUCK and t - lowest_at >= STUCK:
             failure = f"{', '.join(failed)} could not solve the local subproblem to {accuracy:.1e}"
             break
     return AdmmResult(w, residual, t + 1, penalty, failure, gradients, hessians)
@@ -254,14 +252,14 @@ def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inne
             decay=inner_decay,
             penalty=rho,
             adapt=consensus_penalty is None,
-            max_rounds=run.rounds_left - 2,
+            max_rounds=run.rounds_left - 2,  # to judge and to probe
             notify=notify,
         )
         failure, finished = found.failure, found.residual <= run.tol[0]
     except KeyboardInterrupt:
         end = Verdict("max_rounds", f"interrupted after {fleet.ledger.rounds} exchanges; the last point is given")
     none = np.zeros(0)
-    certificate, objective = verdict_of(problem, w, none, fleet.ask(judge, At(w=w)))
+    certificate, objective = certificate_of(problem, w, none, fleet.ask(judge, At(w=w)))
     best.offer(1, w, none, certificate, objective)
     finished = finished and certificate.meets(run.tol)
     verdict = Watch(run, Asking(run)).verdict(finished, failure, 0.0, certificate, objective, w, none)

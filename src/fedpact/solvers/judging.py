@@ -40,7 +40,7 @@ def term_fields(source: Terms | Judged) -> dict[str, Any]:
     return {f.name: getattr(source, f.name) for f in fields(Terms)}
 
 
-def verdict_of(
+def certificate_of(
     problem: FederatedProblem, w: Vector, server_multiplier: Vector, replies: Sequence[Judged]
 ) -> tuple[Certificate, float]:
     """Certificate and objective in the user's variables, from the owners' replies."""

@@ -28,7 +28,7 @@ from fedpact.problem import Certificate, Share, owner_terms
 from fedpact.solvers import inexact_admm as admm
 from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.endings import Asking, Verdict, Watch
-from fedpact.solvers.judging import At, Judged, judge, term_fields, verdict_of
+from fedpact.solvers.judging import At, Judged, certificate_of, judge, term_fields
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import Best, Run
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
@@ -37,8 +37,8 @@ from fedpact.solvers.solution import InnerRecord, OuterRecord, Solution
 #: differs from He24 (8): feasibility is asked for with this margin, because the objective errs by <mu, c(w)>, a sum
 #: over all constraints, and users expect it to be as good as the tolerance says.
 MARGIN = 0.3
-#: Exchanges kept back for the end of an outer iteration: conclude, one piece of evidence, reveal.
-RESERVE = 3
+#: Exchanges kept back for the end of an outer iteration: conclude, two pieces of evidence, reveal.
+RESERVE = 4
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
@@ -216,7 +216,7 @@ def proximal_al(
                 consensus_penalty=found.penalty,
             )
             replies = fleet.ask(conclude, order)
-            certificate, objective = verdict_of(problem, found.w, after, replies)
+            certificate, objective = certificate_of(problem, found.w, after, replies)
             change = max(server_change, *(r.change for r in replies))
             moved = float(np.max(np.abs(found.w - w)))
             drift = drift_of(problem.server, multiplier, after)
@@ -237,7 +237,7 @@ def proximal_al(
         )
     if best.certificate is None:  # stopped before the first outer iteration was complete: judge the start
         zero = np.zeros(problem.server.multiplier_length)
-        best.offer(0, run.w0, zero, *verdict_of(problem, run.w0, zero, fleet.ask(judge, At(w=run.w0))))
+        best.offer(0, run.w0, zero, *certificate_of(problem, run.w0, zero, fleet.ask(judge, At(w=run.w0))))
     prices = [r.multiplier for r in fleet.ask(reveal, Reveal(iteration=best.iteration))]
     return best.solution(run, end.status, end.reason, prices, end.conflict)
 

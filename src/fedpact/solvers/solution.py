@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +104,7 @@ class Solution:
 
     def save(self, path: str | Path) -> Path:
         """Write one .npz: the arrays, and everything else as JSON text under 'meta'. Nothing is pickled."""
-        target = Path(path).with_suffix(".npz")
+        target = Path(path) if str(path).endswith(".npz") else Path(f"{path}.npz")
         meta: dict[str, Any] = {
             "format": FORMAT,
             **{k: getattr(self, k) for k in ("status", "reason", "objective", "tol", "method", "conflict")},
@@ -127,7 +128,7 @@ class Solution:
                     raise FedpactError(f"{path} is not a saved fedpact solution of format {FORMAT}")
                 multipliers = [file[f"multiplier_{i}"] for i in range(meta.pop("multipliers"))]
                 w, coupled = file["w"], file["coupled_multiplier"]
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, BadZipFile) as error:
             raise FedpactError(f"{path} cannot be read as a saved solution ({error}); save it again") from error
         history = meta.pop("history")
         communication = meta.pop("communication")

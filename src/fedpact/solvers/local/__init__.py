@@ -21,6 +21,7 @@ __all__ = [
     "anchored",
     "exact",
     "factor",
+    "keep_factor",
     "lbfgs",
     "minimize",
     "newton",
@@ -35,16 +36,12 @@ def minimize(
     """Minimise function (+ regularizer) to a max-norm stationarity of tolerance, from start.
 
     Exact for constant Hessians, Newton for small dense ones, Newton-CG for large ones, L-BFGS without any; with a
-    regularizer that is not smooth, accelerated proximal gradient. `kept` is a factor from an earlier exact solve.
+    regularizer that is not smooth, accelerated proximal gradient. `kept` comes from `keep_factor`.
     """
     if regularizer is not None and regularizer.curvature is not None:
         function, regularizer = anchored(function, regularizer.curvature, np.zeros_like(start)), None
-    if (
-        isinstance(function, Anchored)
-        and isinstance(function.function, Constant)
-        and isinstance(function.weight, float)
-    ):
-        return _anchor_only(function, function.weight, function.anchor, regularizer or Zero())
+    if isinstance(function, Anchored) and isinstance(function.function, Constant):
+        return _anchor_only(function, regularizer)
     if regularizer is not None:
         return proximal_gradient(function, regularizer, start, tolerance)
     if not function.has_hessian:
@@ -56,14 +53,26 @@ def minimize(
             return Minimum(start, np.inf, False, result.gradients)
         again = proximal_gradient(function, Zero(), result.w, tolerance, 2000)
         return Minimum(again.w, again.residual, again.converged, result.gradients + again.gradients)
-    if function.constant_hessian and start.size <= 4 * DENSE_LIMIT:
+    if function.constant_hessian and _dense(start.size, 4):
         return exact(function, start, tolerance, kept)
-    if start.size <= DENSE_LIMIT:
+    if _dense(start.size):
         return newton(function, start, tolerance)
     return newton_cg(function, start, tolerance)
 
 
-def _anchor_only(function: Function, weight: float, anchor: Vector, regularizer: Prox) -> Minimum:
-    """Nothing but weight/2 |w - anchor|^2 + h(w): one prox."""
-    w = regularizer.prox(anchor, 1 / weight)
+def _anchor_only(function: Anchored, regularizer: Prox | None) -> Minimum:
+    """Nothing but weight/2 |w - anchor|^2 + h(w): the anchor itself, or one prox."""
+    if regularizer is None:
+        return Minimum(function.anchor, 0.0, True, 0)
+    w = regularizer.prox(function.anchor, 1 / float(function.weight))
     return Minimum(w, regularizer.subdifferential_distance(-function.gradient(w), w), True, 0)
+
+
+def keep_factor(function: Function) -> Matrix | None:
+    """The factor to pass as `kept` to later calls of `minimize`; None where they would not use one."""
+    pure = isinstance(function, Anchored) and isinstance(function.function, Constant)
+    return factor(function) if function.constant_hessian and not pure and _dense(function.dim or 0, 4) else None
+
+
+def _dense(dim: int, times: int = 1) -> bool:
+    return dim <= times * DENSE_LIMIT

@@ -41,7 +41,7 @@ def proximal_gradient(
             if np.isfinite(trial_value) and step * curved <= squared:
                 break
             step *= 0.5
-            if step < 1e-18:
+            if not step >= 1e-18:  # also when the gradient is not a number, and the step with it
                 return Minimum(best.w, best.residual, False, gradients)
         residual = regularizer.subdifferential_distance(-trial_gradient, trial)
         if residual < best.residual:
