@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedpact.engines import InProcess
 from fedpact.errors import OptionError, ProblemError
 from fedpact.federation import Fleet
-from fedpact.problem import FederatedProblem, decouple
+from fedpact.problem import FederatedProblem, coupled_scale, decouple
 from fedpact.solvers import METHODS, Progress, Run, Solution
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
@@ -63,7 +63,7 @@ def solve(
     if not isinstance(limit, int | np.integer) or limit < LEAST_ROUNDS:
         raise OptionError(f"max_rounds = {max_rounds!r}: give a whole number of at least {LEAST_ROUNDS}")
     w = problem.start(w0)
-    decoupled = decouple(problem, w.size)
+    decoupled = decouple(problem, w.size, coupled_scale(problem, w))
     start = np.concatenate([w, np.zeros((decoupled.dim or w.size) - w.size)])
     with ExitStack() as stack:
         fleet = stack.enter_context(_engine(engine).open({share.label: share for share in decoupled.shares}))

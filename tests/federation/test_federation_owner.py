@@ -127,7 +127,6 @@ def hand_out(share: Any, state: Any, order: Order) -> tuple[Any, Anything]:
 @pytest.mark.parametrize(
     "value",
     [[1.0, 2.0], {"a": 1}, None, (1.0,), object(), np.array(["x"]), np.array([None]), 1j, np.array([1j])],
-    ids=str,
 )
 def test_only_arrays_and_scalars_leave_an_owner(value: object) -> None:
     with pytest.raises(OwnerError, match=r"hospital b: Anything\.value is .*: only arrays .* and scalars travel"):

@@ -9,9 +9,9 @@ import pytest
 
 import fedpact as fp
 from fedpact.cones import Nonnegative
-from fedpact.errors import ProblemError
+from fedpact.errors import DataError, ProblemError
 from fedpact.functions import Affine, Quadratic, SmoothMap
-from fedpact.problem import decouple
+from fedpact.problem import coupled_scale, decouple
 
 D = 3
 
@@ -194,3 +194,20 @@ def test_an_unknown_length_is_asked_for() -> None:
 def test_the_server_holds_no_part() -> None:
     with pytest.raises(ProblemError, match="the server cannot hold a part of a coupled constraint: give it to a share"):
         fp.FederatedProblem([fp.Share(Quadratic(np.eye(2)))], server=fp.Share(coupled=Affine(np.eye(2))))
+
+
+def test_the_scale_brings_the_steepest_row_to_slope_one_and_prices_back(case: Case) -> None:
+    scale = coupled_scale(case.problem, W)
+    assert scale == pytest.approx(1 / max(np.linalg.norm(C, axis=1).max() for C in case.C), rel=1e-14)
+    split = decouple(case.problem, D, scale)
+    lifted = np.concatenate([W, np.zeros(4)])
+    first = split.shares[0].constraint.function.value(lifted)
+    np.testing.assert_allclose(first, scale * (case.C[0] @ W + case.d[0]), rtol=1e-13)
+    np.testing.assert_allclose(split.own(lifted, np.array([0.3, 0.7, 0.1]))[3], scale * np.array([0.7, 0.1]))
+
+
+def test_a_coupled_map_that_is_not_finite_at_the_start_names_its_owner() -> None:
+    bad = SmoothMap(lambda w: (np.array([np.nan]), np.ones((1, 2))), length=1, dim=2)
+    shares = [fp.Share(Quadratic(np.eye(2))), fp.Share(Quadratic(np.eye(2)), coupled=bad, name="bank b")]
+    with pytest.raises(DataError, match=r"^bank b: .*not finite at the start.*w0"):
+        fp.solve(fp.FederatedProblem(shares))

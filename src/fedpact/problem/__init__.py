@@ -1,7 +1,7 @@
 """What is asked (Share, Constraint, FederatedProblem), and how any answer is judged (certify)."""
 
 from fedpact.problem.certificate import Certificate, Terms, assemble, certify, owner_terms
-from fedpact.problem.coupled import decouple
+from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Constraint, Share
 
@@ -13,6 +13,7 @@ __all__ = [
     "Terms",
     "assemble",
     "certify",
+    "coupled_scale",
     "decouple",
     "owner_terms",
 ]

@@ -8,13 +8,15 @@ for what federation costs, not a federated method.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from fedpact.federation import Owner, named
 from fedpact.functions import Function, Matrix, Vector
-from fedpact.problem import Share, assemble, owner_terms
+from fedpact.problem import Share, Terms, assemble, owner_terms
 from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.endings import Probed, Verdict, Watch, Weighed, probed, weighed
 from fedpact.solvers.local import anchored, minimize
@@ -22,6 +24,8 @@ from fedpact.solvers.proximal_al import MARGIN, drift_of, next_multiplier
 from fedpact.solvers.run import Best, Run
 from fedpact.solvers.scales import Introduce, Introduced, Scales, default_penalty, introduce
 from fedpact.solvers.solution import OuterRecord, Solution
+
+T = TypeVar("T")
 
 
 def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy: float | None = None) -> Solution:
@@ -44,15 +48,13 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
             ]
             pooled = anchored(sum(parts[1:], parts[0]), 1 / beta, w)
             found = minimize(pooled, w, tau, regularizer=problem.regularizer)
-            updates = [next_multiplier(h, found.w, m, beta) for h, m in zip(holders, multipliers, strict=True)]
+            updates = _each(_updated, holders, multipliers, found.w, beta)
             pairs = zip(holders, multipliers, updates, strict=True)
             pool.drifts = [drift_of(h, before, after) for h, before, (after, _) in pairs]
             multipliers = [after for after, _ in updates]
             change = max(change for _, change in updates)
             asked, user_w, server_multiplier, coupled = problem.own(found.w, multipliers[0])
-            terms = [
-                owner_terms(*h.own(found.w, m), coupled) for h, m in zip(problem.shares, multipliers[1:], strict=True)
-            ]
+            terms = _each(_terms, problem.shares, multipliers[1:], found.w, coupled)
             certificate, objective = assemble(asked, user_w, server_multiplier, coupled, terms)
             moved = float(np.max(np.abs(found.w - w)))
             w = found.w
@@ -88,6 +90,23 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
             raise
     owned = [h.own(w, m)[2] for h, m in zip(problem.shares, prices[1:], strict=True)]
     return best.solution(run, end.status, end.reason, owned, end.conflict)
+
+
+def _updated(share: Share, multiplier: Vector, w: Vector, penalty: float) -> tuple[Vector, float]:
+    return next_multiplier(share, w, multiplier, penalty)
+
+
+def _terms(share: Share, multiplier: Vector, w: Vector, coupled: Vector) -> Terms:
+    return owner_terms(*share.own(w, multiplier), coupled)
+
+
+def _each(step: Callable[..., T], holders: Sequence[Share], multipliers: Sequence[Vector], *values: object) -> list[T]:
+    """step(holder, multiplier, *values) for each holder; an error names it."""
+    results = []
+    for holder, multiplier in zip(holders, multipliers, strict=True):
+        with named(holder.label, "evaluating the share"):
+            results.append(step(holder, multiplier, *values))
+    return results
 
 
 class _Named(Function):
