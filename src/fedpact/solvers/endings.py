@@ -28,8 +28,8 @@ UNBOUNDED = (
     "regularizer does this); add one, for example regularizer=fp.prox.SquaredL2(1e-3), or bound w with fp.prox.Box"
 )
 INFEASIBLE = (
-    "the constraints of {} exclude each other (for convex constraints this is a proof); the nearest point found misses "
-    "them by {:.3g}: loosen at least one bound"
+    "the constraints of {} exclude each other: the best point found misses them by {:.3g}, and (for convex constraints "
+    "this is a proof) no point within a hundred times its size does better; loosen at least one bound"
 )
 
 
@@ -73,7 +73,7 @@ def conflict(regularizer: Prox, w: Vector, names: Sequence[str], parts: Sequence
     """
     value = sum(p.value for p in parts)
     gradient = np.sum([p.gradient for p in parts], axis=0)
-    # On a set, only the part of g that is not normal to it counts: -s in the normal cone has <s, v - w> >= 0.
+    # On a set, only the part of g that is not normal to it counts: for s in the normal cone, <s, u - w> <= 0.
     push = regularizer.subdifferential_distance(-gradient, w) if regularizer.indicator else np.max(np.abs(gradient))
     if value <= 0 or value < push * REACH * (1 + float(np.sum(np.abs(w)))):
         return ()
