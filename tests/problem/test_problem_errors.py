@@ -171,8 +171,6 @@ def test_one_constraint_or_none_in_a_list() -> None:
 @pytest.mark.parametrize(
     ("function", "cone", "words"),
     [
-        (Affine(np.eye(3)), Nonnegative(2), ["length 3", "Nonnegative(dim=2)", "dimension 2", "cone of dimension 3"]),
-        (GOOD, SecondOrder(3), ["length 1", "SecondOrder(dim=3)", "cone of dimension 1"]),
         (GOOD, 1, ["needs a cone of fedpact.cones", "got 1"]),
         (GOOD, Nonnegative, ["needs a cone of fedpact.cones"]),
         (lambda w: w, Nonnegative(1), ["expected a Function or a Map, got function", "Smooth"]),
@@ -182,6 +180,23 @@ def test_a_constraint_that_contradicts_itself(function: object, cone: object, wo
     with pytest.raises(ProblemError) as caught:
         fp.Constraint(function, cone)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("function", "cone", "words"),
+    [
+        (Affine(np.ones((3, 2))), Nonnegative(2), ["length 3", "Nonnegative(dim=2)", "cone of dimension 3"]),
+        (GOOD, SecondOrder(3), ["length 1", "SecondOrder(dim=3)", "cone of dimension 1"]),
+    ],
+)
+def test_a_constraint_and_a_cone_of_different_length(function: object, cone: object, words: list[str]) -> None:
+    odd = fp.Share(GOOD, fp.Constraint(function, cone), name="south")
+    with pytest.raises(ProblemError) as caught:
+        fp.FederatedProblem([fp.Share(GOOD), odd])
+    assert str(caught.value).startswith("south: its constraint")
+    assert all(word in str(caught.value) for word in words), caught.value
+    with pytest.raises(ProblemError, match="^server: its constraint"):
+        fp.FederatedProblem([fp.Share(GOOD)], fp.Share(constraint=odd.constraint))
 
 
 # -------------------------------------------------------------------------------------------- regularizer and start

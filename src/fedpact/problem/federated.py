@@ -110,6 +110,13 @@ def _check_data(share: Share) -> None:
     for role, part in share.parts.items():
         if defect := part.defect():
             raise DataError(f"{share.label}: {role} {part!r}: {defect}")
+    if share.constraint is not None:
+        length, cone = share.constraint.function.length, share.constraint.cone
+        if length not in (None, cone.dim):
+            raise ProblemError(
+                f"{share.label}: its constraint {share.constraint.function!r} has length {length}, its cone {cone!r} "
+                f"has dimension {cone.dim}; use a cone of dimension {length}"
+            )
 
 
 def _common_dimension(shares: Iterable[Share]) -> int | None:

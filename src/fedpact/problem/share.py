@@ -20,8 +20,8 @@ Vector = NDArray[np.float64]
 class Constraint:
     """function(w) <=_cone 0, that is: -function(w) lies in the cone.
 
-    `function` is a Map, or a scalar Function (a map of length one). Raises ProblemError when its length is known and
-    is not the cone's.
+    `function` is a Map, or a scalar Function (a map of length one). That its length is the cone's is checked by
+    FederatedProblem, which knows the owner's name.
     """
 
     function: Map
@@ -31,11 +31,6 @@ class Constraint:
         object.__setattr__(self, "function", as_map(self.function))
         if not isinstance(self.cone, Cone):
             raise ProblemError(f"a constraint needs a cone of fedpact.cones, got {self.cone!r}")
-        if self.function.length not in (None, self.cone.dim):
-            raise ProblemError(
-                f"the constraint {self.function!r} has length {self.function.length} but its cone {self.cone!r} has "
-                f"dimension {self.cone.dim}; use a cone of dimension {self.function.length}"
-            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ UNBOUNDED = (
 )
 INFEASIBLE = (
     "the constraints of {} exclude each other: the best point found misses them by {:.3g}, and (for convex constraints "
-    "this is a proof) no point within a hundred times its size does better; loosen at least one bound"
+    "this is a proof) no point within a hundred times its size meets them all; loosen at least one bound"
 )
 
 
