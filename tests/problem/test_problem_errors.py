@@ -195,7 +195,7 @@ def test_a_constraint_and_a_cone_of_different_length(function: object, cone: obj
         fp.FederatedProblem([fp.Share(GOOD), odd])
     assert str(caught.value).startswith("south: its constraint")
     assert all(word in str(caught.value) for word in words), caught.value
-    with pytest.raises(ProblemError, match="^server: its constraint"):
+    with pytest.raises(ProblemError, match=r"^server: its constraint"):
         fp.FederatedProblem([fp.Share(GOOD)], fp.Share(constraint=odd.constraint))
 
 
