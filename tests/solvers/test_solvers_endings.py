@@ -112,6 +112,14 @@ def test_a_subproblem_that_cannot_be_solved_is_stalled_not_a_hang():
     assert not answer.solved
 
 
+def test_a_server_that_cannot_solve_its_part_is_named():
+    """(19) takes the server's accuracy for granted; a server that misses it must not pass for converged."""
+    liar = Smooth(lambda w: (float(w @ w), -2 * w + 1.0), dim=2)
+    answer = fp.solve(fp.FederatedProblem([fp.Share(Quadratic(np.eye(2)))], fp.Share(liar)), "proximal-al")
+    assert answer.status == "stalled"
+    assert "the server could not solve" in answer.reason
+
+
 def test_conflict_needs_a_positive_value_and_reach():
     w, no_h = np.zeros(2), fp.prox.Zero()
     parts = [

@@ -71,8 +71,8 @@ class OnFirst(Prox):
 def coupled_scale(problem: FederatedProblem, w: Vector) -> float:
     """The factor that brings the steepest row of the coupled maps at w to slope 1, the slope of the slacks.
 
-    Without it the augmented Lagrangian methods need ten times the rounds when the maps are flat. Raises DataError,
-    naming the owner, when a map is not finite at w.
+    Without it the augmented Lagrangian methods need many more rounds when the maps are flat. Raises DataError, naming
+    the owner, when a map is not finite at w.
     """
     slopes = [0.0]
     for share in problem.shares:

@@ -14,15 +14,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from fedpact.federation import Owner, named
+from fedpact.federation import named
 from fedpact.functions import Function, Matrix, Vector
 from fedpact.problem import Share, Terms, assemble, owner_terms
 from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.endings import Probed, Verdict, Watch, Weighed, probed, weighed
 from fedpact.solvers.local import anchored, minimize
-from fedpact.solvers.proximal_al import MARGIN, drift_of, next_multiplier
+from fedpact.solvers.proximal_al import drift_of, next_multiplier, outer_accuracy, stops
 from fedpact.solvers.run import Best, Run
-from fedpact.solvers.scales import Introduce, Introduced, Scales, default_penalty, introduce
+from fedpact.solvers.scales import default_penalty, look_at, together
 from fedpact.solvers.solution import OuterRecord, Solution
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
     """Algorithm 3. penalty (beta) and accuracy (s) as for "proximal-al"; max_rounds bounds the outer iterations."""
     problem = run.problem
     holders = (problem.server, *problem.shares)
-    beta = penalty if penalty is not None else default_penalty(_scales(holders, run.w0))
+    beta = penalty if penalty is not None else default_penalty(together([look_at(h, run.w0) for h in holders]))
     s = run.tol[0] if accuracy is None else accuracy
     w, multipliers = run.w0, [np.zeros(h.multiplier_length) for h in holders]
     pool = Pool(holders, multipliers)
@@ -41,7 +41,7 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
     end = Verdict("max_rounds", f"the limit of {run.max_rounds} outer iterations came before the tolerances")
     try:
         for k in range(run.max_rounds):
-            tau = max(s / (k + 1) ** 2, 1e-3 * run.tol[0])
+            tau = outer_accuracy(s, k, run.tol)
             parts = [
                 _Named(h.label, augmented_lagrangian(h, m, beta, w.size))
                 for h, m in zip(holders, multipliers, strict=True)
@@ -78,7 +78,7 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
                 )
             )
             run.report(k, 0, best)
-            finished = moved / beta + tau <= run.tol[0] and change <= MARGIN * run.tol[1] and certificate.meets(run.tol)
+            finished = stops(moved, tau, change, beta, run.tol) and certificate.meets(run.tol)
             failure = "" if found.converged else "the pooled subproblem could not be solved to its tolerance"
             if verdict := watch.verdict(finished, failure, change, certificate, objective, w, pool.drifts[0]):
                 end = verdict
@@ -141,9 +141,3 @@ class Pool:
 
     def probed(self, w: Vector) -> list[Probed]:
         return [probed(h, w) for h in self.holders]
-
-
-def _scales(holders: tuple[Share, ...], w: Vector) -> Scales:
-    replies = [Owner(h.label, h).handle(introduce, Introduce(w=w)) for h in holders]
-    seen = [r for r in replies if isinstance(r, Introduced)]
-    return Scales(sum(r.curvature for r in seen), max(r.slope for r in seen))

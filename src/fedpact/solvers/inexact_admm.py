@@ -36,7 +36,7 @@ from fedpact.solvers.solution import InnerRecord, Solution
 IMBALANCE, PENALTY_FACTOR, PATIENCE, ADAPT_UNTIL = 3.0, 2.0, 4, 2000
 #: Rounds without a halved residual after which the inner iteration is given up.
 STAGNATION = 5000
-#: Rounds in a row in which an owner fails to solve its subproblem and the residual does not halve, likewise.
+#: Rounds in a row in which someone fails to solve a subproblem and the residual does not halve, likewise.
 STUCK = 20
 
 
@@ -138,7 +138,7 @@ def inexact_admm(
             PATIENCE rounds and less and less often, and no more after ADAPT_UNTIL, so Theorem 4.2 applies from there.
     notify: called after every round with (t, w, residual, penalty)
 
-    Stops at (19), at max_rounds, when the residual has not halved for STAGNATION rounds, or when an owner is STUCK.
+    Stops at (19), at max_rounds, when the residual has not halved for STAGNATION rounds, or when someone is STUCK.
     """
     n = len(fleet.owners)
     if regularizer.curvature is not None:
@@ -157,7 +157,8 @@ def inexact_admm(
         subproblem = anchored(server, n * penalty, np.mean(proposals, axis=0))  # (14), up to a constant
         if kept is None and regularizer.curvature is not None:
             kept = keep_factor(subproblem)
-        w = minimize(subproblem, w, accuracy, regularizer=regularizer, kept=kept).w
+        at_server = minimize(subproblem, w, accuracy, regularizer=regularizer, kept=kept)
+        w = at_server.w
         next_penalty = penalty
         if adapt and wait <= t < ADAPT_UNTIL:
             next_penalty = penalty * _balance(replies)
@@ -169,7 +170,8 @@ def inexact_admm(
         proposals = [r.proposal for r in replies]
         gradients += sum(r.gradients for r in replies)
         hessians += sum(r.hessians for r in replies)
-        residual = accuracy + sum(r.stationarity for r in replies)  # (19)
+        # (19); it bounds the stationarity of w only with what the server really reached, should it miss the accuracy
+        residual = max(accuracy, at_server.residual) + sum(r.stationarity for r in replies)
         notify(t, w, residual, penalty)
         if residual <= tolerance:
             break
@@ -178,10 +180,11 @@ def inexact_admm(
         if t - lowest_at >= STAGNATION:
             failure = f"the inner residual stays at {residual:.1e}, above its target {tolerance:.1e}"
             break
-        failed = [owner for owner, r in zip(fleet.owners, replies, strict=True) if not r.converged]
+        failed = [] if at_server.converged else ["the server"]
+        failed += [owner for owner, r in zip(fleet.owners, replies, strict=True) if not r.converged]
         stuck = stuck + 1 if failed else 0
         if stuck >= STUCK and t - lowest_at >= STUCK:
-            failure = f"{', '.join(failed)} could not solve the local subproblem to {accuracy:.1e}"
+            failure = f"{', '.join(failed)} could not solve the subproblem to {accuracy:.1e}"
             break
     return AdmmResult(w, residual, t + 1, penalty, failure, gradients, hessians)
 

@@ -34,8 +34,8 @@ from fedpact.solvers.run import Best, Run
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
 from fedpact.solvers.solution import InnerRecord, OuterRecord, Solution
 
-#: differs from He24 (8): feasibility is asked for with this margin, because the objective errs by <mu, c(w)>, a sum
-#: over all constraints, and users expect it to be as good as the tolerance says.
+#: Feasibility is asked for with this margin, because the objective errs by <mu, c(w)>, a sum over all constraints, and
+#: users expect it to be as good as the tolerance says.
 MARGIN = 0.3
 #: Exchanges kept back for the end of an outer iteration: conclude, two pieces of evidence, reveal.
 RESERVE = 4
@@ -158,6 +158,22 @@ def drift_of(share: Share, before: Vector, after: Vector) -> Vector:
     return before if share.constraint is None else share.constraint.cone.project_dual(after - before)
 
 
+def outer_accuracy(accuracy: float, k: int, tol: tuple[float, float]) -> float:
+    """tau_k = s / (k+1)^2.
+
+    differs from He24: it stops shrinking at 1e-3 eps_1, since less cannot matter to (8) and rounding forbids it.
+    """
+    return max(accuracy / (k + 1) ** 2, 1e-3 * tol[0])
+
+
+def stops(moved: float, tau: float, change: float, beta: float, tol: tuple[float, float]) -> bool:
+    """(8), with moved = |w^{k+1} - w^k| and change = |mu^{k+1} - mu^k| / beta in the max-norm.
+
+    differs from He24: feasibility is asked for with MARGIN.
+    """
+    return moved + beta * tau <= beta * tol[0] and change <= MARGIN * tol[1]
+
+
 # --------------------------------------------------------------------------------------------------- the server's half
 
 
@@ -189,8 +205,7 @@ def proximal_al(
     end = Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerances")
     try:
         for k in range(run.max_rounds):
-            # differs from He24: tau_k stops shrinking at 1e-3 eps_1: less cannot matter to (8), and rounding forbids it
-            tau = max(s / (k + 1) ** 2, 1e-3 * run.tol[0])
+            tau = outer_accuracy(s, k, run.tol)
             found = admm.inexact_admm(
                 fleet,
                 local_function(problem.server, multiplier, beta, holders, w),
@@ -223,8 +238,8 @@ def proximal_al(
             w, multiplier, rho, proposals = found.w, after, found.penalty, [r.proposal for r in replies]
             best.offer(k + 1, w, multiplier, certificate, objective)
             run.history.outer.append(_record(run, k + 1, certificate, objective, found, beta))
-            # (8). By Theorem 3.1 it implies the certificate; that is checked, and coupled constraints may need more.
-            finished = moved / beta + tau <= run.tol[0] and change <= MARGIN * run.tol[1] and certificate.meets(run.tol)
+            # By Theorem 3.1 (8) implies the certificate; that is checked, and coupled constraints may need more.
+            finished = stops(moved, tau, change, beta, run.tol) and certificate.meets(run.tol)
             beta = next_beta
             if verdict := watch.verdict(finished, found.failure, change, certificate, objective, w, drift):
                 end = verdict

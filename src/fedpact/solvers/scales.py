@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedpact.errors import DataError, ProblemError
-from fedpact.federation import Fleet, Order, Owner, Reply
+from fedpact.federation import Fleet, Order, Reply, named
 from fedpact.functions import Function, Vector
 from fedpact.problem import FederatedProblem, Share
 
@@ -51,12 +52,17 @@ def introduce(share: Share, state: None, order: Introduce) -> tuple[None, Introd
 
 def look(problem: FederatedProblem, fleet: Fleet, w: Vector) -> Scales:
     """One exchange: the scales at w."""
-    order = Introduce(w=w)
-    # Through an Owner, so that an error names the server as it names the owners.
-    server = Owner(problem.server.label, problem.server).handle(introduce, order)
-    assert isinstance(server, Introduced)
-    replies = [server, *fleet.ask(introduce, order)]
-    return Scales(sum(r.curvature for r in replies), max(r.slope for r in replies))
+    return together([look_at(problem.server, w), *fleet.ask(introduce, Introduce(w=w))])
+
+
+def look_at(share: Share, w: Vector) -> Introduced:
+    """The look at a share of this process; an error names it, as one at an owner does."""
+    with named(share.label, introduce.__name__):
+        return introduce(share, None, Introduce(w=w))[1]
+
+
+def together(seen: Sequence[Introduced]) -> Scales:
+    return Scales(sum(s.curvature for s in seen), max(s.slope for s in seen))
 
 
 def default_penalty(scales: Scales) -> float:

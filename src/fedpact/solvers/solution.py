@@ -22,7 +22,10 @@ FORMAT = "fedpact-solution-1"
 
 @dataclass(frozen=True)
 class OuterRecord:
-    """One outer iteration: the checked certificate of its point, and what had been spent when it was reached."""
+    """One outer iteration: the checked certificate of its point, and what had been spent when it was reached.
+
+    gradients and hessians count the evaluations of the owners' subproblem solves in this iteration, over all owners.
+    """
 
     iteration: int
     objective: float
