@@ -15,10 +15,12 @@ from fedpact.engines import InProcess
 from fedpact.errors import OptionError, ProblemError
 from fedpact.federation import Fleet
 from fedpact.problem import FederatedProblem, coupled_scale, decouple
-from fedpact.solvers import METHODS, Progress, Run, Solution
+from fedpact.solvers import COUPLES, METHODS, Progress, Run, Solution, refusal
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
 DEFAULT_MAX_ROUNDS = 100_000
+#: Above this many bytes a message "auto" prefers more exchanges of vectors to a few of matrices: about 1000 variables.
+LARGEST_MESSAGE = 4_000_000
 #: The fewest with which every method can start, judge and hand out its answer.
 LEAST_ROUNDS = 8
 
@@ -56,14 +58,14 @@ def solve(
     """
     if not isinstance(problem, FederatedProblem):
         raise ProblemError(f"fp.solve takes an fp.FederatedProblem, got {type(problem).__name__}")
-    name = "proximal-al" if method == "auto" else method
-    run_method = _method(name, options)
     tolerances = _tolerances(tol)
     limit = DEFAULT_MAX_ROUNDS if max_rounds is None else max_rounds
     if not isinstance(limit, int | np.integer) or limit < LEAST_ROUNDS:
         raise OptionError(f"max_rounds = {max_rounds!r}: give a whole number of at least {LEAST_ROUNDS}")
     w = problem.start(w0)
-    decoupled = decouple(problem, w.size, coupled_scale(problem, w))
+    name, choice = choose(problem, w.size) if method == "auto" else (method, "")
+    run_method = _method(name, options)
+    decoupled = problem if name in COUPLES else decouple(problem, w.size, coupled_scale(problem, w))
     start = np.concatenate([w, np.zeros((decoupled.dim or w.size) - w.size)])
     with ExitStack() as stack:
         fleet = stack.enter_context(_engine(engine).open({share.label: share for share in decoupled.shares}))
@@ -77,10 +79,21 @@ def solve(
             for listener in listeners:
                 listener(progress)
 
-        run = Run(decoupled, fleet, name, start, tolerances, int(limit), seed, notify)
-        if method == "auto":
-            run.history.notes.append(f"auto chose {name}")
+        run = Run(decoupled, fleet, name, start, tolerances, int(limit), seed, notify, choice)
+        if choice:
+            run.history.notes.append(f"auto chose {name}: {choice}")
         return run_method(run, **{option: value for option, value in options.items() if value is not None})
+
+
+def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
+    """What "auto" takes for w of length dim, and why."""
+    if why := refusal(problem):
+        return "accelerated", why
+    message = 8 * dim * (dim + 1) // 2
+    size = f"a matrix of {dim} variables is {message / 1e6:.2g} MB a message"
+    if message > LARGEST_MESSAGE:
+        return "accelerated", f"{size}, more than {LARGEST_MESSAGE / 1e6:.0f}"
+    return "interior-point", f"Hessians exist, and {size}"
 
 
 def _method(name: str, options: Mapping[str, Any]) -> Callable[..., Solution]:

@@ -35,8 +35,9 @@ class ProgressLine:
 def line(progress: Progress, tol: tuple[float, float]) -> str:
     """One line of text, such as '  proximal-al  outer 2  inner 31  stationarity 4.1e-03 (1e-03)  ...  1.2 MB'."""
     p = progress
+    why = f" ({p.choice})" if p.choice else ""
     return (
-        f"{p.method}  outer {p.iteration + 1}  inner {p.inner + 1}  exchange {p.rounds}  "
+        f"{p.method}{why}  outer {p.iteration + 1}  inner {p.inner + 1}  exchange {p.rounds}  "
         f"stationarity {p.stationarity:.1e} ({tol[0]:.0e})  feasibility {p.feasibility:.1e} ({tol[1]:.0e})  "
         f"{megabytes(p.bytes)}"
     )

@@ -4,14 +4,19 @@ from collections.abc import Callable
 
 from fedpact.solvers.centralized_proximal_al import centralized_proximal_al
 from fedpact.solvers.inexact_admm import inexact_admm_alone
+from fedpact.solvers.interior_point import interior_point, refusal
 from fedpact.solvers.proximal_al import proximal_al
 from fedpact.solvers.run import Progress, Run
 from fedpact.solvers.solution import History, Solution
 
 METHODS: dict[str, Callable[..., Solution]] = {
+    "interior-point": interior_point,
     "proximal-al": proximal_al,
     "centralized-proximal-al": centralized_proximal_al,
     "inexact-admm": inexact_admm_alone,
 }
 
-__all__ = ["METHODS", "History", "Progress", "Run", "Solution"]
+#: Methods that take coupled constraints as they are; for all others they are decoupled by slack variables first.
+COUPLES = {"interior-point"}
+
+__all__ = ["COUPLES", "METHODS", "History", "Progress", "Run", "Solution", "refusal"]

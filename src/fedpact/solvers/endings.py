@@ -58,7 +58,8 @@ def weighed(share: Share, w: Vector, weights: Vector) -> Weighed:
 def probed(share: Share, w: Vector) -> Probed:
     """Objective and violation of one share at a far point, where overflow counts as huge."""
     with np.errstate(all="ignore"):
-        terms = owner_terms(share, w, np.zeros(share.multiplier_length), np.zeros(0))
+        coupled = np.zeros(0 if share.coupled is None else share.coupled.length or 0)
+        terms = owner_terms(share, w, np.zeros(share.multiplier_length), coupled)
     values = np.nan_to_num([terms.objective, terms.violation], nan=HUGE, posinf=HUGE, neginf=-HUGE)
     return Probed(objective=float(values[0]), violation=float(values[1]))
 

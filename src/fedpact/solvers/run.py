@@ -25,6 +25,7 @@ class Progress:
     stationarity: float
     feasibility: float
     objective: float
+    choice: str = ""  # why "auto" took this method
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Run:
     max_rounds: int
     seed: int = 0
     notify: Callable[[Progress], None] = lambda progress: None
+    choice: str = ""  # why "auto" took this method
     history: History = field(default_factory=History)
 
     @property
@@ -58,6 +60,7 @@ class Run:
                 seen.stationarity if seen else np.inf,
                 seen.feasibility if seen else np.inf,
                 best.objective,
+                self.choice,
             )
         )
 

@@ -1,0 +1,252 @@
+"""One holder's share of the Newton system: slack and multiplier eliminated, so that only sums over holders remain.
+
+At (w, s, z) the owner's equations  c + J d + s + ds = 0,  z + dz = tau s^-1 - D ds  give  z+ = pull + tau s^-1 + D J d
+with pull = D (c + s), and with it what the holder adds to the system of the server:
+
+    M_i = hess f_i + z_i . hess c_i + J_i' D_i J_i,   r_i(tau) = grad f_i + J_i'(pull_i + tau s_i^-1).
+
+The semismooth system has the same shape with other D and pull. See `interior_point.py` for the method and the letters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpact.federation import Order, Reply
+from fedpact.functions import Matrix, Vector
+from fedpact.problem import Share, owner_terms
+from fedpact.solvers.symmetric_cones import Rows, rows_of
+
+#: A slack starts at least this far inside its cone, relative to the size and slope of the constraint.
+ROOM = 0.01
+#: Part of the way to the boundary of its cone that a slack or multiplier goes at most.
+FRACTION = 0.99
+#: Equalities, and bounds that bind, weigh this much more than the Hessian.
+FIRM = 1e5
+
+
+@dataclass(frozen=True)
+class Local:
+    """A share evaluated at w."""
+
+    objective: float
+    gradient: Vector
+    value: Vector  # c(w)
+    jacobian: Matrix
+    coupled: Vector
+    coupled_jacobian: Matrix
+
+
+@dataclass(frozen=True)
+class Model:
+    """How the multiplier answers a step d of w: z+ = pull + tau inverse + weight (J d)."""
+
+    weight: Matrix
+    pull: Vector
+    inverse: Vector
+
+    def multiplier(self, change: Vector, target: float) -> Vector:
+        return self.pull + target * self.inverse + apply(self.weight, change)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a holder of a constraint is."""
+
+    w: Vector
+    slack: Vector
+    multiplier: Vector
+    clean: Vector  # the multiplier that is judged: exactly zero where the constraint does not bind
+    local: Local
+    barrier: Model | None
+    finish: Model | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look(Order):
+    """What is asked of a holder at its new point."""
+
+    coupled: Vector  # multiplier of the coupled constraint
+    judged_coupled: Vector  # the same, exactly zero where it does not bind
+    curvature: float = 0.0  # mean diagonal of the Hessian of the Lagrangian over all holders; 0: not known yet
+    finishing: bool = False  # the semismooth system alone
+    near: bool = False  # the semismooth system too
+    judge: bool = True  # the terms of the certificate too
+
+
+@dataclass(frozen=True, kw_only=True)
+class System(Reply):
+    """A holder's share of the Newton systems; the server only ever adds them up. Matrices are packed, see `pack`."""
+
+    usable: bool  # False: a value or a derivative is not finite here, all else is void
+    matrix: Vector
+    slope: Vector  # r at tau = 0
+    centring: Vector  # dr / dtau
+    near_matrix: Vector  # of the semismooth system; empty when not asked for
+    near_slope: Vector
+    diagonal: Vector  # |diagonal of the Hessian of the Lagrangian|
+    gradient: Vector  # grad f
+    price: Vector  # J'z
+    priced: float  # <z, c>
+    objective: float
+    complementarity: float  # <s, z>
+    degree: int
+    miss: float  # |c + s|^2
+    size: float  # |c|^2
+    coupled: Vector
+    coupled_jacobian: Matrix
+    judged: Vector  # the certificate's gradient; empty when not asked for
+    feasibility: float
+    violation: float
+
+
+def rows_at(share: Share) -> Rows:
+    rows = rows_of(None if share.constraint is None else share.constraint.cone)
+    assert rows is not None  # refused before
+    return rows
+
+
+def measured(share: Share, w: Vector) -> Local:
+    objective, gradient = (0.0, np.zeros_like(w)) if share.objective is None else share.objective.value_and_gradient(w)
+    none = np.zeros(0), np.zeros((0, w.size))
+    value, jacobian = none if share.constraint is None else share.constraint.function.value_and_jacobian(w)
+    coupled, coupled_jacobian = none if share.coupled is None else share.coupled.value_and_jacobian(w)
+    return Local(objective, gradient, value, jacobian, coupled, coupled_jacobian)
+
+
+def lagrangian_hessian(share: Share, w: Vector, multiplier: Vector, coupled: Vector) -> Matrix:
+    hessian = np.zeros((w.size, w.size)) if share.objective is None else share.objective.hessian(w)
+    if share.constraint is not None and not share.constraint.function.affine:
+        hessian = hessian + share.constraint.function.weighted_hessian(w, multiplier[: share.multiplier_length])
+    if share.coupled is not None and not share.coupled.affine:
+        hessian = hessian + share.coupled.weighted_hessian(w, coupled)
+    return hessian
+
+
+def first_pair(rows: Rows, local: Local, holders: int) -> tuple[Vector, Vector]:
+    """A slack inside the cone near -c, and a multiplier whose pull is as strong as that of the holder's objective."""
+    worth = rows.sensitivity(local.jacobian)
+    slack = rows.inside(-local.value, ROOM * np.maximum(1 / worth, np.abs(local.value)))
+    strength = float(np.linalg.norm(local.gradient)) or 1 / holders
+    return slack, strength * worth * rows.unit()
+
+
+def moved(rows: Rows, origin: Point, step: Vector, target: float, finishing: bool) -> tuple[Vector, Vector]:
+    """Slack and multiplier after the step, each with the longest step (up to 1) that stays inside the cone."""
+    change = origin.local.jacobian @ step
+    if finishing:
+        assert origin.finish is not None  # the order before asked for it
+        return origin.slack, origin.finish.multiplier(change, 0.0)
+    assert origin.barrier is not None
+    slack_step = np.where(rows.bounds, -(origin.local.value + origin.slack) - change, 0.0)
+    multiplier_step = origin.barrier.multiplier(change, target) - origin.multiplier
+    slack_length = min(1.0, FRACTION * rows.longest_step(origin.slack, slack_step))
+    multiplier_length = min(1.0, FRACTION * rows.longest_step(origin.multiplier, multiplier_step))
+    return (
+        origin.slack + slack_length * slack_step,
+        origin.multiplier + np.where(rows.bounds, multiplier_length, 1.0) * multiplier_step,
+    )
+
+
+def settled(
+    share: Share, rows: Rows, w: Vector, local: Local, slack: Vector, multiplier: Vector, look: Look
+) -> tuple[Point, System]:
+    """The point and the system of a holder at w; the rows of the server (and of its `local`) end with coupled ones."""
+    clean = rows.cleaned(multiplier, local.value, local.jacobian)
+    hessian = lagrangian_hessian(share, w, clean if look.finishing else multiplier, look.coupled)
+    usable = bool(
+        np.isfinite(local.objective)
+        and all(np.all(np.isfinite(a)) for a in (local.gradient, local.value, local.jacobian, hessian))
+    )
+    if not usable:
+        return Point(w, slack, multiplier, clean, local, None, None), _void(w.size, local)
+    diagonal = np.abs(np.diagonal(hessian))
+    curvature = look.curvature or float(np.mean(diagonal)) or 1.0
+    barrier = None if look.finishing else barrier_model(rows, local, slack, multiplier, curvature)
+    finish = finish_model(rows, local, multiplier, curvature) if look.near else None
+    point = Point(w, slack, multiplier, clean, local, barrier, finish)
+    jacobian, empty = local.jacobian, np.zeros(0)
+    terms = owner_terms(share, w, clean[: share.multiplier_length], look.judged_coupled) if look.judge else None
+    system = System(
+        usable=True,
+        matrix=empty if barrier is None else pack(hessian + jacobian.T @ apply(barrier.weight, jacobian)),
+        slope=empty if barrier is None else local.gradient + jacobian.T @ barrier.pull,
+        centring=empty if barrier is None else jacobian.T @ barrier.inverse,
+        near_matrix=empty if finish is None else pack(hessian + jacobian.T @ apply(finish.weight, jacobian)),
+        near_slope=empty if finish is None else local.gradient + jacobian.T @ finish.pull,
+        diagonal=diagonal,
+        gradient=local.gradient,
+        price=jacobian.T @ multiplier,
+        priced=float(multiplier @ local.value),
+        objective=local.objective,
+        complementarity=float(slack @ multiplier),
+        degree=rows.degree,
+        miss=float(np.sum((local.value + slack) ** 2)),
+        size=float(np.sum(local.value**2)),
+        coupled=local.coupled,
+        coupled_jacobian=local.coupled_jacobian,
+        judged=empty if terms is None else terms.gradient,
+        feasibility=0.0 if terms is None else terms.feasibility,
+        violation=0.0 if terms is None else terms.violation,
+    )
+    return point, system
+
+
+def barrier_model(rows: Rows, local: Local, slack: Vector, multiplier: Vector, curvature: float) -> Model:
+    """D, D (c + s) and s^-1; an equality has no slack, its row is firm: z+ = z + D (c + J d)."""
+    weight = rows.scaling(slack, multiplier)
+    firm = np.where(rows.bounds, 0.0, FIRM * curvature / _mean_square(local.jacobian))
+    weight = weight + (firm if weight.ndim == 1 else np.diag(firm))
+    pull = np.where(rows.bounds, 0.0, multiplier) + apply(weight, local.value + slack)
+    return Model(weight, pull, rows.inverse(slack))
+
+
+def finish_model(rows: Rows, local: Local, multiplier: Vector, curvature: float) -> Model:
+    """Newton's equation of z = P_{K*}(z + theta c): (I - P') dz = P' theta J d + P(z + theta c) - z.
+
+    I - P' is singular where the constraint binds: a small multiple of the identity makes the row firm instead.
+    """
+    theta = rows.sensitivity(local.jacobian)
+    projected, derivative = rows.projected(multiplier + theta * local.value)
+    gap, none = projected - multiplier, np.zeros(rows.dim)
+    give = np.minimum(theta * _mean_square(local.jacobian) / (FIRM * curvature), 1e-3)
+    if derivative.ndim == 1:
+        stiff = 1 / (1 - derivative + give)
+        return Model(stiff * derivative * theta, multiplier + stiff * gap, none)
+    inverse = np.linalg.inv(np.eye(rows.dim) - derivative + np.diag(give))
+    weight = inverse @ (derivative * theta)
+    return Model(0.5 * (weight + weight.T), multiplier + inverse @ gap, none)
+
+
+def apply(weight: Matrix, columns: Matrix) -> Matrix:
+    """weight @ columns, for a weight given as a matrix or as a diagonal."""
+    if weight.ndim == 2:
+        return weight @ columns
+    return weight * columns if columns.ndim == 1 else weight[:, None] * columns
+
+
+def pack(matrix: Matrix) -> Vector:
+    """The upper triangle of a symmetric matrix, row by row: half the numbers to send."""
+    return matrix[np.triu_indices(len(matrix))]
+
+
+def unpack(packed: Vector, dim: int) -> Matrix:
+    matrix = np.zeros((dim, dim))
+    matrix[np.triu_indices(dim)] = packed
+    return matrix + np.triu(matrix, 1).T
+
+
+def _mean_square(jacobian: Matrix) -> float:
+    return float(np.sum(jacobian**2)) / max(len(jacobian), 1) or 1.0
+
+
+def _void(dim: int, local: Local) -> System:
+    none, empty = np.zeros(dim), np.zeros(0)
+    return System(
+        usable=False, matrix=empty, slope=empty, centring=empty, near_matrix=empty, near_slope=empty, diagonal=none,
+        gradient=none, price=none, priced=0.0, objective=0.0, complementarity=0.0, degree=0, miss=0.0, size=0.0,
+        coupled=np.zeros_like(local.coupled), coupled_jacobian=np.zeros_like(local.coupled_jacobian),
+        judged=empty, feasibility=0.0, violation=0.0,
+    )  # fmt: skip

@@ -1,0 +1,565 @@
+"""Federated primal-dual interior-point method: a dozen exchanges to a certificate, whatever the number of owners.
+
+    min_w sum_i f_i(w) + h(w)   s.t.   c_i(w) + s_i = 0, s_i in K_i  (every owner and the server, i = 0)
+
+An owner eliminates its slack s_i and multiplier z_i from the Newton system and sends its share of what is left,
+
+    M_i = hess f_i + z_i . hess c_i + J_i' D_i J_i,   r_i(tau) = grad f_i + J_i'(D_i (c_i + s_i) + tau s_i^-1),
+
+the server adds, minimises d'Md / 2 + r'd + h(w + d), and sends the step d and the target tau; every owner recovers the
+steps of its slack and multiplier by itself and takes its own step lengths for them. One exchange is one iteration, all
+the server uses are sums, and multipliers stay with their owners until the end.
+
+Near the solution the owners know which constraints bind; then the same exchange carries the semismooth Newton system of
+z = P_{K*}(z + theta c(w)), which converges faster than any barrier. It is left again when it does not pay.
+
+Notation
+    tau     complementarity the next step aims at            target
+    D       scaling of a slack-multiplier pair (z / s)       Model.weight
+    s, z    slack and multiplier                             Point.slack, .multiplier
+    M, r    the condensed system                             System.matrix, .slope and .centring
+    lambda  multiple of the Hessian's diagonal added to M    damping
+
+Sources: Mehrotra (1992) and Waechter and Biegler (2006) for the method, Nesterov and Todd (1997) for the scaling, Qi
+and Sun (1993) for the semismooth step; the condensation by owner is our own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from fedpact.cones import Nonnegative
+from fedpact.errors import DataError, OptionError
+from fedpact.federation import Order, Reply, named
+from fedpact.functions import Vector
+from fedpact.problem import Certificate, FederatedProblem, Share, Terms, assemble
+from fedpact.prox import Prox
+from fedpact.solvers.condensation import (
+    Local,
+    Look,
+    Point,
+    System,
+    first_pair,
+    measured,
+    moved,
+    rows_at,
+    settled,
+    unpack,
+)
+from fedpact.solvers.endings import (
+    FAR,
+    INFEASIBLE,
+    UNBOUNDED,
+    Probed,
+    Verdict,
+    Weighed,
+    conflict,
+    falls_forever,
+    probed,
+)
+from fedpact.solvers.local.composite_quadratic import composite_quadratic
+from fedpact.solvers.run import Best, Run
+from fedpact.solvers.scales import Introduce, introduce
+from fedpact.solvers.solution import OuterRecord, Solution
+from fedpact.solvers.symmetric_cones import rows_of
+
+#: The target never falls below this part of the residual, so complementarity does not run ahead of it.
+BEHIND = 0.003
+#: Added to M as a multiple of the Hessian's diagonal, so that directions without curvature do not move ...
+LEAST_DAMPING = 1e-9
+#: ... and more where rounding of M, relative to that diagonal, is more.
+ROUNDING = 1e-14
+#: Certificates are asked for when the residual is within this factor of the tolerance, or the semismooth step is near.
+JUDGED = 1e3
+#: The semismooth step is tried when the certificate has come down to this part of the first residual ...
+NEAR = 0.007
+#: ... and left when it has not halved the certificate in this many steps, or made it grow by this factor.
+PATIENCE, WORSE = 5, 10.0
+#: Newton steps that keep their direction are made longer, up to this factor.
+LONGEST, EVEN = 4.0, 0.05
+#: A barrier step is dropped when it leaves the constraints by LEFT times more than before and than SIZE of their values.
+LEFT, SIZE = 10.0, 0.1
+#: Where M is not positive definite the damping grows by RAISE until it is, and then by SAFE.
+RAISE, SAFE = 10.0, 3.0
+#: A point farther out than FARTHER * AWAY may have no end; asked again when it is FARTHER times farther.
+FARTHER, AWAY = 1e3, 1e4
+#: Iterations without a certificate better by a tenth after which the method gives up.
+STALLED = 60
+
+# ---------------------------------------------------------------------------------------------------- the owner's half
+
+
+@dataclass(frozen=True)
+class State:
+    """What a holder keeps: the latest point, the last accepted point of the barrier, and the best multiplier."""
+
+    latest: Point
+    iteration: int
+    kept: Point
+    best: Vector
+    best_iteration: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(Look):
+    w: Vector
+    holders: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advance(Look):
+    iteration: int
+    step: Vector
+    longer: float  # w takes the step times this, slack and multiplier as it is
+    target: float
+    keep: bool  # first: the latest point becomes the kept one
+    best: bool  # first: the latest multiplier becomes the best one
+    back: bool  # go from the kept point; else from the latest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclude(Order):
+    iteration: int  # the best one; -1: the multiplier is not asked for
+    far: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concluded(Reply):
+    multiplier: Vector
+    size: float  # of the latest multiplier, max-norm
+    objective: float  # at the far point, as the following
+    violation: float
+    coupled: Vector
+
+
+def begin(share: Share, state: None, order: Begin) -> tuple[State, System]:
+    """Check the share at the start, choose the first slack and multiplier, and give their system."""
+    introduce(share, None, Introduce(w=order.w))
+    local, rows = measured(share, order.w), rows_at(share)
+    point, system = settled(share, rows, order.w, local, *first_pair(rows, local, order.holders), order)
+    if not system.usable:
+        raise DataError("its Hessian is not finite at the start; check the function there, or start from another w0")
+    return at_start(point), system
+
+
+def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
+    """Take the step with step lengths of our own, and give the system of the new point."""
+    origin, rows = from_where(state, order), rows_at(share)
+    w = origin.w + order.longer * order.step
+    pair = moved(rows, origin, order.step, order.target, order.finishing)
+    point, system = settled(share, rows, w, measured(share, w), *pair, order)
+    return after(state, order, point), system
+
+
+def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Concluded]:
+    """Hand out the price of this owner's constraint, and look at the far point."""
+    far = probed(share, order.far)
+    held = {-1: np.zeros(0), state.best_iteration: state.best, state.iteration: state.latest.clean}
+    return state, Concluded(
+        multiplier=held[order.iteration],
+        size=float(np.max(np.abs(state.latest.multiplier), initial=0.0)),
+        objective=far.objective,
+        violation=far.violation,
+        coupled=np.zeros(0) if share.coupled is None else share.coupled.value(order.far),
+    )
+
+
+def at_start(point: Point) -> State:
+    return State(point, 0, point, point.clean, 0)
+
+
+def from_where(state: State, order: Advance) -> Point:
+    """The point that the order's step starts from."""
+    return state.kept if order.back else state.latest
+
+
+def after(state: State, order: Advance, point: Point) -> State:
+    """The state after the step to `point`."""
+    return State(
+        latest=point,
+        iteration=order.iteration,
+        kept=state.latest if order.keep else state.kept,
+        best=state.latest.clean if order.best else state.best,
+        best_iteration=state.iteration if order.best else state.best_iteration,
+    )
+
+
+# --------------------------------------------------------------------------------------------------- the server's half
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The systems of all holders added up, and what the server reads off them."""
+
+    usable: bool
+    matrix: Vector
+    slope: Vector
+    centring: Vector
+    near_matrix: Vector
+    near_slope: Vector
+    diagonal: Vector
+    stationarity: float
+    miss: float
+    size: float
+    complementarity: float  # mean over the degree of all cones
+    degree: int
+    conflict: bool  # do the weighted constraints prove that no point meets them all?
+    certificate: Certificate | None
+    objective: float
+
+    @property
+    def residual(self) -> float:
+        return max(self.stationarity, self.miss)
+
+    @property
+    def curvature(self) -> float:
+        return float(np.mean(self.diagonal))
+
+
+class Coordinator:
+    """The server: a holder of its own constraint and of the coupled one, and the one who adds up."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.problem = run, run.problem
+        server, length = self.problem.server, self.problem.coupled_length
+        self.split = server.multiplier_length
+        coupled = Nonnegative(length) if length else None
+        rows = rows_of(None if server.constraint is None else server.constraint.cone, coupled)
+        assert rows is not None
+        self.rows = rows
+        self.w = run.w0
+        self.state: State
+
+    def begin(self) -> Sums:
+        """One exchange: the first systems."""
+        run, server = self.run, self.problem.server
+        none = np.zeros(self.problem.coupled_length)
+        order = Begin(w=self.w, holders=len(run.fleet.owners) + 1, coupled=none, judged_coupled=none)
+        replies = run.fleet.ask(begin, order)
+        with named(server.label, begin.__name__):
+            introduce(server, None, Introduce(w=self.w))
+        local = self._local(replies)
+        # Without an objective of its own the server's multipliers are as strong as those of an owner on average.
+        share_of_gradient = np.linalg.norm(np.sum([r.gradient for r in replies], axis=0)) / order.holders
+        slack, multiplier = first_pair(self.rows, replace(local, gradient=np.array([share_of_gradient])), order.holders)
+        point, own = settled(server, self.rows, self.w, local, slack, multiplier, order)
+        self.state = at_start(replace(point, clean=np.append(point.clean[: self.split], none)))
+        return self._sums([own, *replies], none, judged=True)
+
+    def advance(self, order: Advance) -> Sums:
+        """One exchange: everybody takes the step; the server's own multipliers are known before, so owners get them."""
+        origin = from_where(self.state, order)
+        slack, multiplier = moved(self.rows, origin, order.step, order.target, order.finishing)
+        expected = self.rows.cleaned(multiplier, -slack, origin.local.jacobian)[self.split :]
+        if order.finishing:
+            expected = np.maximum(multiplier[self.split :], 0.0)
+        order = replace(order, coupled=multiplier[self.split :], judged_coupled=expected)
+        self.w = origin.w + order.longer * order.step
+        replies = self.run.fleet.ask(advance, order)
+        local = self._local(replies)
+        point, own = settled(self.problem.server, self.rows, self.w, local, slack, multiplier, order)
+        point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
+        self.state = after(self.state, order, point)
+        return self._sums([own, *replies], expected, order.judge)
+
+    def _local(self, replies: list[System]) -> Local:
+        """The server's share, with the coupled constraint as further rows."""
+        with named(self.problem.server.label, "evaluating the share"):
+            local = measured(self.problem.server, self.w)
+        if not self.problem.coupled_length:
+            return local
+        total = np.sum([r.coupled for r in replies if r.coupled.size], axis=0)
+        jacobian = np.sum([r.coupled_jacobian for r in replies if r.coupled.size], axis=0)
+        return replace(
+            local,
+            value=np.append(local.value, total),
+            jacobian=np.vstack([local.jacobian, jacobian]),
+        )
+
+    def _sums(self, systems: list[System], coupled: Vector, judged: bool) -> Sums:
+        def total(name: str) -> Vector:
+            return np.asarray(np.sum([getattr(s, name) for s in systems], axis=0))
+
+        problem, h = self.problem, self.problem.regularizer
+        usable = all(s.usable for s in systems)
+        if not usable:
+            void = np.zeros(0)
+            return Sums(False, void, void, void, void, void, void, np.inf, np.inf, np.inf, 0.0, 0, False, None, np.inf)
+        price, degree = total("price"), sum(s.degree for s in systems)
+        certificate, objective = None, np.nan
+        if judged:
+            terms = [
+                Terms(
+                    objective=s.objective, gradient=s.judged, feasibility=s.feasibility, violation=s.violation,
+                    coupled=s.coupled if s.coupled.size else np.zeros(problem.coupled_length),
+                )
+                for s in systems[1:]
+            ]  # fmt: skip
+            certificate, objective = assemble(problem, self.w, self.state.latest.clean[: self.split], coupled, terms)
+        weighed = Weighed(value=sum(s.priced for s in systems), gradient=price, size=1.0)
+        return Sums(
+            usable=True,
+            matrix=total("matrix"),
+            slope=total("slope"),
+            centring=total("centring"),
+            near_matrix=total("near_matrix"),
+            near_slope=total("near_slope"),
+            diagonal=total("diagonal"),
+            stationarity=h.subdifferential_distance(-(total("gradient") + price), self.w),
+            miss=float(np.sqrt(sum(s.miss for s in systems))),
+            size=float(np.sqrt(sum(s.size for s in systems))),
+            complementarity=sum(s.complementarity for s in systems) / max(degree, 1),
+            degree=degree,
+            conflict=bool(conflict(h, self.w, ("all",), [weighed])),
+            certificate=certificate,
+            objective=objective,
+        )
+
+
+def model_step(
+    matrix: Vector, slope: Vector, diagonal: Vector, regularizer: Prox, w: Vector, damping: float, tolerance: float
+) -> tuple[Vector, float]:
+    """argmin_d d'Md / 2 + slope'd + h(w + d), M made positive definite; and the damping this took.
+
+    The damping is a multiple of the Hessian's own diagonal, so columns may have any scale.
+    """
+    M = unpack(matrix, w.size)
+    smooth = regularizer.curvature
+    if smooth is not None:
+        M[np.diag_indices_from(M)] += smooth
+        slope = slope + smooth * w
+        diagonal = diagonal + smooth
+    typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
+    diagonal = np.maximum(diagonal, 1e-8 * typical)
+    damping, raised = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal))), False
+    while True:
+        damped = M + np.diag(damping * diagonal)
+        scale = 1 / np.sqrt(np.maximum(np.diagonal(damped), 1e-300))
+        try:
+            factor = cho_factor(damped * np.outer(scale, scale), lower=True, check_finite=False)
+        except LinAlgError:
+            damping, raised = RAISE * damping, True
+            continue
+        if not raised:
+            break
+        damping, raised = SAFE * damping, False
+    if smooth is None:
+        found = composite_quadratic(damped, slope, regularizer, w, tolerance)
+        return found.w - w, damping
+    step = -scale * cho_solve(factor, scale * slope, check_finite=False)
+    refined = step - scale * cho_solve(factor, scale * (damped @ step + slope), check_finite=False)
+    return np.asarray(refined), damping
+
+
+@dataclass
+class Pace:
+    """What the server decides between two exchanges: barrier or semismooth step, target, damping."""
+
+    first: float  # the residual at the start
+    size: float  # of the constraints there
+    finishing: bool = False
+    target: float = 0.0
+    damping: float = LEAST_DAMPING
+    back: bool = False  # the next step starts from the kept point
+    keep: bool = False  # the latest point is to be kept
+    rest: int = 0  # barrier steps before the semismooth step is tried again
+    slow: int = 0  # semismooth steps in a row that did not halve the certificate
+    lowest: float = np.inf  # certificate of the semismooth steps
+    previous: Vector | None = None  # the last semismooth step
+    longer: float = 1.0
+    entry: float = np.inf  # certificate before the first of them
+
+    def aim(self, base: Sums, before: float) -> None:
+        """The complementarity to aim at: much less than now after good progress, but never ahead of the residual."""
+        ratio = base.complementarity / before if before > 0 else 1.0
+        centring = min(0.3, ratio**2) if np.isfinite(before) else 0.1
+        least = min(BEHIND * base.residual, base.complementarity)
+        self.target = max(centring * base.complementarity, least) if base.degree else 0.0
+
+    def choose(self, now: Sums) -> None:
+        """Start with semismooth steps when they are near."""
+        if not self.keep or self.rest or not now.near_matrix.size or not self.near(now, 1.0):
+            return
+        assert now.certificate is not None
+        self.finishing, self.slow, self.longer = True, 0, 1.0
+        self.entry = self.lowest = now.certificate.worst
+        self.previous = None
+
+    def finish(self, now: Sums) -> None:
+        """After a semismooth step: does it pay? Else back to the barrier."""
+        worst = now.certificate.worst if now.certificate is not None else np.inf
+        self.slow = 0 if worst <= 0.5 * self.lowest else self.slow + 1
+        pays = now.usable and self.slow <= PATIENCE and worst <= WORSE * self.entry
+        self.lowest = min(worst, self.lowest)
+        if not pays:
+            self.finishing, self.back, self.rest = False, True, 2
+
+    def stretch(self, step: Vector, smooth: bool) -> float:
+        """How much longer than Newton's step w may go: more than 1 only on an exponential tail.
+
+        There (a class that a rare column separates, and the minimiser far out) Newton's steps keep direction and length
+        while the gradient falls by e; a step k times longer makes it fall by e^k.
+        """
+        before, self.previous = self.previous, step
+        even = before is not None and float(np.linalg.norm(step - before)) <= EVEN * float(np.linalg.norm(before))
+        self.longer = min(2 * self.longer, LONGEST) if even and smooth else 1.0
+        return self.longer
+
+    def accept(self, base: Sums, now: Sums, used: float) -> bool:
+        """After a barrier step: keep it unless both residuals more than doubled, or the constraints were left by far.
+
+        What is small anyway may grow.
+        """
+        small = max(base.complementarity, 1e-3 * self.first)
+        doubled = now.stationarity > 2 * max(base.stationarity, small) and now.miss > 2 * max(base.miss, small)
+        good = now.usable and not doubled and now.miss <= LEFT * max(base.miss, small, SIZE * self.size)
+        self.damping = max(LEAST_DAMPING, used / RAISE) if good else max(RAISE * used, 1e-4)
+        self.keep, self.back = good, not good
+        self.rest = max(self.rest - 1, 0)
+        return good
+
+    def worth_judging(self, now: Sums, tol: tuple[float, float]) -> bool:
+        return self.finishing or now.residual <= max(JUDGED * max(tol), 20 * NEAR * self.first)
+
+    def near(self, now: Sums, factor: float) -> bool:
+        return now.certificate is not None and now.certificate.worst <= factor * NEAR * self.first
+
+
+def interior_point(run: Run) -> Solution:
+    """The method of this file; nothing to tune."""
+    problem, fleet, h = run.problem, run.fleet, run.problem.regularizer
+    if why := refusal(problem):
+        raise OptionError(f'{why}, which method="interior-point" needs; use method="accelerated" or "proximal-al"')
+    best, at = Best(run.tol), Coordinator(run)
+    end = Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerances")
+    now = base = at.begin()
+    pace = Pace(base.residual, base.size)
+    k, last_gain, before, away = 0, 0, np.inf, AWAY
+    try:
+        while True:
+            gained = _offer(run, best, at, k, now, pace)
+            last_gain = k if gained else last_gain
+            run.report(k, 0, best)
+            if now.certificate is not None and now.certificate.meets(run.tol):
+                end = Verdict("solved", "the certificate meets the tolerances")
+                break
+            if now.conflict and now.miss > run.tol[1]:
+                end = Verdict("infeasible", "")
+                break
+            if k - last_gain >= STALLED:
+                end = Verdict("stalled", f"no progress in {STALLED} iterations; is the problem convex and scaled?")
+                break
+            if run.rounds_left <= 2:
+                break
+            if now.certificate is not None and np.max(np.abs(at.w)) > FARTHER * away:
+                away = float(np.max(np.abs(at.w)))
+                if _conclusion(run, at.w, now.objective, now.certificate)[1]:
+                    end = Verdict("unbounded", UNBOUNDED)
+                    break
+            pace.choose(now)
+            origin = at.state.kept.w if pace.back else at.state.latest.w
+            if pace.finishing:
+                matrix, slope, diagonal = now.near_matrix, now.near_slope, now.diagonal
+                pace.target = 0.0
+            else:
+                pace.aim(base, before)
+                matrix, slope, diagonal = base.matrix, base.slope + pace.target * base.centring, base.diagonal
+            step, used = model_step(matrix, slope, diagonal, h, origin, pace.damping, 1e-3 * run.tol[0])
+            longer = pace.stretch(step, h.curvature is not None) if pace.finishing else 1.0
+            order = Advance(
+                iteration=k + 1,
+                step=step,
+                longer=longer,
+                target=pace.target,
+                coupled=np.zeros(0),  # the coordinator puts in its own
+                judged_coupled=np.zeros(0),
+                curvature=base.curvature,
+                finishing=pace.finishing,
+                keep=pace.keep,
+                best=best.iteration == k,
+                back=pace.back,
+                near=pace.finishing or pace.near(now, 5),
+                judge=pace.worth_judging(now, run.tol) or np.max(np.abs(origin + step)) > FARTHER * away,
+            )
+            now = at.advance(order)
+            k += 1
+            pace.keep = pace.back = False
+            if pace.finishing:
+                pace.finish(now)
+            elif pace.accept(base, now, used):
+                before, base = base.complementarity, now
+    except KeyboardInterrupt:
+        end = Verdict(
+            "max_rounds", f"interrupted after {fleet.ledger.rounds} exchanges; the best point so far is given"
+        )
+    return _end(run, best, at, end)
+
+
+def _offer(run: Run, best: Best, at: Coordinator, k: int, now: Sums, pace: Pace) -> bool:
+    """Remember the point if it is the best; is it better by a tenth?"""
+    if now.certificate is None:
+        return False
+    seen = np.inf if best.certificate is None else best.certificate.worst
+    best.offer(k, at.w, at.state.latest.clean, now.certificate, now.objective)
+    run.history.outer.append(
+        OuterRecord(
+            iteration=k,
+            objective=now.objective,
+            stationarity=now.certificate.stationarity,
+            feasibility=now.certificate.feasibility,
+            violations=now.certificate.violations,
+            inner_rounds=1,
+            rounds=run.fleet.ledger.rounds,
+            bytes=run.fleet.ledger.bytes,
+            penalty=pace.target,
+            consensus_penalty=pace.damping,
+            gradients=2 * len(run.fleet.owners),
+            hessians=len(run.fleet.owners),
+        )
+    )
+    return now.certificate.worst < 0.9 * seen
+
+
+def _conclusion(
+    run: Run, w: Vector, objective: float, certificate: Certificate, iteration: int = -1
+) -> tuple[list[Concluded], bool]:
+    """One exchange: the owners' prices, and whether a far point is as feasible as w and much better."""
+    problem = run.problem
+    far = w + FAR * (w - run.w0)
+    replies = run.fleet.ask(conclude, Conclude(iteration=iteration, far=far))
+    parts = [probed(problem.server, far), *(Probed(objective=r.objective, violation=r.violation) for r in replies)]
+    coupled = [r.coupled for r in replies if r.coupled.size]
+    parts.append(Probed(objective=0.0, violation=float(np.max(np.sum(coupled, axis=0), initial=0.0))))
+    allowed = max(certificate.violation, run.tol[1])
+    return replies, falls_forever(problem.regularizer, far, parts, objective, allowed)
+
+
+def _end(run: Run, best: Best, at: Coordinator, end: Verdict) -> Solution:
+    """The answer, after one last exchange."""
+    problem = run.problem
+    assert best.certificate is not None  # the start is always judged
+    replies, falls = _conclusion(run, best.w, best.objective, best.certificate, best.iteration)
+    multipliers = [r.multiplier for r in replies]
+    if end.status == "solved" and falls:
+        end = Verdict("unbounded", UNBOUNDED)
+    if end.status == "infeasible":
+        own = float(np.max(np.abs(at.state.latest.multiplier), initial=0.0))
+        sizes = {problem.server.label: own, **{name: r.size for name, r in zip(problem.names, replies, strict=True)}}
+        names = tuple(name for name, size in sizes.items() if size >= 0.01 * max(sizes.values()))
+        end = Verdict("infeasible", INFEASIBLE.format(", ".join(names), best.certificate.violation), names)
+    found = best.solution(run, end.status, end.reason, multipliers, end.conflict)
+    server, coupled = np.split(best.server_multiplier, [at.split])
+    return replace(found, multipliers=[server, *multipliers], coupled_multiplier=coupled)
+
+
+def refusal(problem: FederatedProblem) -> str:
+    """Why this method cannot take the problem, with the owner's name; empty when it can."""
+    for holder in (problem.server, *problem.shares):
+        if not holder.has_hessian:
+            return f"{holder.label}: a function has no Hessian"
+        if rows_of(None if holder.constraint is None else holder.constraint.cone) is None:
+            return f"{holder.label}: its cone is neither Zero, Nonnegative, SecondOrder nor PSD"
+    return ""
