@@ -10,6 +10,10 @@ import click
 #: command -> (module, one line for --help); a module holds a click command of the same name.
 COMMANDS = {
     "demo": ("fedpact.cli.demo", "Train under a constraint at ten hospitals, in process, and show the certificate."),
+    "bench": (
+        "fedpact.cli.bench",
+        "Measure the methods side by side: exchanges, time, growth with owners and columns.",
+    ),
 }
 
 

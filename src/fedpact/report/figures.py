@@ -1,0 +1,70 @@
+"""Figures of solutions. matplotlib is an extra and is imported when a figure is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedpact.errors import FedpactError
+
+if TYPE_CHECKING:
+    from fedpact.solvers import Solution
+
+#: What a figure can be written as.
+SUFFIXES = (".png", ".svg", ".pdf")
+#: The two panels of a row: field of an OuterRecord, its unit, the label.
+AXES = (("rounds", 1, "exchanges"), ("bytes", 1e6, "megabytes, all owners, both ways"))
+
+
+def figure_class() -> Any:
+    """matplotlib's Figure; FedpactError says how to get it. Free of pyplot, so no window and no global state."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise FedpactError("figures need matplotlib; install it with: pip install 'fedpact[plot]'") from error
+    return Figure
+
+
+def convergence(instances: Mapping[str, Mapping[str, Solution]]) -> Any:
+    """Certificate (the larger of stationarity and feasibility) against exchanges and against megabytes.
+
+    instances: title of a row of panels -> (method -> its solution); a method without exchanges has no line. Returns a
+    matplotlib Figure with two panels a row. Raises FedpactError without matplotlib.
+    """
+    new_figure = figure_class()
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    figure = new_figure(figsize=(10, 3.2 * max(len(instances), 1)), layout="constrained")
+    methods = list(dict.fromkeys(method for solutions in instances.values() for method in solutions))
+    for row, (title, solutions) in enumerate(instances.items()):
+        for column, (spent, unit, label) in enumerate(AXES):
+            panel = figure.add_subplot(len(instances), 2, 2 * row + column + 1)
+            for method, solution in solutions.items():
+                seen = [record for record in solution.history.outer if record.rounds > 0]
+                if seen:
+                    panel.plot(
+                        [getattr(record, spent) / unit for record in seen],
+                        [max(record.stationarity, record.feasibility) for record in seen],
+                        marker=".",
+                        label=method,
+                        color=f"C{methods.index(method)}",  # a method has one colour in all panels
+                    )
+            for tol in {tol for solution in solutions.values() for tol in solution.tol}:
+                panel.axhline(tol, color="grey", linewidth=0.8, linestyle=":")
+            panel.set(title=title, xlabel=label, ylabel="certificate", xscale="log", yscale="log")
+            panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.xaxis.set_major_formatter("{x:g}")
+            panel.xaxis.set_minor_formatter(NullFormatter())
+            if panel.get_legend_handles_labels()[0]:
+                panel.legend(fontsize="small")
+    return figure
+
+
+def save(figure: Any, path: str | Path) -> Path:
+    """Write a figure; the suffix chooses the format. FedpactError when it is none of SUFFIXES."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise FedpactError(f"{target.name}: a figure is written as {', '.join(SUFFIXES)}; change the suffix")
+    figure.savefig(target, dpi=150)
+    return target
