@@ -50,7 +50,8 @@ def test_an_unknown_method_lists_the_known() -> None:
 @pytest.mark.parametrize(
     ("method", "allowed"),
     [
-        ("auto", ["penalty", "consensus_penalty", "inner_decay", "accuracy"]),
+        ("auto", ["none: there is nothing to tune"]),  # it is interior-point here
+        ("interior-point", ["none: there is nothing to tune"]),
         ("proximal-al", ["penalty", "consensus_penalty", "inner_decay", "accuracy"]),
         ("centralized-proximal-al", ["penalty", "accuracy"]),
     ],
@@ -71,12 +72,16 @@ def test_options_are_positive_numbers(option: str, value: object) -> None:
 
 @pytest.mark.parametrize("value", [1, 1.0, 7.5])
 def test_the_decay_is_below_one(value: float) -> None:
-    assert message(OptionError, inner_decay=value) == f"inner_decay = {value!r}: give a number between 0 and 1"
+    assert (
+        message(OptionError, PLAIN, "proximal-al", inner_decay=value)
+        == f"inner_decay = {value!r}: give a number between 0 and 1"
+    )
 
 
 @pytest.mark.parametrize("option", ["penalty", "consensus_penalty", "accuracy", "inner_decay"])
 def test_none_means_the_default(option: str) -> None:
-    assert fp.solve(PLAIN, **{option: None}).w.tobytes() == fp.solve(PLAIN).w.tobytes()
+    plain = fp.solve(PLAIN, "proximal-al")
+    assert fp.solve(PLAIN, "proximal-al", **{option: None}).w.tobytes() == plain.w.tobytes()
 
 
 @pytest.mark.parametrize("limit", [0, -5, 7, 100.0, "100", True, np.nan], ids=str)
@@ -86,7 +91,7 @@ def test_max_rounds_is_a_whole_number_of_at_least_eight(limit: object) -> None:
 
 @pytest.mark.parametrize("limit", [8, np.int64(8)], ids=str)
 def test_the_fewest_rounds_give_a_point_and_its_certificate(limit: int) -> None:
-    answer = fp.solve(PLAIN, tol=1e-9, max_rounds=limit)
+    answer = fp.solve(PLAIN, "proximal-al", tol=1e-9, max_rounds=limit)
     assert answer.status == "max_rounds"
     assert answer.rounds <= 8
     assert fp.certify(PLAIN, answer.w, answer.multipliers) == answer.certificate
@@ -286,7 +291,7 @@ def test_the_callers_arrays_stay_as_they_were() -> None:
 
 def test_callbacks_are_called_after_every_exchange_of_the_inner_solver() -> None:
     seen: list[int] = []
-    answer = fp.solve(PLAIN, callbacks=[lambda progress: seen.append(progress.rounds)])
+    answer = fp.solve(PLAIN, "proximal-al", callbacks=[lambda progress: seen.append(progress.rounds)])
     assert seen == sorted(set(seen))
     assert len(seen) == len(answer.history.inner) > 0
     assert seen[-1] <= answer.rounds

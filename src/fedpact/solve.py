@@ -103,7 +103,8 @@ def _method(name: str, options: Mapping[str, Any]) -> Callable[..., Solution]:
     allowed = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
     for option, value in options.items():
         if option not in allowed:
-            raise OptionError(f"method {name!r} has no option {option!r}; it takes {', '.join(allowed)}")
+            takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none: there is nothing to tune"
+            raise OptionError(f"method {name!r} has no option {option!r}; {takes}")
         if value is not None and (not isinstance(value, int | float) or not 0 < value < np.inf):
             raise OptionError(f"{option} = {value!r}: give a positive number")
     if not 0 < (options.get("inner_decay") or 0.5) < 1:

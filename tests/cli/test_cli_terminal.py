@@ -30,7 +30,7 @@ def slowly(progress):
     if progress.rounds == 150:
         print("ready", flush=True)
 
-answer = fp.solve(problem, tol=1e-6, penalty=10.0, consensus_penalty=1e5, callbacks=[slowly])
+answer = fp.solve(problem, "proximal-al", tol=1e-6, penalty=10.0, consensus_penalty=1e5, callbacks=[slowly])
 again = fp.certify(problem, answer.w, answer.multipliers)
 print(json.dumps([answer.status, answer.reason, len(answer.history.inner), again == answer.certificate, repr(answer)]))
 """
@@ -81,6 +81,6 @@ def test_a_terminal_sees_a_live_line() -> None:
     os.close(ours)
     out, _ = child.communicate(timeout=60)
     assert (child.returncode, out) == (0, b"solved\n")
-    for word in (b"proximal-al", b"stationarity", b"feasibility", b"exchange", b"MB"):
+    for word in (b"interior-point", b"Hessians exist", b"stationarity", b"feasibility", b"exchange", b"MB"):
         assert word in received
     assert received.rstrip().endswith(b"\x1b[2K")  # wiped at the end

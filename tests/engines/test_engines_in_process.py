@@ -158,13 +158,14 @@ def problem() -> fp.FederatedProblem:
     return fp.FederatedProblem(shares, server, fp.prox.SquaredL2(0.01))
 
 
-def test_every_engine_gives_the_same_bits() -> None:
+@pytest.mark.parametrize("method", ["interior-point", "accelerated", "proximal-al"])
+def test_every_engine_gives_the_same_bits(method: str) -> None:
     asked = problem()
-    plain = fp.solve(asked)
+    plain = fp.solve(asked, method)
     assert plain.status == "solved"
-    assert len(plain.history.inner) > 3
+    assert len(plain.history.inner) + len(plain.history.outer) > 3
     for engine in ("in-process", "threads", InProcess(threads=3)):
-        other = fp.solve(asked, engine=engine)
+        other = fp.solve(asked, method, engine=engine)
         assert other.w.tobytes() == plain.w.tobytes()
         assert [m.tobytes() for m in other.multipliers] == [m.tobytes() for m in plain.multipliers]
         assert other.history == plain.history

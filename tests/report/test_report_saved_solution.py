@@ -23,7 +23,7 @@ def answer() -> fp.Solution:
         fp.Share(Quadratic(np.eye(2)), coupled=Affine([[0.0, 0.1]])),
     ]
     server = fp.Share(None, fp.Constraint(Affine([[1.0, -5.0]]), Nonnegative(1)))
-    return fp.solve(fp.FederatedProblem(shares, server), tol=1e-4)
+    return fp.solve(fp.FederatedProblem(shares, server), "proximal-al", tol=1e-4)
 
 
 def test_round_trip(answer: fp.Solution, tmp_path: Path) -> None:

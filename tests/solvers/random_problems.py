@@ -1,5 +1,6 @@
 """Random convex problems that are feasible by construction, each with its conic program on pooled data."""
 
+import warnings
 from dataclasses import dataclass, field
 
 import cvxpy as cp
@@ -9,6 +10,10 @@ import fedpact as fp
 from fedpact import cones, functions, prox
 
 D = 4  # variables
+
+
+class Inaccurate(Exception):
+    """The conic solver does not vouch for its answer."""
 
 
 @dataclass
@@ -22,8 +27,11 @@ class Conic:
     def solve(self) -> tuple[float, np.ndarray, list[np.ndarray]]:
         """Optimal value, w, and the multipliers by holder in our sign: the gradient is zero at grad f + J' mu."""
         problem = cp.Problem(cp.Minimize(self.objective), [c for group in self.constraints for c in group])
-        problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
-        assert problem.status == "optimal", problem.status
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it is inaccurate is told by the status
+            problem.solve(solver=cp.CLARABEL)
+        if problem.status != "optimal":
+            raise Inaccurate(problem.status)
         return float(problem.value), np.asarray(self.w.value), [_prices(group) for group in self.constraints]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fedpact.solvers.accelerated import accelerated
 from fedpact.solvers.centralized_proximal_al import centralized_proximal_al
 from fedpact.solvers.inexact_admm import inexact_admm_alone
 from fedpact.solvers.interior_point import interior_point, refusal
@@ -11,6 +12,7 @@ from fedpact.solvers.solution import History, Solution
 
 METHODS: dict[str, Callable[..., Solution]] = {
     "interior-point": interior_point,
+    "accelerated": accelerated,
     "proximal-al": proximal_al,
     "centralized-proximal-al": centralized_proximal_al,
     "inexact-admm": inexact_admm_alone,

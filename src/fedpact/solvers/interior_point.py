@@ -61,7 +61,7 @@ from fedpact.solvers.endings import (
     probed,
 )
 from fedpact.solvers.local.composite_quadratic import composite_quadratic
-from fedpact.solvers.run import Best, Run
+from fedpact.solvers.run import MARGIN, Best, Run
 from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.solution import OuterRecord, Solution
 from fedpact.solvers.symmetric_cones import rows_of
@@ -80,7 +80,7 @@ NEAR = 0.007
 PATIENCE, WORSE = 5, 10.0
 #: Newton steps that keep their direction are made longer, up to this factor.
 LONGEST, EVEN = 4.0, 0.05
-#: A barrier step is dropped when it leaves the constraints by LEFT times more than before and than SIZE of their values.
+#: A barrier step is dropped when it misses the constraints LEFT times more than before, and than SIZE of their values.
 LEFT, SIZE = 10.0, 0.1
 #: Where M is not positive definite the damping grows by RAISE until it is, and then by SAFE.
 RAISE, SAFE = 10.0, 3.0
@@ -443,7 +443,7 @@ def interior_point(run: Run) -> Solution:
             gained = _offer(run, best, at, k, now, pace)
             last_gain = k if gained else last_gain
             run.report(k, 0, best)
-            if now.certificate is not None and now.certificate.meets(run.tol):
+            if now.certificate is not None and now.certificate.meets((run.tol[0], MARGIN * run.tol[1])):
                 end = Verdict("solved", "the certificate meets the tolerances")
                 break
             if now.conflict and now.miss > run.tol[1]:
@@ -543,6 +543,8 @@ def _end(run: Run, best: Best, at: Coordinator, end: Verdict) -> Solution:
     assert best.certificate is not None  # the start is always judged
     replies, falls = _conclusion(run, best.w, best.objective, best.certificate, best.iteration)
     multipliers = [r.multiplier for r in replies]
+    if end.status != "infeasible" and best.certificate.meets(run.tol):
+        end = Verdict("solved", "the certificate meets the tolerances")
     if end.status == "solved" and falls:
         end = Verdict("unbounded", UNBOUNDED)
     if end.status == "infeasible":

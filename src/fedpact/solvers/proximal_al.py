@@ -30,13 +30,10 @@ from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.endings import Asking, Verdict, Watch
 from fedpact.solvers.judging import At, Judged, certificate_of, judge, term_fields
 from fedpact.solvers.local import anchored
-from fedpact.solvers.run import Best, Run
+from fedpact.solvers.run import MARGIN, Best, Run
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
 from fedpact.solvers.solution import InnerRecord, OuterRecord, Solution
 
-#: Feasibility is asked for with this margin, because the objective errs by <mu, c(w)>, a sum over all constraints, and
-#: users expect it to be as good as the tolerance says.
-MARGIN = 0.3
 #: Exchanges kept back for the end of an outer iteration: conclude, two pieces of evidence, reveal.
 RESERVE = 4
 

@@ -12,6 +12,10 @@ from fedpact.functions import Vector
 from fedpact.problem import Certificate, FederatedProblem
 from fedpact.solvers.solution import History, Solution, Status
 
+#: Feasibility is asked for with this margin, because the objective errs by <mu, c(w)>, a sum over all constraints, and
+#: users expect it to be as good as the tolerance says.
+MARGIN = 0.3
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -143,10 +143,9 @@ class Lorentz(Tied):
     def longest_step(self, s: Vector, ds: Vector) -> float:
         # det(s + t ds) = a t^2 + 2 b t + c: its smallest positive root, if it has one
         a, b, c = _det(ds), float(s[0] * ds[0] - s[1:] @ ds[1:]), _det(s)
-        root = b * b - a * c
-        if a > 0 and (root < 0 or b >= 0):
+        if a > 0 and b >= 0:  # ds points into the cone
             return np.inf
-        bottom = np.sqrt(max(root, 0.0)) - b
+        bottom = np.sqrt(max(b * b - a * c, 0.0)) - b
         return float(c / bottom) if bottom > 0 else np.inf
 
 

@@ -1,0 +1,214 @@
+"""One owner's proximal step under its own constraint: min_u f(u) + weight/2 |u - anchor|^2  s.t.  c(u) <=_K 0.
+
+Primal-dual semismooth Newton steps while they halve the residual, else one stage of the augmented Lagrangian method:
+minimise it, then mu <- P_{K*}(mu + theta c(u)). The quadratic term makes the stages converge fast and each of them well
+posed. Without Hessians, or with too many variables to factor one, there are only stages.
+
+The residual of (u, mu) is taken at the multiplier that is given back, nu = P_{K*}(mu + theta c(u)): stationarity
+|grad f(u) + weight (u - anchor) + J' nu|, and |mu - nu| / theta, which bounds the distance from c(u) to N_{K*}(nu),
+because mu + theta c(u) - nu is a normal of K* at nu. Both in the max-norm, the second in units of the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedpact.functions import Matrix, Vector
+from fedpact.problem import Constraint, Share
+from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
+from fedpact.solvers.local import DENSE_LIMIT, anchored, keep_factor, minimize
+from fedpact.solvers.local.primal_dual_newton import curvature_factor, newton_step
+
+#: theta relative to weight / slope^2 at first, its growth when a stage leaves more than a quarter, and its largest.
+STIFFNESS, GROWTH, STIFFEST = 30.0, 5.0, 1e8
+MAX_STAGES = 40
+#: Residuals below this many roundings of the terms they are made of cannot be told from zero.
+ROUNDING = 1e-14
+
+
+@dataclass(frozen=True)
+class Warm:
+    """What one solve hands to the next."""
+
+    u: Vector
+    multiplier: Vector
+    stiffness: float = STIFFNESS
+    weight: float = 0.0  # of the factor
+    factor: Matrix | None = None  # of the Lagrangian's Hessian, where that is constant
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """Where the proximal step stopped; `converged` tells whether the residual met the tolerance.
+
+    drift is P_{K*} of the last change of the multiplier: when no u meets the constraint it tends to a proof of that.
+    """
+
+    u: Vector
+    multiplier: Vector
+    residual: float
+    converged: bool
+    gradients: int
+    hessians: int
+    indefinite: bool
+    drift: Vector
+    warm: Warm
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A pair (u, mu) and all that is needed there."""
+
+    u: Vector
+    multiplier: Vector
+    nearest: Vector  # P_{K*}(mu + theta c)
+    shifted: Vector  # mu + theta c
+    gradient: Vector  # of f and of the quadratic term
+    jacobian: Matrix
+    stationarity: float
+    miss: float  # of complementarity, in units of stationarity
+    rounding: float
+
+    @property
+    def residual(self) -> float:
+        return max(self.stationarity, self.miss)
+
+
+class _Step:
+    """One proximal step under a constraint: its data, and what was evaluated."""
+
+    def __init__(self, share: Share, constraint: Constraint, weight: float, anchor: Vector, warm: Warm) -> None:
+        self.share, self.weight, self.anchor, self.warm = share, weight, anchor, warm
+        self.function, self.cone = constraint.function, constraint.cone
+        self.gradients, self.hessians, self.indefinite = 0, 0, False
+        constant = share.objective is None or share.objective.constant_hessian
+        self.constant = constant and self.function.affine
+        self.dense = share.has_hessian and anchor.size <= (4 if self.constant else 1) * DENSE_LIMIT
+        value, jacobian = self.function.value_and_jacobian(warm.u)
+        # How steep c is; its size over the way it may need guards where the Jacobian vanishes.
+        steep = float(np.linalg.norm(jacobian)) / np.sqrt(self.cone.dim)
+        self.slope = max(steep, float(np.max(np.abs(value))) / (1 + float(np.max(np.abs(warm.u))))) or 1.0
+        self.stiffness = warm.stiffness
+
+    @property
+    def theta(self) -> float:
+        return self.stiffness * self.weight / self.slope**2
+
+    def at(self, u: Vector, multiplier: Vector) -> _Point:
+        self.gradients += 1
+        gradient = self.weight * (u - self.anchor)
+        rounding = self.weight * (_size(u) + _size(self.anchor))
+        if self.share.objective is not None:
+            own = self.share.objective.gradient(u)
+            gradient, rounding = gradient + own, rounding + _size(own)
+        value, jacobian = self.function.value_and_jacobian(u)
+        shifted = multiplier + self.theta * value
+        nearest = self.cone.project_dual(shifted)
+        push = jacobian.T @ nearest
+        return _Point(
+            u,
+            multiplier,
+            nearest,
+            shifted,
+            gradient,
+            jacobian,
+            stationarity=_size(gradient + push),
+            miss=_size(multiplier - nearest) / self.theta * self.weight / self.slope,
+            rounding=ROUNDING * (rounding + _size(push)),
+        )
+
+    def newton(self, point: _Point) -> _Point | None:
+        """The primal-dual Newton step; None where the Lagrangian is not convex or the system is singular."""
+        factor = self.warm.factor if self.warm.weight == self.weight else None
+        if factor is None:
+            factor = curvature_factor(self._hessian(point))
+            if factor is None:
+                self.indefinite = True
+                return None
+            if self.constant:
+                self.warm = replace(self.warm, factor=factor, weight=self.weight)
+        step = newton_step(
+            factor,
+            point.gradient + point.jacobian.T @ point.multiplier,
+            point.jacobian,
+            self.cone.project_dual_jacobian(point.shifted),
+            point.multiplier - point.nearest,
+            self.theta,
+        )
+        return None if step is None else self.at(point.u + step[0], point.multiplier + step[1])
+
+    def _hessian(self, point: _Point) -> Matrix:
+        self.hessians += 1
+        hessian = np.zeros((self.anchor.size, self.anchor.size))
+        if self.share.objective is not None:
+            hessian += self.share.objective.hessian(point.u)
+        if not self.function.affine:
+            hessian += self.function.weighted_hessian(point.u, point.nearest)
+        hessian[np.diag_indices_from(hessian)] += self.weight
+        return hessian
+
+    def stage(self, point: _Point, tolerance: float) -> tuple[_Point, Vector]:
+        """One stage of the augmented Lagrangian method, and P_{K*} of the multiplier's change."""
+        inner = augmented_lagrangian(self.share, point.multiplier, self.theta, self.anchor.size)
+        found = minimize(anchored(inner, self.weight, self.anchor), point.u, max(tolerance, 0.1 * point.residual))
+        self.gradients, self.hessians = self.gradients + found.gradients, self.hessians + found.hessians
+        self.indefinite |= found.indefinite
+        multiplier = self.cone.project_dual(point.multiplier + self.theta * self.function.value(found.w))
+        after = self.at(found.w, multiplier)
+        if after.miss > max(0.25 * point.miss, tolerance) and self.stiffness < STIFFEST:
+            self.stiffness *= GROWTH
+            after = self.at(found.w, multiplier)
+        return after, self.cone.project_dual(multiplier - point.multiplier)
+
+
+def constrained(share: Share, weight: float, anchor: Vector, warm: Warm, tolerance: float) -> Proximal:
+    """Solve the proximal step of a share until its residual is at most tolerance, or cannot fall any more."""
+    if share.constraint is None:
+        return _unconstrained(share, weight, anchor, warm, tolerance)
+    step = _Step(share, share.constraint, weight, anchor, warm)
+    point, drift = step.at(warm.u, warm.multiplier), np.zeros_like(warm.multiplier)
+    stages = 0
+    while point.residual > max(tolerance, point.rounding) and stages < MAX_STAGES:
+        trial = step.newton(point) if step.dense else None
+        if trial is not None and trial.residual <= 0.5 * point.residual:
+            point = trial
+            continue
+        if point.residual <= 100 * point.rounding:  # no digits left to gain
+            break
+        stages += 1
+        point, drift = step.stage(point, tolerance)
+    return Proximal(
+        point.u,
+        point.nearest,
+        point.residual,
+        point.residual <= max(tolerance, 100 * point.rounding),
+        step.gradients,
+        step.hessians,
+        step.indefinite,
+        drift,
+        replace(step.warm, u=point.u, multiplier=point.nearest, stiffness=step.stiffness),
+    )
+
+
+def _unconstrained(share: Share, weight: float, anchor: Vector, warm: Warm, tolerance: float) -> Proximal:
+    function = anchored(augmented_lagrangian(share, warm.multiplier, 1.0, anchor.size), weight, anchor)
+    if warm.weight != weight:
+        warm = replace(warm, factor=keep_factor(function), weight=weight)
+    found = minimize(function, warm.u, tolerance, kept=warm.factor)
+    return Proximal(
+        found.w,
+        warm.multiplier,
+        found.residual,
+        found.converged,
+        found.gradients,
+        found.hessians,
+        found.indefinite,
+        warm.multiplier,
+        replace(warm, u=found.w),
+    )
+
+
+def _size(vector: Vector) -> float:
+    return float(np.max(np.abs(vector), initial=0.0))

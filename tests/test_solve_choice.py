@@ -1,0 +1,52 @@
+"""What method="auto" takes, and that it says why."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import fedpact as fp
+from fedpact.solve import LARGEST_MESSAGE, choose
+
+QUADRATIC = fp.functions.Quadratic(np.eye(3), np.ones(3))
+
+
+def test_tables_go_to_the_interior_point() -> None:
+    told: list[fp.solvers.Progress] = []
+    answer = fp.solve(fp.FederatedProblem([fp.Share(QUADRATIC)]), callbacks=[told.append])
+    assert answer.method == "interior-point"
+    assert answer.solved
+    assert answer.history.notes == [f"auto chose interior-point: {told[0].choice}"]
+    assert told[0].choice == "Hessians exist, and a matrix of 3 variables is 4.8e-05 MB a message"
+
+
+def test_functions_without_a_hessian_go_to_the_accelerated_method() -> None:
+    def bowl(w: np.ndarray) -> tuple[float, np.ndarray]:
+        return float(w @ w), 2 * w
+
+    problem = fp.FederatedProblem([fp.Share(QUADRATIC), fp.Share(fp.functions.Smooth(bowl, dim=3), name="north")])
+    answer = fp.solve(problem, tol=1e-6)
+    assert answer.method == "accelerated"
+    assert answer.solved
+    assert answer.history.notes[0] == "auto chose accelerated: north: a function has no Hessian"
+    np.testing.assert_allclose(answer.w, -np.ones(3) / 3, atol=1e-6)
+
+
+def test_other_cones_go_to_the_accelerated_method() -> None:
+    cone = fp.Constraint(fp.functions.Affine(-np.eye(3), [0.0, -1.0, 0.0]), fp.cones.Exponential())
+    method, why = choose(fp.FederatedProblem([fp.Share(QUADRATIC, cone)]), 3)
+    assert method == "accelerated"
+    assert why.startswith("client 1: its cone")
+
+
+def test_many_variables_go_to_the_accelerated_method() -> None:
+    problem = fp.FederatedProblem([fp.Share(QUADRATIC)])
+    largest = int(np.sqrt(LARGEST_MESSAGE / 4)) - 1
+    assert choose(problem, largest)[0] == "interior-point"
+    method, why = choose(problem, largest + 1)
+    assert method == "accelerated"
+    assert why == f"a matrix of {largest + 1} variables is 4 MB a message, more than 4"
+
+
+def test_a_named_method_needs_no_reason() -> None:
+    answer = fp.solve(fp.FederatedProblem([fp.Share(QUADRATIC)]), "interior-point")
+    assert answer.history.notes == []
