@@ -62,9 +62,7 @@ class _Splitting:
         return z
 
 
-def composite_quadratic(
-    matrix: Matrix, slope: Vector, regularizer: Prox, start: Vector, tolerance: float
-) -> Minimum:
+def composite_quadratic(matrix: Matrix, slope: Vector, regularizer: Prox, start: Vector, tolerance: float) -> Minimum:
     """argmin_x (x - start)'M(x - start) / 2 + slope'(x - start) + h(x), M positive definite.
 
     Stops when the max-norm distance to stationarity is at most tolerance, or at the rounding of M x.

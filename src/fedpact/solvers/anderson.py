@@ -1,0 +1,137 @@
+"""Anderson acceleration (type II) when the iterate is spread over holders who keep their own parts of the history.
+
+gamma minimises |F - sum_j gamma_j dF_j|, and z + F - sum_j gamma_j (dz_j + dF_j) is the next iterate. The inner
+products that gamma needs are sums over the holders, and so are the vectors the server works with: it needs nobody's part
+by itself. See `accelerated.py` for the letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from fedpact.functions import Matrix, Vector
+
+#: Tikhonov term of gamma's least squares, with columns scaled to one.
+TIKHONOV = 1e-10
+#: Where |dF| is less than this part of |dz| the extrapolation is damped: owners in conflict drift like that forever.
+SLOWEST = 1e-5
+#: A step after which the residual is DOUBLED times the lowest is taken back and the memory dropped; the memory is
+#: halved when the residual is SURPRISE times what a linear map gives.
+DOUBLED, SURPRISE = 2.0, 2.0
+#: A2DR: accelerate while |F| <= BOUND |F_first| (1 + steps / BLOCK)^-(1 + 1e-6).
+BOUND, BLOCK = 100.0, 10
+
+
+class Held(Protocol):
+    """The newest differences, of one holder or of the sums."""
+
+    @property
+    def steps(self) -> tuple[Vector, ...]: ...
+
+    @property
+    def changes(self) -> tuple[Vector, ...]: ...
+
+
+class Part(Protocol):
+    """What a holder sends of its part of a round."""
+
+    @property
+    def residual(self) -> Vector: ...
+
+    @property
+    def squared(self) -> float: ...
+
+    @property
+    def products(self) -> Vector: ...
+
+    @property
+    def against(self) -> Vector: ...
+
+    @property
+    def stepped(self) -> float: ...
+
+
+def mixed(plain: Vector, held: Held, mix: Vector) -> Vector:
+    """z + F - sum_j gamma_j (dz_j + dF_j) over the newest differences, of one holder or of the sums."""
+    oldest = len(held.steps) - mix.size
+    for gamma, step, change in zip(mix, held.steps[oldest:], held.changes[oldest:], strict=True):
+        plain = plain - gamma * (step + change)
+    return plain
+
+
+@dataclass
+class Memory:
+    """The server's side of the acceleration: sums over all holders, and the Gram matrix of the differences."""
+
+    size: int
+    z: Vector  # sum_i z_i
+    residual: Vector = field(default_factory=lambda: np.zeros(0))  # sum_i F_i
+    steps: tuple[Vector, ...] = ()
+    changes: tuple[Vector, ...] = ()
+    gram: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+    squares: Vector = field(default_factory=lambda: np.zeros(0))  # |dz_j|^2
+    first: float = 0.0  # |F| where the bound began: at the start, or when rho last changed
+    lowest: float = np.inf  # |F| since the memory was last dropped
+    predicted: float = np.inf  # |F| of the next round if the map were linear
+    accelerated: int = 0
+    surprises: int = 0  # in a row
+    rest: int = 0  # plain steps still to take
+
+    def take(self, z: Vector, replies: Sequence[Part], remember: int, plain: bool) -> tuple[Vector, int]:
+        """Store the round at sum_i z_i = z, for which `remember` was ordered; gamma and `remember` for the next one.
+
+        plain: do not accelerate now.
+        """
+        residual = np.sum([r.residual for r in replies], axis=0)
+        norm = float(np.sqrt(sum(r.squared for r in replies)))
+        if remember:
+            self.steps = (*self.steps, z - self.z)[-remember:]
+            self.changes = (*self.changes, residual - self.residual)[-remember:]
+            row = np.sum([r.products for r in replies], axis=0)
+            oldest = len(self.gram) - row.size + 1
+            self.gram = np.block([[self.gram[oldest:, oldest:], row[:-1, None]], [row]])
+            self.squares = np.append(self.squares, sum(r.stepped for r in replies))[-remember:]
+        else:  # rho is new
+            self._keep(0)
+            self.first, self.accelerated, self.lowest, self.predicted = norm, 0, np.inf, np.inf
+        self.z, self.residual = z, residual
+        if norm > SURPRISE * self.predicted:
+            self.surprises += 1
+            self.rest = 2**self.surprises // 4
+            self._keep((len(self.steps) + 1) // 2)
+        elif np.isfinite(self.predicted):
+            self.surprises = 0
+        if norm > DOUBLED * self.lowest:
+            self._keep(1)
+            if self.predicted < np.inf:  # go back: gamma = 1 for the newest difference is the plain step from before
+                self.predicted, self.rest = np.inf, max(self.rest, 1)
+                return np.ones(1), 1
+            self.lowest = np.inf
+        self.lowest, self.predicted = min(self.lowest, norm), np.inf
+        self.rest = max(self.rest - 1, -1)
+        bound = BOUND * self.first * (1 + self.accelerated / BLOCK) ** -(1 + 1e-6)
+        mix = np.zeros(0)
+        if self.steps and self.rest < 0 and norm <= bound and not plain:
+            self.accelerated += 1
+            against = np.sum([r.against for r in replies], axis=0)[-len(self.steps) :]
+            mix = self._mix(against)
+            # |F - sum_j gamma_j dF_j| is what a linear map would leave at most; less than a quarter is not expected
+            self.predicted = max(float(np.sqrt(max(norm**2 - mix @ (2 * against - self.gram @ mix), 0.0))), 0.25 * norm)
+        return mix, min(len(self.steps) + 1, self.size)
+
+    def _mix(self, against: Vector) -> Vector:
+        """gamma by regularized least squares, every column scaled to one."""
+        scale = 1 / np.sqrt(np.diag(self.gram) + SLOWEST**2 * self.squares + 1e-300)
+        system = scale[:, None] * self.gram * scale
+        np.fill_diagonal(system, 1 + TIKHONOV)
+        return np.asarray(scale * np.linalg.solve(system, scale * against))
+
+    def _keep(self, number: int) -> None:
+        """Forget all but the newest differences."""
+        first = len(self.steps) - number
+        self.steps, self.changes, self.gram = self.steps[first:], self.changes[first:], self.gram[first:, first:]
+        self.squares = self.squares[first:]
