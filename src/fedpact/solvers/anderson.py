@@ -1,8 +1,8 @@
 """Anderson acceleration (type II) when the iterate is spread over holders who keep their own parts of the history.
 
 gamma minimises |F - sum_j gamma_j dF_j|, and z + F - sum_j gamma_j (dz_j + dF_j) is the next iterate. The inner
-products that gamma needs are sums over the holders, and so are the vectors the server works with: it needs nobody's part
-by itself. See `accelerated.py` for the letters.
+products that gamma needs are sums over the holders, and so are the vectors the server works with: it needs nobody's
+part by itself. See `accelerated.py` for the letters.
 """
 
 from __future__ import annotations
