@@ -24,7 +24,9 @@ FORMAT = "fedpact-solution-1"
 class OuterRecord:
     """One outer iteration: the checked certificate of its point, and what had been spent when it was reached.
 
-    gradients and hessians count the evaluations of the owners' subproblem solves in this iteration, over all owners.
+    penalty:           beta; the complementarity that "interior-point" aimed at; rho of "accelerated"
+    consensus_penalty: rho; the damping of "interior-point"
+    gradients, hessians count the evaluations of the owners' subproblem solves in this iteration, over all owners.
     """
 
     iteration: int
