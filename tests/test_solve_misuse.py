@@ -70,6 +70,11 @@ def test_options_are_positive_numbers(option: str, value: object) -> None:
     )
 
 
+def test_the_memory_is_a_whole_number() -> None:
+    told = message(OptionError, PLAIN, "accelerated", memory=0.5)
+    assert told == "memory = 0.5: give a whole number of at least 1"
+
+
 @pytest.mark.parametrize("value", [1, 1.0, 7.5])
 def test_the_decay_is_below_one(value: float) -> None:
     assert (

@@ -7,6 +7,7 @@ import numpy as np
 import pooled
 import pytest
 from random_problems import random_problem
+from real_tables import fairness, largest_gap, neyman_pearson_owners
 
 import fedpact as fp
 from fedpact import data, tasks
@@ -19,24 +20,6 @@ BOUND = 0.2
 
 def solve(problem, **options):
     return fp.solve(problem, "interior-point", **options)
-
-
-def real(name, n, folder):
-    """Neyman-Pearson owners of a data set of He24, Table 1."""
-    load = {"breast-cancer-wisc": data.breast_cancer_wisconsin, "monks-1": data.monks1, "adult": data.adult_a}[name]
-    table = load(folder)
-    X = data.with_intercept(data.standardize(table.X))
-    folds = data.stratified(table.y, n, 0, drop_remainder=True)
-    return {f"owner {i}": (X[rows], table.y[rows]) for i, rows in enumerate(folds, 1)}
-
-
-def fairness(n, folder, seed=0):
-    tables = data.adult_b(folder)
-    clients, server = tables.clients, tables.server
-    parts = data.stratified(clients.y, n, seed)
-    owners = {f"bank {i}": (clients.X[p], clients.y[p], clients.group[p]) for i, p in enumerate(parts)}
-    holders = [*owners.values(), (server.X, server.y, server.group)]
-    return tasks.group_fairness(owners, server=holders[-1], max_gap=0.1), holders
 
 
 # ------------------------------------------------------------------------------------------------ exchanges, everywhere
@@ -65,7 +48,7 @@ def test_the_synthetic_answer_is_the_conic_solvers(n):
 @pytest.mark.parametrize("n", [5, 10, 20, 100])
 @pytest.mark.parametrize("name", ["breast-cancer-wisc", "adult"])
 def test_a_dozen_exchanges_on_real_data(name, n, data_folder):
-    problem = tasks.neyman_pearson(real(name, n, data_folder), BOUND)
+    problem = tasks.neyman_pearson(neyman_pearson_owners(name, n, data_folder), BOUND)
     six, nine = solve(problem, tol=1e-6), solve(problem, tol=1e-9)
     assert six.status == nine.status == "solved"
     assert six.rounds <= 16
@@ -83,7 +66,7 @@ def test_adult_has_levels_of_one_class(data_folder):
 @pytest.mark.parametrize("n", [5, 10, 20, 100])
 def test_an_optimum_at_infinity(n, data_folder):
     """monks-1 is quasi-separable: the loss falls forever along a ray, but to a positive limit."""
-    owners = real("monks-1", n, data_folder)
+    owners = neyman_pearson_owners("monks-1", n, data_folder)
     found = solve(tasks.neyman_pearson(owners, BOUND), tol=1e-6)
     assert found.status == "solved"
     assert found.rounds <= 40
@@ -100,9 +83,7 @@ def test_fairness_gaps_are_not_convex(n, data_folder):
     assert found.rounds <= 80
     met = [r.rounds for r in found.history.outer if max(r.stationarity, r.feasibility) <= 1e-3]
     assert met[0] <= 40
-    losses = [np.logaddexp(0, X @ found.w) - y * (X @ found.w) for X, y, _ in holders]
-    gaps = [loss[g == 1].mean() - loss[g == 0].mean() for loss, (_, _, g) in zip(losses, holders, strict=True)]
-    assert np.max(np.abs(gaps)) <= 0.1 + 1e-6
+    assert largest_gap(holders, found.w) <= 0.1 + 1e-6
     if n <= 20:
         assert found.objective <= fp.solve(problem, "centralized-proximal-al", tol=1e-3).objective + 1e-6
 
@@ -309,14 +290,65 @@ def test_conflicting_bounds_are_infeasible_and_named():
     assert found.certificate.violation >= 1.0 - 1e-6
 
 
-def test_a_loss_bound_that_no_model_meets():
-    """Two hospitals whose positive cases are each other's mirror image: not both losses can be small."""
+@pytest.mark.parametrize("start", [0.0, 1.0, 30.0])
+@pytest.mark.parametrize("shift", [0.0, 0.7])
+def test_a_loss_bound_that_no_model_meets(start, shift):
+    """Two hospitals whose positive cases are nearly each other's mirror image: not both losses can be small."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((60, 2)) + np.array([1.0, 0.0])
     y = np.tile([0, 1], 30)
-    found = solve(tasks.neyman_pearson({"east": (X, y), "west": (-X, y)}, 0.3), tol=1e-4)
+    problem = tasks.neyman_pearson({"east": (X, y), "west": (-X + [0.0, shift], y)}, 0.3)
+    found = solve(problem, tol=1e-4, w0=[start, -start])
     assert found.status == "infeasible"
     assert set(found.conflict) == {"east", "west"}
+
+
+def far_apart(kind, centre, rng):
+    """A constraint that holds only near the centre (or, for the loss, on its side)."""
+    d = centre.size
+    if kind == "ball":
+        square = 2 * fp.functions.Quadratic(np.eye(d), -centre) + float(centre @ centre)
+        return fp.Constraint(square - 1.0, fp.cones.Nonnegative(1))
+    if kind == "cone":
+        rows = fp.functions.Affine(np.vstack([np.zeros(d), np.eye(d)]), np.append(-1.0, -centre))
+        return fp.Constraint(rows, fp.cones.SecondOrder(d + 1))
+    X = rng.standard_normal((40, d)) + 0.5 * centre
+    return fp.Constraint(fp.functions.LogisticLoss(X, np.ones(40)) - 0.1, fp.cones.Nonnegative(1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["ball", "cone", "loss"])
+def test_curved_constraints_that_exclude_each_other(kind, seed):
+    """Two owners want opposite sides, from a random start; a third one does not mind."""
+    rng = np.random.default_rng(seed)
+    side = rng.standard_normal(4)
+    side *= 4 / np.linalg.norm(side)
+    shares = [
+        fp.Share(fp.functions.Quadratic(np.eye(4), rng.standard_normal(4)), far_apart(kind, centre, rng))
+        for centre in (side, -side)
+    ]
+    shares.append(fp.Share(fp.functions.Quadratic(np.eye(4))))
+    found = solve(fp.FederatedProblem(shares), tol=1e-4, w0=rng.standard_normal(4))
+    assert found.status == "infeasible"
+    assert found.conflict == ("client 1", "client 2")
+    assert any("Algorithm 1 goes on" in note for note in found.history.notes)
+
+
+def test_a_start_where_a_violation_is_flat_proves_nothing():
+    """w^2 >= 1 from w = 0, where its gradient vanishes: that would prove a convex constraint infeasible."""
+    away = fp.Constraint(1.0 - 2.0 * fp.functions.Quadratic(np.eye(1)), fp.cones.Nonnegative(1))
+    found = solve(fp.FederatedProblem([fp.Share(fp.functions.Quadratic(np.eye(1), [-0.1]), away)]), tol=1e-8)
+    assert found.status == "solved"
+    np.testing.assert_allclose(found.w, [1.0], atol=1e-8)
+    np.testing.assert_allclose(found.multipliers[1], [0.45], atol=1e-7)  # w - 0.1 = 2 w mu
+
+
+def test_derivatives_that_do_not_belong_together_stall_with_a_hint():
+    """A gradient that no Newton step makes small: |grad| = 1 everywhere."""
+    liar = fp.functions.Smooth(lambda w: (float(w @ w), np.ones(2)), hess=lambda w: np.eye(2), dim=2)
+    found = solve(fp.FederatedProblem([fp.Share(liar)]), tol=1e-6)
+    assert found.status == "stalled"
+    assert "belong to their functions" in found.reason
 
 
 def test_separable_data_is_unbounded():

@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pooled
 import pytest
+from real_tables import fairness, largest_gap, neyman_pearson_owners
 
 import fedpact as fp
 from fedpact import data, tasks
@@ -88,16 +89,9 @@ def test_gradients_that_are_only_locally_lipschitz(method):
     np.testing.assert_allclose(answer.multipliers[0], [13 - 4], atol=1e-4)
 
 
-def np_owners(table, n, seed=0):
-    X = data.with_intercept(data.standardize(table.X))
-    parts = data.stratified(table.y, n, seed, drop_remainder=True)
-    return {f"owner {i}": (X[rows], table.y[rows]) for i, rows in enumerate(parts)}
-
-
 @pytest.mark.parametrize(("name", "n"), [("breast-cancer-wisc", 1), ("breast-cancer-wisc", 5), ("monks-1", 5)])
 def test_neyman_pearson_federated_equals_centralized_and_conic(data_folder, name, n):
-    load = {"breast-cancer-wisc": data.breast_cancer_wisconsin, "monks-1": data.monks1}[name]
-    owners = np_owners(load(data_folder), n)
+    owners = neyman_pearson_owners(name, n, data_folder)
     value, _, duals = pooled.neyman_pearson(owners, 0.2, attained=name != "monks-1")
     problem = tasks.neyman_pearson(owners, 0.2)
     answers = [fp.solve(problem, method, tol=1e-3) for method in METHODS]
@@ -116,20 +110,10 @@ def test_neyman_pearson_federated_equals_centralized_and_conic(data_folder, name
 
 def test_fairness_with_global_and_local_constraints(data_folder):
     """He24, Section 5.2, on adult-b with five banks and a regulator: gaps are differences of losses, not convex."""
-    tables = data.adult_b(data_folder)
-    clients, server = tables.clients, tables.server
-    parts = data.stratified(clients.y, 5, seed=0)
-    owners = {f"bank {i}": (clients.X[p], clients.y[p], clients.group[p]) for i, p in enumerate(parts)}
-    problem = tasks.group_fairness(owners, server=(server.X, server.y, server.group), max_gap=0.1)
+    problem, holders = fairness(5, data_folder)
     answer = fp.solve(problem, "proximal-al", tol=1e-3)
     assert answer.status == "solved"
-
-    def gap(X, y, group):
-        loss = np.logaddexp(0, X @ answer.w) - y * (X @ answer.w)
-        return abs(loss[group == 1].mean() - loss[group == 0].mean())
-
-    gaps = [gap(*owner) for owner in [*owners.values(), (server.X, server.y, server.group)]]
-    assert max(gaps) <= 0.1 + 1e-3
+    assert largest_gap(holders, answer.w) <= 0.1 + 1e-3
     twin = fp.solve(problem, "centralized-proximal-al", tol=1e-3)
     assert answer.objective == pytest.approx(twin.objective, rel=1e-2)
 

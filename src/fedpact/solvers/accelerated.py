@@ -29,19 +29,23 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fedpact.errors import OptionError
 from fedpact.federation import Order, Reply, named
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, Share, owner_terms
 from fedpact.solvers.anderson import Memory, mixed
 from fedpact.solvers.endings import (
-    FAR,
     INFEASIBLE,
+    SOLVED,
     UNBOUNDED,
     Probed,
     Verdict,
     Weighed,
     conflict,
-    falls_forever,
+    escapes,
+    far_point,
+    interrupted,
+    out_of_rounds,
     probed,
     weighed,
 )
@@ -51,7 +55,7 @@ from fedpact.solvers.local.constrained import Warm, constrained
 from fedpact.solvers.proximal_al import Reveal, proximal_al, reveal
 from fedpact.solvers.run import Best, Run
 from fedpact.solvers.scales import Introduce, introduce
-from fedpact.solvers.solution import InnerRecord, OuterRecord, Solution
+from fedpact.solvers.solution import InnerRecord, Solution
 
 #: rho at the start, relative to the mean curvature of one holder's objective.
 START = 2.0
@@ -203,14 +207,6 @@ def weigh(share: Share, state: State, order: At) -> tuple[State, Weighed]:
     return state, replace(part, value=part.value + float(part.gradient @ (order.w - state.warm.u)))
 
 
-# ------------------------------------------------------------------------------------------------------- both halves
-
-
-def far_point(w: Vector, start: Vector) -> Vector:
-    """Where the objective is probed for falling forever."""
-    return w + FAR * (w - start)
-
-
 # --------------------------------------------------------------------------------------------------- the server's half
 
 
@@ -287,15 +283,13 @@ class Ending:
             self.lowest, self.idle = miss, 0
         evidence = self.idle >= self.patience or self.stuck in (3, STUCK)
         if finished or evidence:
-            far = far_point(w, self.run.w0)
             owners = replies[: len(self.run.problem.shares)]
             there = [Probed(objective=r.far, violation=r.far_violation) for r in owners]
-            there.append(probed(self.run.problem.server, far))
-            allowed = max(certificate.violation, self.run.tol[1])
-            if falls_forever(self.run.problem.regularizer, far, there, objective, allowed):
+            there.append(probed(self.run.problem.server, far_point(w, self.run.w0)))
+            if escapes(self.run, w, objective, certificate, there):
                 return Verdict("unbounded", UNBOUNDED)
         if finished:
-            return Verdict("solved", "the certificate meets the tolerances")
+            return SOLVED
         if evidence and certificate.feasibility > self.run.tol[1]:
             parts = [*self.run.fleet.ask(weigh, At(w=w)), weigh(self.run.problem.server, server, At(w=w))[1]]
             names = (*self.run.problem.names, self.run.problem.server.label)
@@ -316,6 +310,8 @@ def accelerated(run: Run, *, consensus_penalty: float | None = None, memory: int
     consensus_penalty (rho): fixed when given (a non-convex subproblem still raises it); when None, chosen from the
     owners' curvature and adapted. memory: how many differences the acceleration uses.
     """
+    if memory != int(memory):
+        raise OptionError(f"memory = {memory!r}: give a whole number of at least 1")
     problem, fleet, h = run.problem, run.fleet, run.problem.regularizer
     look = Introduce(w=run.w0)
     with named(problem.server.label, begin.__name__):
@@ -333,7 +329,7 @@ def accelerated(run: Run, *, consensus_penalty: float | None = None, memory: int
     ending = Ending(run, (*problem.names, *([problem.server.label] if shared else [])))
     mix, remember, judge, expected, judged_at = np.zeros(0), 0, True, np.inf, 0
     following, spent = penalty, (0, 0)
-    end = Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerances")
+    end = out_of_rounds(run)
     try:
         for k in range(1, run.max_rounds):
             w = h.prox(z / holders, 1 / (penalty * holders))
@@ -364,7 +360,15 @@ def accelerated(run: Run, *, consensus_penalty: float | None = None, memory: int
             if judge:
                 seen = certificate_of(problem, w, server.multiplier, replies)
                 best.offer(k, w, server.multiplier, *seen)
-                run.history.outer.append(_record(run, k, k - judged_at, seen, penalty, spent))
+                run.record(
+                    k,
+                    *seen,
+                    inner_rounds=k - judged_at,
+                    penalty=penalty,
+                    consensus_penalty=penalty,
+                    gradients=spent[0],
+                    hessians=spent[1],
+                )
                 expected, judged_at, spent = missed(seen[0], run.tol) / max(norm, 1e-300), k, (0, 0)
             target = 1 / expected if expected > 0 else norm
             run.history.inner.append(InnerRecord(k, fleet.ledger.rounds, norm, target, penalty))
@@ -384,34 +388,18 @@ def accelerated(run: Run, *, consensus_penalty: float | None = None, memory: int
             last = run.rounds_left == RESERVE + 1
             judge = norm * expected <= NEAR or k - judged_at >= AT_LEAST or ending.doubtful or last
     except KeyboardInterrupt:
-        end = Verdict(
-            "max_rounds", f"interrupted after {fleet.ledger.rounds} exchanges; the best point so far is given"
-        )
+        end = interrupted(run)
+    return _answer(run, best, end, nonconvex=pace.raises > 0)
+
+
+def _answer(run: Run, best: Best, end: Verdict, nonconvex: bool) -> Solution:
+    """The best point with its prices; where non-convex subproblems stalled, Algorithm 1 goes on."""
+    problem, fleet = run.problem, run.fleet
     if best.certificate is None:  # stopped inside the first round: judge the start
         zero = np.zeros(problem.server.multiplier_length)
         best.offer(0, run.w0, zero, *certificate_of(problem, run.w0, zero, fleet.ask(judge_start, At(w=run.w0))))
-    if end.status == "stalled" and pace.raises and run.rounds_left > 10 * RESERVE:
+    if end.status == "stalled" and nonconvex and run.rounds_left > 10 * RESERVE:
         run.history.notes.append(f"{end.reason}; the subproblems are not convex: Algorithm 1 goes on")
         return proximal_al(run)
     prices = [r.multiplier for r in fleet.ask(reveal, Reveal(iteration=best.iteration))]
     return best.solution(run, end.status, end.reason, prices, end.conflict)
-
-
-def _record(
-    run: Run, k: int, rounds: int, seen: tuple[Certificate, float], penalty: float, spent: tuple[int, int]
-) -> OuterRecord:
-    certificate, objective = seen
-    return OuterRecord(
-        iteration=k,
-        objective=objective,
-        stationarity=certificate.stationarity,
-        feasibility=certificate.feasibility,
-        violations=certificate.violations,
-        inner_rounds=rounds,
-        rounds=run.fleet.ledger.rounds,
-        bytes=run.fleet.ledger.bytes,
-        penalty=penalty,
-        consensus_penalty=penalty,
-        gradients=spent[0],
-        hessians=spent[1],
-    )

@@ -23,7 +23,7 @@ from fedpact.solvers.local import anchored, minimize
 from fedpact.solvers.proximal_al import drift_of, next_multiplier, outer_accuracy, stops
 from fedpact.solvers.run import Best, Run
 from fedpact.solvers.scales import default_penalty, look_at, together
-from fedpact.solvers.solution import OuterRecord, Solution
+from fedpact.solvers.solution import Solution
 
 T = TypeVar("T")
 
@@ -61,21 +61,15 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
             best.offer(k + 1, w, multipliers[0], certificate, objective)
             if best.iteration == k + 1:
                 prices = multipliers
-            run.history.outer.append(
-                OuterRecord(
-                    iteration=k + 1,
-                    objective=objective,
-                    stationarity=certificate.stationarity,
-                    feasibility=certificate.feasibility,
-                    violations=certificate.violations,
-                    inner_rounds=0,
-                    rounds=0,
-                    bytes=0,
-                    penalty=beta,
-                    consensus_penalty=0.0,
-                    gradients=found.gradients,
-                    hessians=found.hessians,
-                )
+            run.record(
+                k + 1,
+                certificate,
+                objective,
+                inner_rounds=0,
+                penalty=beta,
+                consensus_penalty=0.0,
+                gradients=found.gradients,
+                hessians=found.hessians,
             )
             run.report(k, 0, best)
             finished = stops(moved, tau, change, beta, run.tol) and certificate.meets(run.tol)

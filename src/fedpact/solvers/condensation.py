@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpact.federation import Order, Reply
+from fedpact.federation import Order, Reply, not_finite
 from fedpact.functions import Matrix, Vector
 from fedpact.problem import Share, owner_terms
 from fedpact.solvers.symmetric_cones import Rows, rows_of
@@ -155,17 +155,15 @@ def settled(
 ) -> tuple[Point, System]:
     """The point and the system of a holder at w; the rows of the server (and of its `local`) end with coupled ones."""
     clean = rows.cleaned(multiplier, local.value, local.jacobian)
+    void = Point(w, slack, multiplier, clean, local, None, None), _void(w.size, local)
     hessian = lagrangian_hessian(share, w, clean if look.finishing else multiplier, look.coupled)
-    usable = bool(
-        np.isfinite(local.objective)
-        and all(np.all(np.isfinite(a)) for a in (local.gradient, local.value, local.jacobian, hessian))
-    )
-    if not usable:
-        return Point(w, slack, multiplier, clean, local, None, None), _void(w.size, local)
+    if not _finite(np.array(local.objective), local.gradient, local.value, local.jacobian, hessian):
+        return void
     diagonal = np.abs(np.diagonal(hessian))
     curvature = look.curvature or float(np.mean(diagonal)) or 1.0
-    barrier = None if look.finishing else barrier_model(rows, local, slack, multiplier, curvature)
-    finish = finish_model(rows, local, multiplier, curvature) if look.near else None
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        barrier = None if look.finishing else barrier_model(rows, local, slack, multiplier, curvature)
+        finish = finish_model(rows, local, multiplier, curvature) if look.near else None
     point = Point(w, slack, multiplier, clean, local, barrier, finish)
     jacobian, empty = local.jacobian, np.zeros(0)
     terms = owner_terms(share, w, clean[: share.multiplier_length], look.judged_coupled) if look.judge else None
@@ -191,7 +189,8 @@ def settled(
         feasibility=0.0 if terms is None else terms.feasibility,
         violation=0.0 if terms is None else terms.violation,
     )
-    return point, system
+    # Multipliers of constraints that exclude each other grow without bound; such a point is refused, not an error.
+    return (point, system) if not_finite(system) is None else void
 
 
 def barrier_model(rows: Rows, local: Local, slack: Vector, multiplier: Vector, curvature: float) -> Model:
@@ -236,6 +235,10 @@ def unpack(packed: Vector, dim: int) -> Matrix:
     matrix = np.zeros((dim, dim))
     matrix[np.triu_indices(dim)] = packed
     return matrix + np.triu(matrix, 1).T
+
+
+def _finite(*arrays: Matrix) -> bool:
+    return all(bool(np.all(np.isfinite(a))) for a in arrays)
 
 
 def _mean_square(jacobian: Matrix) -> float:

@@ -91,6 +91,9 @@ class Verdict:
     conflict: tuple[str, ...] = ()
 
 
+SOLVED = Verdict("solved", "the certificate meets the tolerances")
+
+
 class Evidence(Protocol):
     """Where the evidence comes from: the owners, or the shares of a pooled problem. Server first, then owner order."""
 
@@ -155,12 +158,11 @@ class Watch:
         self._changes.append(change)
         self._stationarities.append(certificate.stationarity)
         if finished or _slow(self._stationarities, tol[0], 5):
-            allowed = max(certificate.violation, tol[1])
-            far = w + FAR * (w - self._run.w0)
-            if falls_forever(self._run.problem.regularizer, far, self._evidence.probed(far), objective, allowed):
+            there = self._evidence.probed(far_point(w, self._run.w0))
+            if escapes(self._run, w, objective, certificate, there):
                 return Verdict("unbounded", UNBOUNDED)
         if finished:
-            return Verdict("solved", "the certificate meets the tolerances")
+            return SOLVED
         if _slow(self._changes, tol[1], 3):
             parts = self._evidence.weighed(w, server_drift)
             if names := conflict(self._run.problem.regularizer, w, self._names, parts):
@@ -184,6 +186,17 @@ def _slow(values: list[float], tol: float, window: int) -> bool:
     return len(values) > window and values[-1] > tol and values[-1] > 0.5 * values[-1 - window]
 
 
+def far_point(w: Vector, start: Vector) -> Vector:
+    """Where the objective is probed for falling forever."""
+    return w + FAR * (w - start)
+
+
+def escapes(run: Run, w: Vector, objective: float, certificate: Certificate, parts: Sequence[Probed]) -> bool:
+    """Does the far point, of which the holders gave these parts, show that the objective falls forever beyond w?"""
+    allowed = max(certificate.violation, run.tol[1])
+    return falls_forever(run.problem.regularizer, far_point(w, run.w0), parts, objective, allowed)
+
+
 def falls_forever(regularizer: Prox, far: Vector, parts: Sequence[Probed], objective: float, violation: float) -> bool:
     """Is the far point no less feasible (violation) and better by a tenth (objective) than where we stopped?
 
@@ -193,3 +206,12 @@ def falls_forever(regularizer: Prox, far: Vector, parts: Sequence[Probed], objec
     if not np.isfinite(cost) or max(p.violation for p in parts) > violation:
         return False
     return sum(p.objective for p in parts) + cost < objective - 0.1 * abs(objective)
+
+
+def out_of_rounds(run: Run) -> Verdict:
+    return Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerances")
+
+
+def interrupted(run: Run) -> Verdict:
+    spent = run.fleet.ledger.rounds
+    return Verdict("max_rounds", f"interrupted after {spent} exchanges; the best point so far is given")

@@ -25,7 +25,7 @@ from fedpact.federation import Fleet, Order, Reply
 from fedpact.functions import Function, Matrix, Vector
 from fedpact.problem import Share
 from fedpact.prox import Prox, Zero
-from fedpact.solvers.endings import Asking, Verdict, Watch
+from fedpact.solvers.endings import Asking, Verdict, Watch, out_of_rounds
 from fedpact.solvers.judging import At, certificate_of, judge
 from fedpact.solvers.local import Constant, anchored, keep_factor, minimize
 from fedpact.solvers.run import Best, Run
@@ -242,7 +242,7 @@ def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inne
         run.history.inner.append(InnerRecord(0, fleet.ledger.rounds, residual, run.tol[0], penalty))
         run.report(0, t, best)
 
-    end = Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerance")
+    end = out_of_rounds(run)
     try:
         found = inexact_admm(
             fleet,

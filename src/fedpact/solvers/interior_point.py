@@ -29,14 +29,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError
 from fedpact.federation import Order, Reply, named
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, FederatedProblem, Share, Terms, assemble
-from fedpact.prox import Prox
 from fedpact.solvers.condensation import (
     Local,
     Look,
@@ -50,28 +48,31 @@ from fedpact.solvers.condensation import (
     unpack,
 )
 from fedpact.solvers.endings import (
-    FAR,
     INFEASIBLE,
+    SOLVED,
     UNBOUNDED,
     Probed,
     Verdict,
     Weighed,
     conflict,
-    falls_forever,
+    escapes,
+    far_point,
+    interrupted,
+    out_of_rounds,
     probed,
 )
-from fedpact.solvers.local.composite_quadratic import composite_quadratic
+from fedpact.solvers.local.damped_model import model_step
+from fedpact.solvers.proximal_al import proximal_al
 from fedpact.solvers.run import MARGIN, Best, Run
 from fedpact.solvers.scales import Introduce, introduce
-from fedpact.solvers.solution import OuterRecord, Solution
+from fedpact.solvers.solution import Solution
 from fedpact.solvers.symmetric_cones import rows_of
 
 #: The target never falls below this part of the residual, so complementarity does not run ahead of it.
 BEHIND = 0.003
-#: Added to M as a multiple of the Hessian's diagonal, so that directions without curvature do not move ...
-LEAST_DAMPING = 1e-9
-#: ... and more where rounding of M, relative to that diagonal, is more.
-ROUNDING = 1e-14
+#: Added to M as a multiple of the Hessian's diagonal, so that directions without curvature do not move;
+#: times or over RELAX when a step was dropped or kept.
+LEAST_DAMPING, RELAX = 1e-9, 10.0
 #: Certificates are asked for when the residual is within this factor of the tolerance, or the semismooth step is near.
 JUDGED = 1e3
 #: The semismooth step is tried when the certificate has come down to this part of the first residual ...
@@ -82,8 +83,8 @@ PATIENCE, WORSE = 5, 10.0
 LONGEST, EVEN = 4.0, 0.05
 #: A barrier step is dropped when it misses the constraints LEFT times more than before, and than SIZE of their values.
 LEFT, SIZE = 10.0, 0.1
-#: Where M is not positive definite the damping grows by RAISE until it is, and then by SAFE.
-RAISE, SAFE = 10.0, 3.0
+#: Iterations in which the miss of the constraints does not halve before Algorithm 1 is asked whether they conflict.
+SUSPECT, HAND_OVER = 12, 20  # the second: exchanges it is worth handing over for
 #: A point farther out than FARTHER * AWAY may have no end; asked again when it is FARTHER times farther.
 FARTHER, AWAY = 1e3, 1e4
 #: Iterations without a certificate better by a tenth after which the method gives up.
@@ -130,6 +131,7 @@ class Conclude(Order):
 class Concluded(Reply):
     multiplier: Vector
     size: float  # of the latest multiplier, max-norm
+    concave: bool  # does the constraint, so weighted, bend down? Then it proves nothing about points elsewhere
     objective: float  # at the far point, as the following
     violation: float
     coupled: Vector
@@ -161,10 +163,21 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Conclu
     return state, Concluded(
         multiplier=held[order.iteration],
         size=float(np.max(np.abs(state.latest.multiplier), initial=0.0)),
+        concave=bends_down(share, state.latest),
         objective=far.objective,
         violation=far.violation,
         coupled=np.zeros(0) if share.coupled is None else share.coupled.value(order.far),
     )
+
+
+def bends_down(share: Share, point: Point) -> bool:
+    """Has the constraint, weighted by its multiplier, negative curvature here? Convex ones have none anywhere."""
+    if share.constraint is None or share.constraint.function.affine:
+        return False
+    values = np.linalg.eigvalsh(
+        share.constraint.function.weighted_hessian(point.w, point.multiplier[: share.multiplier_length])
+    )
+    return bool(values[0] < -1e-9 * max(values[-1], -values[0]))
 
 
 def at_start(point: Point) -> State:
@@ -319,41 +332,6 @@ class Coordinator:
         )
 
 
-def model_step(
-    matrix: Vector, slope: Vector, diagonal: Vector, regularizer: Prox, w: Vector, damping: float, tolerance: float
-) -> tuple[Vector, float]:
-    """argmin_d d'Md / 2 + slope'd + h(w + d), M made positive definite; and the damping this took.
-
-    The damping is a multiple of the Hessian's own diagonal, so columns may have any scale.
-    """
-    M = unpack(matrix, w.size)
-    smooth = regularizer.curvature
-    if smooth is not None:
-        M[np.diag_indices_from(M)] += smooth
-        slope = slope + smooth * w
-        diagonal = diagonal + smooth
-    typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
-    diagonal = np.maximum(diagonal, 1e-8 * typical)
-    damping, raised = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal))), False
-    while True:
-        damped = M + np.diag(damping * diagonal)
-        scale = 1 / np.sqrt(np.maximum(np.diagonal(damped), 1e-300))
-        try:
-            factor = cho_factor(damped * np.outer(scale, scale), lower=True, check_finite=False)
-        except LinAlgError:
-            damping, raised = RAISE * damping, True
-            continue
-        if not raised:
-            break
-        damping, raised = SAFE * damping, False
-    if smooth is None:
-        found = composite_quadratic(damped, slope, regularizer, w, tolerance)
-        return found.w - w, damping
-    step = -scale * cho_solve(factor, scale * slope, check_finite=False)
-    refined = step - scale * cho_solve(factor, scale * (damped @ step + slope), check_finite=False)
-    return np.asarray(refined), damping
-
-
 @dataclass
 class Pace:
     """What the server decides between two exchanges: barrier or semismooth step, target, damping."""
@@ -416,7 +394,7 @@ class Pace:
         small = max(base.complementarity, 1e-3 * self.first)
         doubled = now.stationarity > 2 * max(base.stationarity, small) and now.miss > 2 * max(base.miss, small)
         good = now.usable and not doubled and now.miss <= LEFT * max(base.miss, small, SIZE * self.size)
-        self.damping = max(LEAST_DAMPING, used / RAISE) if good else max(RAISE * used, 1e-4)
+        self.damping = max(LEAST_DAMPING, used / RELAX) if good else max(RELAX * used, 1e-4)
         self.keep, self.back = good, not good
         self.rest = max(self.rest - 1, 0)
         return good
@@ -428,37 +406,92 @@ class Pace:
         return now.certificate is not None and now.certificate.worst <= factor * NEAR * self.first
 
 
+@dataclass
+class Ending:
+    """Writes down what was judged, and says when and how the iteration ends."""
+
+    run: Run
+    iteration: int = 0
+    gained: int = 0  # that of the last certificate better by a tenth
+    judged: int = -1  # iteration of the last certificate
+    lowest: float = np.inf  # miss of the constraints, at the iteration where it last halved
+    halved: int = 0
+    proves: bool = True  # until a constraint is seen to be non-convex
+    away: float = AWAY
+
+    def see(self, k: int, at: Coordinator, now: Sums, pace: Pace, best: Best) -> None:
+        """Record the point if it was judged, and remember it if it is the best."""
+        self.iteration = k
+        if now.certificate is None:
+            return
+        seen = np.inf if best.certificate is None else best.certificate.worst
+        best.offer(k, at.w, at.state.latest.clean, now.certificate, now.objective)
+        if now.certificate.worst < 0.9 * seen:
+            self.gained = k
+        owners, iterations = len(self.run.fleet.owners), k - self.judged
+        self.run.record(
+            k,
+            now.certificate,
+            now.objective,
+            inner_rounds=iterations,
+            penalty=pace.target,
+            consensus_penalty=pace.damping,
+            gradients=owners * (iterations + 1),  # one each, and one more to judge
+            hessians=owners * iterations,
+        )
+        self.judged = k
+
+    @property
+    def suspects(self) -> bool:
+        """Do the constraints seem to exclude each other, without a proof?"""
+        return self.iteration - self.halved >= SUSPECT
+
+    def verdict(self, k: int, w: Vector, own: Point, now: Sums) -> Verdict | None:
+        tol, certificate = self.run.tol, now.certificate
+        if certificate is not None and certificate.meets((tol[0], MARGIN * tol[1])):
+            return SOLVED
+        missed = now.miss if certificate is None else certificate.violation
+        if missed <= max(0.5 * self.lowest, tol[1]):
+            self.lowest, self.halved = missed, k
+        if now.conflict and missed > tol[1] and self.proves and self.run.rounds_left > 2:
+            replies, _ = _conclusion(self.run, w, now.objective, None)
+            self.proves = not (any(r.concave for r in replies) or bends_down(self.run.problem.server, own))
+            if self.proves:
+                return Verdict("infeasible", "")  # the owners' names come with the last exchange
+        if k - self.gained >= STALLED:
+            asked = "is the problem convex and scaled, and do gradients and Hessians belong to their functions?"
+            return Verdict("stalled", f"no progress in {STALLED} iterations; {asked}")
+        if certificate is not None and self.far(w) and self.run.rounds_left > 2:
+            self.away = float(np.max(np.abs(w)))
+            if _conclusion(self.run, w, now.objective, certificate)[1]:
+                return Verdict("unbounded", UNBOUNDED)
+        return None
+
+    def far(self, w: Vector) -> bool:
+        return bool(np.max(np.abs(w)) > FARTHER * self.away)
+
+
 def interior_point(run: Run) -> Solution:
     """The method of this file; nothing to tune."""
-    problem, fleet, h = run.problem, run.fleet, run.problem.regularizer
+    problem, h = run.problem, run.problem.regularizer
     if why := refusal(problem):
         raise OptionError(f'{why}, which method="interior-point" needs; use method="accelerated" or "proximal-al"')
     best, at = Best(run.tol), Coordinator(run)
-    end = Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerances")
     now = base = at.begin()
-    pace = Pace(base.residual, base.size)
-    k, last_gain, before, away = 0, 0, np.inf, AWAY
+    pace, ending = Pace(base.residual, base.size), Ending(run)
+    end, k, before = out_of_rounds(run), 0, np.inf
     try:
         while True:
-            gained = _offer(run, best, at, k, now, pace)
-            last_gain = k if gained else last_gain
+            ending.see(k, at, now, pace, best)
             run.report(k, 0, best)
-            if now.certificate is not None and now.certificate.meets((run.tol[0], MARGIN * run.tol[1])):
-                end = Verdict("solved", "the certificate meets the tolerances")
-                break
-            if now.conflict and now.miss > run.tol[1]:
-                end = Verdict("infeasible", "")
-                break
-            if k - last_gain >= STALLED:
-                end = Verdict("stalled", f"no progress in {STALLED} iterations; is the problem convex and scaled?")
+            if verdict := ending.verdict(k, at.w, at.state.latest, now):
+                end = verdict
                 break
             if run.rounds_left <= 2:
                 break
-            if now.certificate is not None and np.max(np.abs(at.w)) > FARTHER * away:
-                away = float(np.max(np.abs(at.w)))
-                if _conclusion(run, at.w, now.objective, now.certificate)[1]:
-                    end = Verdict("unbounded", UNBOUNDED)
-                    break
+            if ending.suspects and run.rounds_left > HAND_OVER:
+                run.history.notes.append(f"iteration {k}: the constraints stay missed; Algorithm 1 goes on")
+                return proximal_al(run)
             pace.choose(now)
             origin = at.state.kept.w if pace.back else at.state.latest.w
             if pace.finishing:
@@ -467,7 +500,9 @@ def interior_point(run: Run) -> Solution:
             else:
                 pace.aim(base, before)
                 matrix, slope, diagonal = base.matrix, base.slope + pace.target * base.centring, base.diagonal
-            step, used = model_step(matrix, slope, diagonal, h, origin, pace.damping, 1e-3 * run.tol[0])
+            step, used = model_step(
+                unpack(matrix, origin.size), slope, diagonal, h, origin, pace.damping, 1e-3 * run.tol[0]
+            )
             longer = pace.stretch(step, h.curvature is not None) if pace.finishing else 1.0
             order = Advance(
                 iteration=k + 1,
@@ -482,7 +517,7 @@ def interior_point(run: Run) -> Solution:
                 best=best.iteration == k,
                 back=pace.back,
                 near=pace.finishing or pace.near(now, 5),
-                judge=pace.worth_judging(now, run.tol) or np.max(np.abs(origin + step)) > FARTHER * away,
+                judge=pace.worth_judging(now, run.tol) or ending.far(origin + step),
             )
             now = at.advance(order)
             k += 1
@@ -492,49 +527,21 @@ def interior_point(run: Run) -> Solution:
             elif pace.accept(base, now, used):
                 before, base = base.complementarity, now
     except KeyboardInterrupt:
-        end = Verdict(
-            "max_rounds", f"interrupted after {fleet.ledger.rounds} exchanges; the best point so far is given"
-        )
+        end = interrupted(run)
     return _end(run, best, at, end)
 
 
-def _offer(run: Run, best: Best, at: Coordinator, k: int, now: Sums, pace: Pace) -> bool:
-    """Remember the point if it is the best; is it better by a tenth?"""
-    if now.certificate is None:
-        return False
-    seen = np.inf if best.certificate is None else best.certificate.worst
-    best.offer(k, at.w, at.state.latest.clean, now.certificate, now.objective)
-    run.history.outer.append(
-        OuterRecord(
-            iteration=k,
-            objective=now.objective,
-            stationarity=now.certificate.stationarity,
-            feasibility=now.certificate.feasibility,
-            violations=now.certificate.violations,
-            inner_rounds=1,
-            rounds=run.fleet.ledger.rounds,
-            bytes=run.fleet.ledger.bytes,
-            penalty=pace.target,
-            consensus_penalty=pace.damping,
-            gradients=2 * len(run.fleet.owners),
-            hessians=len(run.fleet.owners),
-        )
-    )
-    return now.certificate.worst < 0.9 * seen
-
-
 def _conclusion(
-    run: Run, w: Vector, objective: float, certificate: Certificate, iteration: int = -1
+    run: Run, w: Vector, objective: float, certificate: Certificate | None, iteration: int = -1
 ) -> tuple[list[Concluded], bool]:
     """One exchange: the owners' prices, and whether a far point is as feasible as w and much better."""
     problem = run.problem
-    far = w + FAR * (w - run.w0)
+    far = far_point(w, run.w0)
     replies = run.fleet.ask(conclude, Conclude(iteration=iteration, far=far))
     parts = [probed(problem.server, far), *(Probed(objective=r.objective, violation=r.violation) for r in replies)]
     coupled = [r.coupled for r in replies if r.coupled.size]
     parts.append(Probed(objective=0.0, violation=float(np.max(np.sum(coupled, axis=0), initial=0.0))))
-    allowed = max(certificate.violation, run.tol[1])
-    return replies, falls_forever(problem.regularizer, far, parts, objective, allowed)
+    return replies, certificate is not None and escapes(run, w, objective, certificate, parts)
 
 
 def _end(run: Run, best: Best, at: Coordinator, end: Verdict) -> Solution:
@@ -543,8 +550,8 @@ def _end(run: Run, best: Best, at: Coordinator, end: Verdict) -> Solution:
     assert best.certificate is not None  # the start is always judged
     replies, falls = _conclusion(run, best.w, best.objective, best.certificate, best.iteration)
     multipliers = [r.multiplier for r in replies]
-    if end.status != "infeasible" and best.certificate.meets(run.tol):
-        end = Verdict("solved", "the certificate meets the tolerances")
+    if end.status in ("max_rounds", "stalled") and best.certificate.meets(run.tol):
+        end = SOLVED  # without the margin
     if end.status == "solved" and falls:
         end = Verdict("unbounded", UNBOUNDED)
     if end.status == "infeasible":

@@ -24,15 +24,15 @@ import numpy as np
 
 from fedpact.federation import Order, Reply
 from fedpact.functions import Function, Vector
-from fedpact.problem import Certificate, Share, owner_terms
+from fedpact.problem import Share, owner_terms
 from fedpact.solvers import inexact_admm as admm
 from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
-from fedpact.solvers.endings import Asking, Verdict, Watch
+from fedpact.solvers.endings import Asking, Watch, interrupted, out_of_rounds
 from fedpact.solvers.judging import At, Judged, certificate_of, judge, term_fields
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import MARGIN, Best, Run
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
-from fedpact.solvers.solution import InnerRecord, OuterRecord, Solution
+from fedpact.solvers.solution import InnerRecord, Solution
 
 #: Exchanges kept back for the end of an outer iteration: conclude, two pieces of evidence, reveal.
 RESERVE = 4
@@ -199,7 +199,7 @@ def proximal_al(
     begin = Start(w=w, penalty=beta, consensus_penalty=rho, holders=holders)
     proposals = [r.proposal for r in fleet.ask(start, begin)]
     best, watch = Best(run.tol), Watch(run, Asking(run))
-    end = Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came before the tolerances")
+    end = out_of_rounds(run)
     try:
         for k in range(run.max_rounds):
             tau = outer_accuracy(s, k, run.tol)
@@ -234,7 +234,16 @@ def proximal_al(
             drift = drift_of(problem.server, multiplier, after)
             w, multiplier, rho, proposals = found.w, after, found.penalty, [r.proposal for r in replies]
             best.offer(k + 1, w, multiplier, certificate, objective)
-            run.history.outer.append(_record(run, k + 1, certificate, objective, found, beta))
+            run.record(
+                k + 1,
+                certificate,
+                objective,
+                inner_rounds=found.rounds,
+                penalty=beta,
+                consensus_penalty=found.penalty,
+                gradients=found.gradients,
+                hessians=found.hessians,
+            )
             # By Theorem 3.1 (8) implies the certificate; that is checked, and coupled constraints may need more.
             finished = stops(moved, tau, change, beta, run.tol) and certificate.meets(run.tol)
             beta = next_beta
@@ -244,33 +253,12 @@ def proximal_al(
             if run.rounds_left <= RESERVE:
                 break
     except KeyboardInterrupt:
-        end = Verdict(
-            "max_rounds", f"interrupted after {fleet.ledger.rounds} exchanges; the best point so far is given"
-        )
+        end = interrupted(run)
     if best.certificate is None:  # stopped before the first outer iteration was complete: judge the start
         zero = np.zeros(problem.server.multiplier_length)
         best.offer(0, run.w0, zero, *certificate_of(problem, run.w0, zero, fleet.ask(judge, At(w=run.w0))))
     prices = [r.multiplier for r in fleet.ask(reveal, Reveal(iteration=best.iteration))]
     return best.solution(run, end.status, end.reason, prices, end.conflict)
-
-
-def _record(
-    run: Run, k: int, certificate: Certificate, objective: float, found: admm.AdmmResult, beta: float
-) -> OuterRecord:
-    return OuterRecord(
-        iteration=k,
-        objective=objective,
-        stationarity=certificate.stationarity,
-        feasibility=certificate.feasibility,
-        violations=certificate.violations,
-        inner_rounds=found.rounds,
-        rounds=run.fleet.ledger.rounds,
-        bytes=run.fleet.ledger.bytes,
-        penalty=beta,
-        consensus_penalty=found.penalty,
-        gradients=found.gradients,
-        hessians=found.hessians,
-    )
 
 
 def _reporter(run: Run, k: int, best: Best, target: float) -> Callable[[int, Vector, float, float], None]:

@@ -10,7 +10,7 @@ import numpy as np
 from fedpact.federation import Fleet
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, FederatedProblem
-from fedpact.solvers.solution import History, Solution, Status
+from fedpact.solvers.solution import History, OuterRecord, Solution, Status
 
 #: Feasibility is asked for with this margin, because the objective errs by <mu, c(w)>, a sum over all constraints, and
 #: users expect it to be as good as the tolerance says.
@@ -50,6 +50,36 @@ class Run:
     @property
     def rounds_left(self) -> int:
         return self.max_rounds - self.fleet.ledger.rounds
+
+    def record(
+        self,
+        iteration: int,
+        certificate: Certificate,
+        objective: float,
+        *,
+        inner_rounds: int,
+        penalty: float,
+        consensus_penalty: float,
+        gradients: int,
+        hessians: int,
+    ) -> None:
+        """Write down a judged point, with what has been spent so far."""
+        self.history.outer.append(
+            OuterRecord(
+                iteration=iteration,
+                objective=objective,
+                stationarity=certificate.stationarity,
+                feasibility=certificate.feasibility,
+                violations=certificate.violations,
+                inner_rounds=inner_rounds,
+                rounds=self.fleet.ledger.rounds,
+                bytes=self.fleet.ledger.bytes,
+                penalty=penalty,
+                consensus_penalty=consensus_penalty,
+                gradients=gradients,
+                hessians=hessians,
+            )
+        )
 
     def report(self, iteration: int, inner: int, best: Best) -> None:
         """Tell the callbacks where we are."""

@@ -10,6 +10,7 @@ References: Nesterov and Todd (1997); Vandenberghe (2010), "The CVXOPT linear an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -71,12 +72,12 @@ class Orthant:
         return self.cone.project_dual(v), self.cone.project_dual_jacobian(v)
 
 
-class Tied(Orthant):
+class Tied(Orthant, ABC):
     """Rows that only together have a meaning."""
 
+    @abstractmethod
     def depth(self, v: Vector) -> float:
         """How far inside v is: the smallest eigenvalue of the Jordan algebra."""
-        raise NotImplementedError
 
     def inside(self, v: Vector, room: Vector) -> Vector:
         depth, least = self.depth(v), float(np.max(room))

@@ -1,0 +1,50 @@
+"""The server's model of one Newton step: a quadratic, made positive definite, plus h."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from fedpact.functions import Matrix, Vector
+from fedpact.prox import Prox
+from fedpact.solvers.local.composite_quadratic import composite_quadratic
+
+#: The damping is at least so large that rounding of M, relative to the diagonal, does not move anything.
+ROUNDING = 1e-14
+#: Where M is not positive definite the damping grows by RAISE until it is, and then by SAFE.
+RAISE, SAFE = 10.0, 3.0
+
+
+def model_step(
+    matrix: Matrix, slope: Vector, diagonal: Vector, regularizer: Prox, w: Vector, damping: float, tolerance: float
+) -> tuple[Vector, float]:
+    """argmin_d d'Md / 2 + slope'd + h(w + d), M made positive definite; and the damping this took.
+
+    The damping is a multiple of the Hessian's own diagonal, so columns may have any scale.
+    """
+    M = matrix.copy()
+    smooth = regularizer.curvature
+    if smooth is not None:
+        M[np.diag_indices_from(M)] += smooth
+        slope = slope + smooth * w
+        diagonal = diagonal + smooth
+    typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
+    diagonal = np.maximum(diagonal, 1e-8 * typical)
+    damping, raised = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal))), False
+    while True:
+        damped = M + np.diag(damping * diagonal)
+        scale = 1 / np.sqrt(np.maximum(np.diagonal(damped), 1e-300))
+        try:
+            factor = cho_factor(damped * np.outer(scale, scale), lower=True, check_finite=False)
+        except LinAlgError:
+            damping, raised = RAISE * damping, True
+            continue
+        if not raised:
+            break
+        damping, raised = SAFE * damping, False
+    if smooth is None:
+        found = composite_quadratic(damped, slope, regularizer, w, tolerance)
+        return found.w - w, damping
+    step = -scale * cho_solve(factor, scale * slope, check_finite=False)
+    refined = step - scale * cho_solve(factor, scale * (damped @ step + slope), check_finite=False)
+    return np.asarray(refined), damping
