@@ -103,7 +103,7 @@ def test_the_fewest_rounds_give_a_point_and_its_certificate(limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", ["ray", "", 3, object(), fp.engines.InProcess], ids=["ray", "", "3", "object", "class"]
+    "engine", ["rays", "", 3, object(), fp.engines.InProcess], ids=["rays", "", "3", "object", "class"]
 )
 def test_an_unknown_engine(engine: object) -> None:
     told = message(OptionError, engine=engine)

@@ -21,3 +21,15 @@ class OptionError(FedpactError, ValueError):
 
 class OwnerError(FedpactError, RuntimeError):
     """A step failed at an owner; the message names it."""
+
+
+class OwnerLost(OwnerError):
+    """An owner cannot be reached, is late, has lost its state or sends what cannot be read; the message names it."""
+
+
+class WireError(FedpactError, ValueError):
+    """Bytes that are damaged, truncated, of another version, or not what was expected."""
+
+
+class CheckpointError(FedpactError, ValueError):
+    """A checkpoint that is absent, damaged, or of another problem."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.engines import InProcess
-from fedpact.errors import OptionError, ProblemError
-from fedpact.federation import Fleet
-from fedpact.problem import FederatedProblem, coupled_scale, decouple
-from fedpact.solvers import COUPLES, METHODS, Progress, Run, Solution, refusal
+from fedpact.errors import OptionError, OwnerLost, ProblemError
+from fedpact.federation import Checkpoint, Fleet, Policy
+from fedpact.problem import FederatedProblem, RemoteProblem, coupled_scale, decouple
+from fedpact.solvers import COUPLES, METHODS, POOLED, Progress, Run, Solution, described, refusal
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
 DEFAULT_MAX_ROUNDS = 100_000
@@ -26,13 +29,16 @@ LEAST_ROUNDS = 8
 
 
 class Engine(Protocol):
-    """Where owners run: anything that opens a fleet over shares by owner name."""
+    """Where owners run: anything that opens a fleet over shares (or what builds them) by owner name.
 
-    def open(self, shares: Mapping[str, object]) -> Fleet: ...
+    folder: where owners on this machine keep their memory, when the solve has a checkpoint
+    """
+
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet: ...
 
 
 def solve(
-    problem: FederatedProblem,
+    problem: FederatedProblem | RemoteProblem,
     method: str = "auto",
     *,
     tol: float | tuple[float, float] = 1e-3,
@@ -41,6 +47,15 @@ def solve(
     max_rounds: int | None = None,
     callbacks: Iterable[Callable[[Progress], None]] = (),
     seed: int = 0,
+    secure_sum: bool | None = None,
+    on_failure: Literal["retry", "stale", "stop"] = "retry",
+    deadline: float | None = None,
+    retries: int = 5,
+    max_staleness: int = 3,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 1,
+    resume: bool = False,
+    record: str | Path | None = None,
     **options: Any,
 ) -> Solution:
     """Solve a federated problem; the answer carries its checked certificate.
@@ -48,27 +63,67 @@ def solve(
     method:     "auto", or a name in `fedpact.solvers.METHODS`
     tol:        of the certificate: one number, or (stationarity, feasibility), each in (0, 1)
     w0:         start, inside the domain of the regularizer; zero (or the nearest point of that domain) when None
-    engine:     None or "in-process", "threads", or an engine such as fp.engines.InProcess(threads=4)
+    engine:     None or "in-process", "threads", "ray", or an engine such as fp.engines.Ray(address=...)
     max_rounds: exchanges with the owners after which the best point so far is returned as `max_rounds`
     callbacks:  called with a Progress after every exchange of the inner solver
     options:    of the method, e.g. penalty=300 for "proximal-al"; None means its default
 
+    secure_sum: the server sees sums over the owners, and nobody's own vectors and matrices; None: only for
+                "interior-point" between organisations (Flower). Two more exchanges, two owners or more.
+    on_failure, deadline, retries, max_staleness: what happens when an owner does not answer, see
+                `fedpact.federation.Policy`; an owner that stays away ends the solve with status `client_lost`
+    checkpoint: folder in which the run is kept, every `checkpoint_every` exchanges and when it ends, is interrupted
+                (Ctrl-C, SIGTERM) or loses an owner; `resume=True` goes on from there, to the same bits
+    record:     file to which every message is written, for an auditor; `fedpact.federation.read_record` reads it
+
     In a terminal a live line shows where the solve is; Ctrl-C returns the best certified point so far. Raises
-    OptionError, ProblemError, DataError or OwnerError for misuse; not converging is a status, never an error.
+    OptionError, ProblemError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
     """
-    if not isinstance(problem, FederatedProblem):
-        raise ProblemError(f"fp.solve takes an fp.FederatedProblem, got {type(problem).__name__}")
+    if not isinstance(problem, FederatedProblem | RemoteProblem):
+        raise ProblemError(f"fp.solve takes an fp.FederatedProblem or fp.RemoteProblem, got {type(problem).__name__}")
     tolerances = _tolerances(tol)
     limit = DEFAULT_MAX_ROUNDS if max_rounds is None else max_rounds
     if not isinstance(limit, int | np.integer) or limit < LEAST_ROUNDS:
         raise OptionError(f"max_rounds = {max_rounds!r}: give a whole number of at least {LEAST_ROUNDS}")
-    w = problem.start(w0)
-    name, choice = choose(problem, w.size) if method == "auto" else (method, "")
-    run_method = _method(name, options)
-    decoupled = problem if name in COUPLES else decouple(problem, w.size, coupled_scale(problem, w))
-    start = np.concatenate([w, np.zeros((decoupled.dim or w.size) - w.size)])
+    if not isinstance(checkpoint_every, int) or checkpoint_every < 1:
+        raise OptionError(f"checkpoint_every = {checkpoint_every!r}: give a whole number of at least 1")
+    if resume and checkpoint is None:
+        raise OptionError("resume=True needs checkpoint=, the folder of the run to go on with")
+    policy = Policy(on_failure, deadline, retries, max_staleness)
+    where = _engine(engine)
+    if method != "auto":
+        _method(method, options)
+    if secure_sum and on_failure == "stale":
+        raise OptionError('on_failure="stale" needs replies of single owners, which secure_sum=True hides; use "retry"')
+    about = {"method": method, "tol": tolerances, "max_rounds": int(limit), "seed": seed, "options": options}
     with ExitStack() as stack:
-        fleet = stack.enter_context(_engine(engine).open({share.label: share for share in decoupled.shares}))
+
+        def opened(sources: Mapping[str, object]) -> Fleet:
+            folder = None if checkpoint is None else Path(checkpoint)
+            fleet = where.open(sources, None if folder is None else folder / "owners")
+            stack.enter_context(fleet)
+            fleet.policy = policy
+            fleet.ledger.record = None if record is None else Path(record)
+            if folder is not None:
+                stack.enter_context(_terminable())
+                fleet.keep(Checkpoint(folder, {**about, "owners": list(sources)}, checkpoint_every, resume))
+            return fleet
+
+        if isinstance(problem, RemoteProblem):
+            fleet = opened(problem.sources)
+            problem = described(problem, fleet)
+            w = problem.start(w0)
+            name, choice = choose(problem, w.size) if method == "auto" else (method, "")
+            if name in POOLED or (problem.coupled_length and name not in COUPLES):
+                raise OptionError(f'method "{name}" reads shares, which only their owners hold; use "interior-point"')
+        else:
+            w = problem.start(w0)
+            name, choice = choose(problem, w.size) if method == "auto" else (method, "")
+            if name not in COUPLES:
+                problem = decouple(problem, w.size, coupled_scale(problem, w))
+            fleet = opened({share.label: share for share in problem.shares})
+        run_method = _method(name, options)
+        start = np.concatenate([w, np.zeros((problem.dim or w.size) - w.size)])
         listeners = list(callbacks)
         if sys.stderr.isatty():
             from fedpact.report.progress import ProgressLine
@@ -79,10 +134,18 @@ def solve(
             for listener in listeners:
                 listener(progress)
 
-        run = Run(decoupled, fleet, name, start, tolerances, int(limit), seed, notify, choice)
+        run = Run(problem, fleet, name, start, tolerances, int(limit), seed, notify, choice)
         if choice:
             run.history.notes.append(f"auto chose {name}: {choice}")
-        return run_method(run, **{option: value for option, value in options.items() if value is not None})
+        try:
+            # A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default.
+            by_default = fleet.networked and name == "interior-point" and len(fleet.owners) > 1
+            if secure_sum or (secure_sum is None and by_default):
+                fleet.secure()
+            return run_method(run, **{option: value for option, value in options.items() if value is not None})
+        except OwnerLost as lost:
+            kept = f"; the run is kept in {checkpoint}, resume=True goes on with it" if checkpoint is not None else ""
+            return run.lost(f"{lost}{kept}")
 
 
 def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
@@ -112,6 +175,19 @@ def _method(name: str, options: Mapping[str, Any]) -> Callable[..., Solution]:
     return METHODS[name]
 
 
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the solve as Ctrl-C does: with a checkpoint and the best point so far."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _tolerances(tol: float | tuple[float, float]) -> tuple[float, float]:
     pair = tuple(tol) if isinstance(tol, tuple | list) else (tol, tol)
     if len(pair) != 2 or not all(isinstance(t, int | float) and 0 < t < 1 for t in pair):
@@ -124,6 +200,13 @@ def _engine(engine: Engine | str | None) -> Engine:
         return InProcess()
     if engine == "threads":
         return InProcess(threads=2)
+    if engine == "ray":
+        from fedpact.engines import Ray
+
+        return Ray()
     if isinstance(engine, str | type) or not hasattr(engine, "open"):
-        raise OptionError(f"engine {engine!r} is unknown; use 'in-process', 'threads' or fp.engines.InProcess()")
+        raise OptionError(
+            f"engine {engine!r} is unknown; use 'in-process', 'threads', 'ray', or an engine of fp.engines such as "
+            "fp.engines.InProcess()"
+        )
     return engine

@@ -31,7 +31,7 @@ def add(share: list[float], state: float | None, order: Add) -> tuple[float, Tot
 
 def test_state_goes_from_round_to_round() -> None:
     owner = Owner("a", [])
-    assert [owner.handle(add, Add(round=r, amount=r)).total for r in (1, 2, 3)] == [1.0, 3.0, 6.0]
+    assert [owner.handle(add, Add(round=r, amount=r)).kept.total for r in (1, 2, 3)] == [1.0, 3.0, 6.0]
 
 
 def test_a_repeated_round_is_answered_from_memory() -> None:
@@ -40,7 +40,7 @@ def test_a_repeated_round_is_answered_from_memory() -> None:
     first = owner.handle(add, Add(round=5, amount=2.0))
     assert owner.handle(add, Add(round=5, amount=2.0)) is first
     assert calls == [2.0]
-    assert owner.handle(add, Add(round=6, amount=1.0)).total == 3.0
+    assert owner.handle(add, Add(round=6, amount=1.0)).kept.total == 3.0
 
 
 def test_a_past_round_is_refused() -> None:
@@ -72,9 +72,9 @@ def test_an_error_in_a_step_names_the_owner(raised: Exception, expected: type[Ex
     assert caught.value.__cause__ is raised
 
 
-def test_an_owner_error_is_passed_on_as_it_is() -> None:
-    with pytest.raises(OwnerError, match=r"^already named$"):
-        Owner("b", OwnerError("already named")).handle(failing, Add(round=1))
+def test_an_error_that_names_the_owner_is_passed_on_as_it_is() -> None:
+    with pytest.raises(OwnerError, match=r"^b: already named$"):
+        Owner("b", OwnerError("b: already named")).handle(failing, Add(round=1))
 
 
 def faulty(share: Any, state: float | None, order: Add) -> tuple[float, Total]:
@@ -108,11 +108,11 @@ def grows_then_fails(share: Any, state: float | None, order: Add) -> tuple[float
 @pytest.mark.parametrize("bad", [-1.0, 0.0])
 def test_the_state_is_that_before_a_failed_step(bad: float) -> None:
     owner = Owner("a", None)
-    assert owner.handle(grows_then_fails, Add(round=1)).total == 1.0
+    assert owner.handle(grows_then_fails, Add(round=1)).kept.total == 1.0
     with pytest.raises(OwnerError):
         owner.handle(grows_then_fails, Add(round=2, amount=bad))
     # the failed round was not answered, so it may be asked again
-    assert owner.handle(grows_then_fails, Add(round=2)).total == 2.0
+    assert owner.handle(grows_then_fails, Add(round=2)).kept.total == 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,4 +137,4 @@ def test_only_arrays_and_scalars_leave_an_owner(value: object) -> None:
     "value", [1, 1.5, True, "text", np.float64(2), np.int64(2), np.bool_(True), np.zeros(3), np.zeros((2, 2), int)]
 )
 def test_arrays_and_scalars_do(value: object) -> None:
-    assert Owner("a", value).handle(hand_out, Order(round=1)).value is value
+    assert Owner("a", value).handle(hand_out, Order(round=1)).kept.value is value

@@ -24,8 +24,8 @@ class Recording:
     def __init__(self):
         self.seen = []
 
-    def open(self, shares):
-        fleet = InProcess().open(shares)
+    def open(self, shares, folder=None):
+        fleet = InProcess().open(shares, folder)
         ask = fleet.ask
 
         def recorded(step, orders):
@@ -280,15 +280,15 @@ def test_the_server_knows_the_sum_of_z_from_what_was_sent():
     engine = Recording()
     fp.solve(problem, "accelerated", tol=1e-6, engine=engine, consensus_penalty=0.1)
     rounds = engine.of("advance")
-    gradients = np.sum([r.gradient for r in engine.of("begin")[0][1]], axis=0)
-    sums, residuals = [-gradients / 0.1], [np.sum([r.residual for r in rounds[0][1]], axis=0)]
+    gradients = engine.of("begin")[0][1].total.gradient
+    sums, residuals = [-gradients / 0.1], [rounds[0][1].total.residual]
     for order, replies in rounds[1:]:
         following = sums[-1] + residuals[-1]
         if order.mix.size:
             differences = np.diff(sums, axis=0) + np.diff(residuals, axis=0)
             following = following - order.mix @ differences[-order.mix.size :]
         np.testing.assert_allclose(following / 6, order.w, atol=1e-10)
-        sums, residuals = [*sums, following], [*residuals, np.sum([r.residual for r in replies], axis=0)]
+        sums, residuals = [*sums, following], [*residuals, replies.total.residual]
     assert len(rounds) > 10
 
 
@@ -324,11 +324,12 @@ def test_a_round_is_one_vector_up_and_scalars_and_the_multiplier_leaves_at_the_e
     judged = 0
     for order, replies in engine.of("advance"):
         judged += order.judge
-        for reply in replies:
-            assert reply.residual.shape == (21,)
-            assert reply.gradient.size == (21 if order.judge else 0)
-            assert reply.products.size == reply.against.size <= 6
-            assert reply.coupled.size == 0
+        total = replies.total
+        assert total.residual.shape == (21,)
+        assert total.gradient.size == (21 if order.judge else 0)
+        assert total.products.size == total.against.size <= 6
+        assert total.coupled.size == 0
+        assert replies[0].residual is None  # what is only summed is not there owner by owner
     assert judged == len(answer.history.outer) < answer.rounds - 2
     fields = answer.communication.owners["client 1"].fields
     assert [f for f in fields if "multiplier" in f] == ["Revealed.multiplier"]

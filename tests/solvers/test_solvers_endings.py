@@ -6,7 +6,7 @@ import pytest
 import fedpact as fp
 from fedpact.cones import Nonnegative, Zero
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth
-from fedpact.solvers.endings import Probed, Weighed, conflict, falls_forever
+from fedpact.solvers.endings import Probed, Weighed, conflict, falls_forever, pull
 
 METHODS = ["proximal-al", "centralized-proximal-al"]
 
@@ -127,18 +127,18 @@ def test_conflict_needs_a_positive_value_and_reach():
         Weighed(value=1.0, gradient=np.array([-1.0, 0]), size=0.5),
         Weighed(value=0.0, gradient=np.zeros(2), size=0.0),
     ]
-    assert conflict(no_h, w, ["a", "b", "c"], parts) == ("a", "b")
-    assert conflict(no_h, w, ["a"], parts[:1]) == ()  # the gradient says: move, and it becomes feasible
+    assert conflict(no_h, w, ["a", "b", "c"], pull(parts)) == ("a", "b")
+    assert conflict(no_h, w, ["a"], pull(parts[:1])) == ()  # the gradient says: move, and it becomes feasible
     negative = [Weighed(value=-1.0, gradient=np.zeros(2), size=1.0)]
-    assert conflict(no_h, w, ["a"], negative) == ()
+    assert conflict(no_h, w, ["a"], pull(negative)) == ()
     # on the face w_0 = 0 of the box [0, 1]^2 the gradient (1, 0) is normal to the domain: nothing can follow it
-    assert conflict(fp.prox.Box(0, 1), w, ["a"], parts[:1]) == ("a",)
+    assert conflict(fp.prox.Box(0, 1), w, ["a"], pull(parts[:1])) == ("a",)
 
 
 def test_falls_forever_needs_a_feasible_and_clearly_better_far_point():
     far, no_h = np.ones(2), fp.prox.Zero()
-    better = [Probed(objective=0.1, violation=0.0)]
+    better = Probed(objective=0.1, violation=0.0)
     assert falls_forever(no_h, far, better, objective=1.0, violation=1e-3)
     assert not falls_forever(no_h, far, better, objective=0.105, violation=1e-3)
-    assert not falls_forever(no_h, far, [Probed(objective=0.1, violation=0.5)], objective=1.0, violation=1e-3)
+    assert not falls_forever(no_h, far, Probed(objective=0.1, violation=0.5), objective=1.0, violation=1e-3)
     assert not falls_forever(fp.prox.Box(-0.5, 0.5), far, better, objective=1.0, violation=1e-3)

@@ -31,7 +31,7 @@ def run(shares, w, *, tolerance, penalty, adapt=False, decay=0.1, seen=lambda *a
             Constant(w.size),
             problem.regularizer,
             w,
-            [b.proposal for b in begun],
+            begun.total.proposal,
             step=admm.update_alone,
             tolerance=tolerance,
             decay=decay,

@@ -1,7 +1,5 @@
 """The federated interior-point method: counts, independent answers, edges, endings, and what leaves owners."""
 
-from dataclasses import fields, replace
-
 import cvxpy as cp
 import numpy as np
 import pooled
@@ -11,9 +9,8 @@ from real_tables import fairness, largest_gap, neyman_pearson_owners
 
 import fedpact as fp
 from fedpact import data, tasks
-from fedpact.engines import InProcess
 from fedpact.errors import OptionError
-from fedpact.solvers.condensation import System, pack, unpack
+from fedpact.solvers.condensation import pack, unpack
 
 BOUND = 0.2
 
@@ -407,34 +404,6 @@ def test_what_it_cannot_take_is_refused():
 
 
 # ------------------------------------------------------------------------------------------------- what leaves an owner
-
-
-class Summed(InProcess):
-    """An engine whose owners' systems are replaced by their sum before the server sees them."""
-
-    def open(self, shares):
-        fleet = super().open(shares)
-        ask = fleet.ask
-
-        def ask_and_add(step, orders):
-            replies = ask(step, orders)
-            if not isinstance(replies[0], System):
-                return replies
-            one_owners = {"usable", "feasibility", "violation"}  # flags, and what an auditor may see by owner
-            added = [f.name for f in fields(System) if f.name not in one_owners]
-            totals = {name: sum(getattr(r, name) for r in replies) for name in added}
-            nothing = {name: 0 * value for name, value in totals.items()}
-            return [replace(replies[0], **totals), *(replace(r, **nothing) for r in replies[1:])]
-
-        fleet.ask = ask_and_add
-        return fleet
-
-
-def test_the_server_uses_nothing_but_sums():
-    problem = tasks.neyman_pearson(data.neyman_pearson(4), BOUND)
-    plain, summed = solve(problem, tol=1e-8), solve(problem, tol=1e-8, engine=Summed())
-    assert summed.rounds == plain.rounds
-    np.testing.assert_allclose(summed.w, plain.w, atol=1e-9)
 
 
 def test_multipliers_leave_only_at_the_end_and_matrices_as_triangles():

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from fedpact.errors import OptionError
-from fedpact.federation import Fleet, Order, Owner, Reply, Step
+from fedpact.federation import Fleet, Order, Owner, Sealed, Step
 
 
 @dataclass(frozen=True)
@@ -20,37 +22,44 @@ class InProcess:
         if not isinstance(self.threads, int) or self.threads < 1:
             raise OptionError(f"InProcess(threads={self.threads!r}): give a whole number of threads, at least one")
 
-    def open(self, shares: Mapping[str, object]) -> Fleet:
-        """A fleet over the shares, by owner name."""
-        return _Local(shares, self.threads)
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
+        """A fleet over the shares, by owner name; their memory is kept in the folder, if one is given."""
+        return _Local(shares, self.threads, folder)
 
 
 class _Local(Fleet):
-    def __init__(self, shares: Mapping[str, object], threads: int) -> None:
+    def __init__(self, shares: Mapping[str, object], threads: int, folder: Path | None) -> None:
         super().__init__(tuple(shares))
-        self._owners = {name: Owner(name, share) for name, share in shares.items()}
+        self._owners = {name: Owner(name, share, folder, every=False) for name, share in shares.items()}
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self._last: dict[str, Future[Reply]] = {}
+        self._latest: dict[str, Future[Sealed[Any]]] = {}
 
-    def _start(self, owner: str, step: Step, order: Order) -> Future[Reply]:
+    def _start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
         handle = self._owners[owner].handle
         if self._pool is not None:
             # An owner does one thing at a time, in the order asked; the pool starts work in that order too.
-            self._last[owner] = self._pool.submit(_after, self._last.get(owner), handle, step, order)
-            return self._last[owner]
-        future: Future[Reply] = Future()
+            self._latest[owner] = self._pool.submit(_after, self._latest.get(owner), handle, step, order)
+            return self._latest[owner]
+        future: Future[Sealed[Any]] = Future()
         try:
             future.set_result(handle(step, order))
         except Exception as error:
             future.set_exception(error)
         return future
 
+    def _keep(self) -> None:
+        wait(self._latest.values())  # an interrupt may have left some at work
+        for owner in self._owners.values():
+            owner.save()
+
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()
 
 
-def _after(earlier: Future[Reply] | None, handle: Callable[[Step, Order], Reply], step: Step, order: Order) -> Reply:
+def _after(
+    earlier: Future[Sealed[Any]] | None, handle: Callable[[Step, Order], Sealed[Any]], step: Step, order: Order
+) -> Sealed[Any]:
     if earlier is not None:
         wait([earlier])
     return handle(step, order)

@@ -1,20 +1,33 @@
-"""The seam between algorithms and owners: messages, the fleet, an owner's side of it, and the ledger."""
+"""The seam between algorithms and owners: messages, the fleet, an owner's side of it, and what is kept of both."""
 
-from fedpact.federation.fleet import Fleet, Ticket
-from fedpact.federation.ledger import Communication, Ledger, Traffic
-from fedpact.federation.messages import Order, Reply, not_finite
+from fedpact.federation.checkpoint import Checkpoint
+from fedpact.federation.fleet import Fleet, Policy, Ticket
+from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
+from fedpact.federation.messages import Answers, Order, Reply, Sealed, Summed, not_finite
 from fedpact.federation.owner import Owner, Step, named
+from fedpact.federation.remote import RemoteFleet, Site
+from fedpact.federation.wire import client_step, skippable
 
 __all__ = [
+    "Answers",
+    "Checkpoint",
     "Communication",
     "Fleet",
     "Ledger",
     "Order",
     "Owner",
+    "Policy",
+    "RemoteFleet",
     "Reply",
+    "Sealed",
+    "Site",
     "Step",
+    "Summed",
     "Ticket",
     "Traffic",
+    "client_step",
     "named",
     "not_finite",
+    "read_record",
+    "skippable",
 ]

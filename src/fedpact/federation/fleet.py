@@ -1,19 +1,62 @@
-"""The one door to the owners: synchronous rounds (`ask`) and asynchronous work (`submit`, `wait_any`)."""
+"""The one door to the owners: synchronous rounds (`ask`) and asynchronous work (`submit`, `wait_any`).
+
+What happens when an owner does not answer is a stated policy, what the server receives may be kept in a checkpoint, and
+summed fields may be masked; an algorithm sees none of that.
+"""
 
 from __future__ import annotations
 
+import json
+import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar
 
+import numpy as np
+
+from fedpact.errors import OptionError, OwnerError, OwnerLost
+from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.ledger import Ledger
-from fedpact.federation.messages import Order, Reply
+from fedpact.federation.messages import Answers, Order, Reply, Sealed, opened, summed_fields
 from fedpact.federation.owner import Step
+from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
+from fedpact.federation.wire import SKIPPABLE
 
 R = TypeVar("R", bound=Reply)
+
+#: Seconds before an order is sent again: doubled each time, at most the last.
+PAUSE, LONGEST_PAUSE = 0.05, 5.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What to do about an owner that is late, gone, or sends what cannot be read.
+
+    on_failure:    "retry": send the order again; "stale": go on with its last reply where the algorithm allows that
+                   (the inner rounds of "proximal-al"), else as "retry"; "stop": end at once
+    deadline:      seconds an owner has for a reply; None: as long as it takes
+    retries:       how often an order is sent again before the owner counts as lost
+    max_staleness: rounds in a row that an old reply may stand in for
+    """
+
+    on_failure: Literal["retry", "stale", "stop"] = "retry"
+    deadline: float | None = None
+    retries: int = 5
+    max_staleness: int = 3
+
+    def __post_init__(self) -> None:
+        if self.on_failure not in ("retry", "stale", "stop"):
+            raise OptionError(f"on_failure = {self.on_failure!r}: choose 'retry', 'stale' or 'stop'")
+        if self.deadline is not None and not (isinstance(self.deadline, int | float) and 0 < self.deadline < np.inf):
+            raise OptionError(f"deadline = {self.deadline!r}: give a positive number of seconds, or None")
+        for name, least in (("retries", 0), ("max_staleness", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise OptionError(f"{name} = {value!r}: give a whole number of at least {least}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,51 +64,177 @@ class Ticket:
     """Work under way at one owner; `reply()` waits for it."""
 
     owner: str
-    future: Future[Reply]
+    round: int
+    future: Future[Sealed[Any]]
 
-    def reply(self) -> Reply:
-        return self.future.result()
+    def reply(self) -> Any:
+        sealed = self.future.result()
+        summed = opened(type(sealed.kept), sealed.shapes, sealed.sums)
+        return replace(
+            summed, **{k: v for k, v in vars(sealed.kept).items() if k not in summed_fields(type(sealed.kept))}
+        )
 
 
 class Fleet(ABC):
-    """All owners of a problem. An engine supplies `_start`; rounds, ledger and order of replies are the same on all."""
+    """All owners of a problem. An engine supplies `_start`; all else is the same on every engine."""
+
+    #: Do the owners live in other organisations? Then single matrices should not be seen by the server.
+    networked = False
 
     def __init__(self, owners: Sequence[str]) -> None:
         self.owners = tuple(owners)
         self.ledger = Ledger(self.owners)
+        self.policy = Policy()
+        self.checkpoint: Checkpoint | None = None
+        self.run = uuid.uuid4().hex[:16]
         self._round = 0
+        self._secure = self._looking = False
+        self._after = dict.fromkeys(self.owners, 0)
+        self._last: dict[tuple[str, Step], tuple[int, Sealed[Any]]] = {}  # for stale replies
 
     @abstractmethod
-    def _start(self, owner: str, step: Step, order: Order) -> Future[Reply]:
-        """Begin the step at the owner."""
+    def _start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+        """Begin the step at the owner; the future fails with OwnerLost when the owner cannot be reached."""
+
+    def _keep(self) -> None:  # noqa: B027 - owners elsewhere write their memory by themselves
+        """Owners in this process write their memory now: a checkpoint follows."""
 
     def close(self) -> None:  # noqa: B027 - most engines hold nothing
         """Free what the fleet holds; it cannot be asked afterwards."""
 
-    def ask(self, step: Callable[[Any, Any, Any], tuple[Any, R]], orders: Order | Sequence[Order]) -> list[R]:
+    # ------------------------------------------------------------------------------------------------------- in rounds
+
+    def ask(self, step: Callable[[Any, Any, Any], tuple[Any, R]], orders: Order | Sequence[Order]) -> Answers[R]:
         """One exchange: the order (or one order per owner) goes down, a reply comes back from every owner.
 
-        Replies are in owner order, whichever came first, so sums do not depend on who was fast.
+        Replies are in owner order, whichever came first, and are added up in that order, so the result does not depend
+        on who was fast. Raises OwnerLost when the policy is exhausted, with a checkpoint behind it if there is one.
         """
         self._round += 1
         self.ledger.rounds += 1
         each = [orders] * len(self.owners) if isinstance(orders, Order) else list(orders)
-        stamped = [replace(order, round=self._round) for order in each]
-        futures = []
-        for owner, order in zip(self.owners, stamped, strict=True):
+        stamped = [self._stamp(owner, order) for owner, order in zip(self.owners, each, strict=True)]
+        record = self.checkpoint if not self._looking else None
+        past = record.recall(self._round, step, stamped) if record is not None else None
+        if past is not None:
+            for owner, counts, kept in zip(self.owners, past.counts, past.kept, strict=True):
+                self.ledger.add(owner, counts)
+                self.ledger.name(owner, type(kept), past.masked)
+                if counts[1]:  # it did answer, rather than being stood in for by an old reply
+                    self._after[owner] = self._round
+        else:
+            past = self._exchange(step, stamped)
+            if record is not None and record.add(step, stamped, past):
+                self.save()
+        return Answers(past.kept, opened(type(past.kept[0]), past.shapes, past.total))  # type: ignore[arg-type]
+
+    def secure(self) -> None:
+        """Two exchanges: the owners agree on keys; from now on the server sees only sums of summed fields."""
+        if len(self.owners) < 2:
+            raise OptionError("secure_sum=True hides nothing with a single owner: the sum is its vector")
+        publics = [reply.public for reply in self.ask(offer, Offer())]
+        self.ask(agree, Agree(names=json.dumps(self.owners), publics=json.dumps(publics)))
+        self._secure = True
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Keep what comes back in this checkpoint, and answer from it what is on record."""
+        self.checkpoint, self.run = checkpoint, checkpoint.run
+
+    def look(self) -> None:
+        """From now on owners answer without remembering, so that the run can be resumed from where it was."""
+        self.save()
+        self._looking = True
+
+    def save(self) -> None:
+        """Write the checkpoint, if there is one."""
+        if self.checkpoint is not None and not self._looking:
+            self._keep()
+            self.checkpoint.write()
+
+    def _stamp(self, owner: str, order: Order) -> Order:
+        after = self._after[owner]
+        durable = after if self.checkpoint is None else min(after, self.checkpoint.rounds)
+        return replace(
+            order,
+            run=self.run,
+            round=self._round,
+            after=after,
+            durable=durable,
+            look=self._looking,
+            secure=self._secure,
+        )
+
+    def _exchange(self, step: Step, orders: Sequence[Order]) -> Past:
+        before = self.ledger.counts()
+        replies = self._gather(step, dict(zip(self.owners, orders, strict=True)))
+        first = replies[self.owners[0]]
+        for owner, sealed in replies.items():
+            if sealed.shapes != first.shapes or type(sealed.kept) is not type(first.kept):
+                raise OwnerError(
+                    f"{owner}: its {type(sealed.kept).__name__} has fields of shapes {sealed.shapes}, that of "
+                    f"{self.owners[0]} {first.shapes}; do all owners use the same columns?"
+                )
+        parts = [replies[owner].sums for owner in self.owners]
+        masked = first.sums.dtype == np.uint64
+        total = reveal(parts) if masked else sum(parts[1:], parts[0])
+        kept = [replies[owner].kept for owner in self.owners]
+        return Past(kept, first.shapes, total, masked, self.ledger.counts() - before)
+
+    def _gather(self, step: Step, orders: dict[str, Order]) -> dict[str, Sealed[Any]]:
+        """A reply from every owner, as the policy says."""
+        replies: dict[str, Sealed[Any]] = {}
+        for attempt in range(self.policy.retries + 1):
+            waiting = [owner for owner in self.owners if owner not in replies]
+            missing = self._attempt(step, {owner: orders[owner] for owner in waiting}, replies)
+            if self.policy.on_failure == "stale":
+                for owner in [o for o in missing if self._recent(o, step)]:
+                    replies[owner] = self._last[owner, step][1]
+                    del missing[owner]
+            if not missing:
+                return replies
+            if self.policy.on_failure == "stop" or attempt == self.policy.retries:
+                break
+            time.sleep(min(PAUSE * 2**attempt, LONGEST_PAUSE))
+        self.save()
+        raise OwnerLost("; ".join(missing.values()))
+
+    def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, str]:
+        """Send the orders, fill in what comes back in time; the others, and why."""
+        futures = {}
+        for owner, order in orders.items():
             self.ledger.down(owner, order)
-            futures.append(self._start(owner, step, order))
-        replies = [future.result() for future in futures]
-        for owner, reply in zip(self.owners, replies, strict=True):
-            self.ledger.up(owner, reply)
-        return cast(list[R], replies)
+            futures[owner] = self._start(owner, step, order)
+        wait(futures.values(), self.policy.deadline)
+        missing = {}
+        for owner, future in futures.items():
+            if not future.done():
+                missing[owner] = f"{owner}: no reply to round {self._round} within {self.policy.deadline:g} s"
+                continue
+            try:
+                replies[owner] = future.result()
+            except OwnerLost as lost:
+                missing[owner] = str(lost)
+                continue
+            self.ledger.up(owner, replies[owner], self._round)
+            if not self._looking:
+                self._after[owner] = self._round
+            if self.policy.on_failure == "stale" and step in SKIPPABLE and not self._secure:
+                self._last[owner, step] = (self._round, replies[owner])
+        return missing
+
+    def _recent(self, owner: str, step: Step) -> bool:
+        """Is there a reply of this owner to this very step that is not too old?"""
+        found = self._last.get((owner, step))
+        return found is not None and self._round - found[0] <= self.policy.max_staleness
+
+    # -------------------------------------------------------------------------------------------------- asynchronously
 
     def submit(self, owner: str, step: Step, order: Order) -> Ticket:
         """Send one order to one owner without waiting."""
         self._round += 1
-        stamped = replace(order, round=self._round)
+        stamped = self._stamp(owner, order)
         self.ledger.down(owner, stamped)
-        return Ticket(owner, self._start(owner, step, stamped))
+        return Ticket(owner, self._round, self._start(owner, step, stamped))
 
     def wait_any(self, tickets: Sequence[Ticket], timeout: float | None = None) -> list[Ticket]:
         """The tickets that are answered, at least one unless the timeout (seconds) passes; in the order given.
@@ -75,7 +244,8 @@ class Fleet(ABC):
         done, _ = wait([t.future for t in tickets], timeout, FIRST_COMPLETED)
         ready = [t for t in tickets if t.future in done]
         for ticket in ready:
-            self.ledger.up(ticket.owner, ticket.reply())
+            self.ledger.up(ticket.owner, ticket.future.result(), ticket.round)
+            self._after[ticket.owner] = max(self._after[ticket.owner], ticket.round)
         return ready
 
     def __enter__(self) -> Self:
@@ -84,4 +254,5 @@ class Fleet(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.save()
         self.close()

@@ -1,15 +1,28 @@
-"""Who received and sent how much, and the name of every field that ever left an owner."""
+"""Who received and sent how much, every field that ever left an owner by name and, if asked, every message itself."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from fedpact.federation.messages import Order, Reply, payload, size
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.errors import WireError
+from fedpact.federation.messages import Order, Reply, Sealed, payload, sealed_size, size, summed_fields
+from fedpact.federation.wire import dumps, loads, name_of, sealed_to_tree
+
+Counts = NDArray[np.int64]  # messages down, messages up, bytes down, bytes up
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What passed between the server and one owner; `fields` names every field that left the owner."""
+    """What passed between the server and one owner.
+
+    fields names every field that left the owner; '(masked)' is put behind those of which the server saw only a sum.
+    """
 
     messages_down: int = 0
     messages_up: int = 0
@@ -35,27 +48,65 @@ class Communication:
 
 
 class Ledger:
-    """Counts as messages pass; read it as a Communication."""
+    """Counts as messages pass; read it as a Communication. `record` is a file that every message is written to."""
 
-    def __init__(self, owners: tuple[str, ...]) -> None:
-        self._traffic = {name: Traffic() for name in owners}
+    def __init__(self, owners: tuple[str, ...], record: Path | None = None) -> None:
+        self._counts: dict[str, Counts] = {name: np.zeros(4, dtype=np.int64) for name in owners}
+        self._fields: dict[str, dict[str, None]] = {name: {} for name in owners}
+        self.record = record
         self.rounds = 0
         self.bytes = 0
 
     def down(self, owner: str, order: Order) -> None:
-        sent = size(order)
-        t = self._traffic[owner]
-        self._traffic[owner] = replace(t, messages_down=t.messages_down + 1, bytes_down=t.bytes_down + sent)
-        self.bytes += sent
+        self.add(owner, np.array([1, 0, size(order), 0]))
+        if self.record is not None:
+            self._write({"to": owner, "round": order.round, "type": name_of(type(order)), "content": payload(order)})
 
-    def up(self, owner: str, reply: Reply) -> None:
-        sent = size(reply)
-        t = self._traffic[owner]
-        new = tuple(f for name in payload(reply) if (f := f"{type(reply).__name__}.{name}") not in t.fields)
-        self._traffic[owner] = replace(
-            t, messages_up=t.messages_up + 1, bytes_up=t.bytes_up + sent, fields=t.fields + new
-        )
-        self.bytes += sent
+    def up(self, owner: str, sealed: Sealed[Any], round: int) -> None:
+        self.add(owner, np.array([0, 1, 0, sealed_size(sealed)]))
+        self.name(owner, type(sealed.kept), sealed.sums.dtype == np.uint64)
+        if self.record is not None:
+            kind = name_of(type(sealed.kept))
+            self._write({"from": owner, "round": round, "type": kind, "content": sealed_to_tree(sealed)})
+
+    def add(self, owner: str, counts: Counts) -> None:
+        self._counts[owner] += counts
+        self.bytes += int(counts[2] + counts[3])
+
+    def name(self, owner: str, kind: type[Reply], masked: bool) -> None:
+        """The fields of this kind of reply left the owner."""
+        hidden = summed_fields(kind) if masked else ()
+        for name in kind.__dataclass_fields__:
+            self._fields[owner][f"{kind.__name__}.{name}{' (masked)' if name in hidden else ''}"] = None
+
+    def counts(self) -> Counts:
+        """The counts of all owners so far, one row each."""
+        return np.array(list(self._counts.values()))
 
     def read(self) -> Communication:
-        return Communication(self.rounds, dict(self._traffic))
+        owners = {}
+        for owner, counts in self._counts.items():
+            messages_down, messages_up, bytes_down, bytes_up = counts.tolist()
+            owners[owner] = Traffic(messages_down, messages_up, bytes_down, bytes_up, tuple(self._fields[owner]))
+        return Communication(self.rounds, owners)
+
+    def _write(self, message: dict[str, Any]) -> None:
+        assert self.record is not None
+        data = dumps(message)
+        with self.record.open("ab") as file:
+            file.write(len(data).to_bytes(8, "little") + data)
+
+
+def read_record(path: str | Path) -> Iterator[dict[str, Any]]:
+    """The messages of a record, in the order in which the server sent and received them.
+
+    Each has "to" or "from" (an owner), "round", "type" and "content". WireError when the file is damaged.
+    """
+    data = Path(path).read_bytes()
+    position = 0
+    while position < len(data):
+        end = position + 8 + int.from_bytes(data[position : position + 8], "little")
+        if end > len(data):
+            raise WireError(f"{path} is truncated: its last message is incomplete")
+        yield loads(data[position + 8 : end])
+        position = end

@@ -1,20 +1,44 @@
-"""What travels: frozen dataclasses of float64 arrays, numbers and strings, and nothing else."""
+"""What travels: frozen dataclasses of float64 arrays, numbers and strings, and nothing else.
+
+A reply has two kinds of fields. Those marked `Summed` are only ever added up over the owners, so they travel as one
+flat vector, which a secure sum can mask; all others are read owner by owner. An algorithm gets them apart (`Answers`),
+so it runs the same whether or not the server can see a single owner's vectors.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpact.errors import OwnerError
+
+#: Fields of an order that the fleet fills in; they are not part of its content.
+STAMP = ("run", "round", "after", "durable", "look", "secure")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What the server asks of an owner. The fleet stamps the round; an owner answers a repeated round from memory."""
+    """What the server asks of an owner. The fields here are stamped by the fleet.
 
+    run:     which solve this belongs to
+    round:   number of the exchange; an owner answers a repeated one from memory
+    after:   the last round of which the server has used this owner's reply: the owner must remember it
+    durable: the last round that the server will never ask for again
+    look:    answer, but remember nothing: the run goes on from where it is
+    secure:  mask the summed fields
+    """
+
+    run: str = ""
     round: int = 0
+    after: int = 0
+    durable: int = 0
+    look: bool = False
+    secure: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,27 +46,74 @@ class Reply:
     """What leaves an owner: each field is counted and named in the ledger."""
 
 
+R = TypeVar("R", bound=Reply)
+
+
+T = TypeVar("T")
+
+#: Marks a field of a Reply that the server only ever adds up over all owners; it has one shape at all of them.
+Summed = Annotated[T, "summed"]
+
+
+@dataclass(frozen=True)
+class Sealed(Generic[R]):
+    """A reply on its way: the fields that are read one by one, and all summed ones in a single vector.
+
+    kept:   the reply with None in its summed fields
+    shapes: of the summed fields, in order
+    sums:   their values; masked (uint64, m x 2) when the sum is secure
+    """
+
+    kept: R
+    shapes: tuple[tuple[int, ...], ...]
+    sums: NDArray[Any]
+
+
+class Answers(list[R]):
+    """The replies of one exchange in owner order, without the summed fields; `total` has only those, added up."""
+
+    def __init__(self, replies: Sequence[R], total: R) -> None:
+        super().__init__(replies)
+        self.total = total
+
+
 def payload(message: Order | Reply) -> dict[str, Any]:
-    """The fields of a message by name, without the round."""
-    return {f.name: getattr(message, f.name) for f in fields(message) if f.name != "round"}
+    """The fields of a message by name, without the stamp."""
+    skip = STAMP if isinstance(message, Order) else ()
+    return {f.name: getattr(message, f.name) for f in fields(message) if f.name not in skip}
+
+
+def summed_fields(kind: type[Reply]) -> tuple[str, ...]:
+    return _summed_fields(kind)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+
+
+@functools.cache
+def _summed_fields(kind: Any) -> tuple[str, ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(f.name for f in fields(kind) if "summed" in get_args(hints[f.name])[1:])
 
 
 def size(message: Order | Reply) -> int:
     """Bytes of content: 8 per number, the length of a text, an array's own size. OwnerError for anything else."""
-    total = 0
-    for name, value in payload(message).items():
-        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-            total += value.nbytes
-        elif isinstance(value, str):
-            total += len(value.encode())
-        elif isinstance(value, int | float | np.integer | np.floating | np.bool_):
-            total += 8
-        else:
-            found = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-            raise OwnerError(
-                f"{type(message).__name__}.{name} is of type {found}: only arrays of numbers and scalars travel"
-            )
-    return total
+    return sum(_size(f"{type(message).__name__}.{name}", value) for name, value in payload(message).items())
+
+
+def _size(name: str, value: object) -> int:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return value.nbytes
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+        return 8
+    found = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    raise OwnerError(f"{name} is of type {found}: only arrays of numbers and scalars travel")
+
+
+def sealed_size(sealed: Sealed[Any]) -> int:
+    content = payload(sealed.kept)
+    for name in summed_fields(type(sealed.kept)):
+        del content[name]
+    return int(sealed.sums.nbytes) + sum(_size(name, value) for name, value in content.items())
 
 
 def not_finite(message: Reply) -> str | None:
@@ -51,3 +122,30 @@ def not_finite(message: Reply) -> str | None:
         if isinstance(value, float | np.ndarray) and not np.all(np.isfinite(value)):
             return name
     return None
+
+
+def seal(reply: R) -> Sealed[R]:
+    """Take the summed fields of a reply apart."""
+    names = summed_fields(type(reply))
+    values = [np.asarray(getattr(reply, name), dtype=np.float64) for name in names]
+    flat = np.concatenate([v.ravel() for v in values]) if values else np.zeros(0)
+    return Sealed(_with(reply, dict.fromkeys(names)), tuple(v.shape for v in values), flat)
+
+
+def opened(kind: type[R], shapes: Sequence[tuple[int, ...]], total: NDArray[np.float64]) -> R:
+    """A reply that holds the sums only, from their flat vector; what was a number is one again."""
+    values: dict[str, Any] = {}
+    start = 0
+    for name, shape in zip(summed_fields(kind), shapes, strict=True):
+        part = total[start : start + int(np.prod(shape, dtype=int))]
+        values[name] = part.reshape(shape) if shape else float(part[0])
+        start += part.size
+    return _with(object.__new__(kind), {f.name: values.get(f.name) for f in fields(kind)})
+
+
+def _with(message: R, values: dict[str, Any]) -> R:
+    """A copy with other values; None stands where the server must not look, so that any use of it fails at once."""
+    copy = object.__new__(type(message))
+    for f in fields(message):
+        object.__setattr__(copy, f.name, values[f.name] if f.name in values else getattr(message, f.name))
+    return copy

@@ -1,19 +1,24 @@
 """What is asked (Share, Constraint, FederatedProblem), and how any answer is judged (certify)."""
 
-from fedpact.problem.certificate import Certificate, Terms, assemble, certify, owner_terms
+from fedpact.problem.certificate import Certificate, Terms, added, assemble, certify, owner_terms
 from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.federated import FederatedProblem
+from fedpact.problem.remote import Description, RemoteProblem, describe
 from fedpact.problem.share import Constraint, Share
 
 __all__ = [
     "Certificate",
     "Constraint",
+    "Description",
     "FederatedProblem",
+    "RemoteProblem",
     "Share",
     "Terms",
+    "added",
     "assemble",
     "certify",
     "coupled_scale",
     "decouple",
+    "describe",
     "owner_terms",
 ]

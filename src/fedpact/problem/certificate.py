@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,23 +70,58 @@ def owner_terms(share: Share, w: Vector, multiplier: Vector, coupled_multiplier:
     return Terms(objective=objective, gradient=gradient, feasibility=feasibility, violation=violation, coupled=coupled)
 
 
+class Total(Protocol):
+    """Terms added up over the owners."""
+
+    @property
+    def objective(self) -> float: ...
+
+    @property
+    def gradient(self) -> Vector: ...
+
+    @property
+    def coupled(self) -> Vector: ...
+
+
+class Miss(Protocol):
+    """What one owner says of its own constraint."""
+
+    @property
+    def feasibility(self) -> float: ...
+
+    @property
+    def violation(self) -> float: ...
+
+
+def added(terms: Sequence[Terms]) -> Terms:
+    """The sums over all owners, and the worst misses."""
+    return Terms(
+        objective=sum(t.objective for t in terms),
+        gradient=np.sum([t.gradient for t in terms], axis=0),
+        feasibility=max(t.feasibility for t in terms),
+        violation=max(t.violation for t in terms),
+        coupled=np.sum([t.coupled for t in terms], axis=0),
+    )
+
+
 def assemble(
     problem: FederatedProblem,
     w: Vector,
     server_multiplier: Vector,
     coupled_multiplier: Vector,
-    terms: Sequence[Terms],
+    total: Total,
+    each: Sequence[Miss],
 ) -> tuple[Certificate, float]:
-    """The certificate and the objective sum_i f_i(w) + h(w), from the owners' terms in owner order."""
+    """The certificate and the objective sum_i f_i(w) + h(w), from the sums and the misses of the owners, in order."""
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
-    gradient = server.gradient + np.sum([t.gradient for t in terms], axis=0)
-    violations = {name: t.violation for name, t in zip(problem.names, terms, strict=True)}
-    feasibilities = [server.feasibility, *(t.feasibility for t in terms)]
+    gradient = server.gradient + total.gradient
+    violations = {name: t.violation for name, t in zip(problem.names, each, strict=True)}
+    feasibilities = [server.feasibility, *(t.feasibility for t in each)]
     if problem.server.constraint is not None:
         violations[problem.server.label] = server.violation
     if problem.coupled_length:
-        total = np.sum([t.coupled for t in terms], axis=0)
-        feasibility, violations["coupled"] = _miss(Nonnegative(problem.coupled_length), total, coupled_multiplier)
+        cone = Nonnegative(problem.coupled_length)
+        feasibility, violations["coupled"] = _miss(cone, total.coupled, coupled_multiplier)
         feasibilities.append(feasibility)
     certificate = Certificate(
         stationarity=problem.regularizer.subdifferential_distance(-gradient, w),
@@ -93,7 +129,7 @@ def assemble(
         violation=float(np.max(list(violations.values()))),
         violations=violations,
     )
-    objective = server.objective + sum(t.objective for t in terms) + problem.regularizer.value(w)
+    objective = server.objective + total.objective + problem.regularizer.value(w)
     return certificate, float(objective)
 
 
@@ -120,7 +156,7 @@ def certify(
     checked = [_multiplier(h.label, m, h.multiplier_length) for h, m in zip(holders, multipliers, strict=True)]
     coupled = _multiplier("coupled constraint", coupled_multiplier, problem.coupled_length)
     terms = [owner_terms(s, point, m, coupled) for s, m in zip(problem.shares, checked[1:], strict=True)]
-    return assemble(problem, point, checked[0], coupled, terms)[0]
+    return assemble(problem, point, checked[0], coupled, added(terms), terms)[0]
 
 
 def _miss(cone: Cone, value: Vector, multiplier: Vector) -> tuple[float, float]:

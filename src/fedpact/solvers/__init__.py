@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from fedpact.solvers.accelerated import accelerated
 from fedpact.solvers.centralized_proximal_al import centralized_proximal_al
+from fedpact.solvers.describing import described
 from fedpact.solvers.inexact_admm import inexact_admm_alone
 from fedpact.solvers.interior_point import interior_point, refusal
 from fedpact.solvers.proximal_al import proximal_al
@@ -20,5 +21,7 @@ METHODS: dict[str, Callable[..., Solution]] = {
 
 #: Methods that take coupled constraints as they are; for all others they are decoupled by slack variables first.
 COUPLES = {"interior-point"}
+#: Methods that read all shares in one process.
+POOLED = {"centralized-proximal-al"}
 
-__all__ = ["COUPLES", "METHODS", "History", "Progress", "Run", "Solution", "refusal"]
+__all__ = ["COUPLES", "METHODS", "POOLED", "History", "Progress", "Run", "Solution", "described", "refusal"]

@@ -24,13 +24,12 @@ Notation
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fedpact.errors import OptionError
-from fedpact.federation import Order, Reply, named
+from fedpact.federation import Answers, Order, Reply, Summed, client_step, named
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, Share, owner_terms
 from fedpact.solvers.anderson import Memory, mixed
@@ -47,9 +46,11 @@ from fedpact.solvers.endings import (
     interrupted,
     out_of_rounds,
     probed,
+    pull,
+    together,
     weighed,
 )
-from fedpact.solvers.judging import At, Judged, certificate_of, term_fields
+from fedpact.solvers.judging import At, Judged, at, certificate_of, term_fields
 from fedpact.solvers.judging import judge as judge_start
 from fedpact.solvers.local.constrained import Warm, constrained
 from fedpact.solvers.proximal_al import Reveal, proximal_al, reveal
@@ -100,8 +101,8 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Reply):
-    curvature: float
-    gradient: Vector
+    curvature: Summed[float]
+    gradient: Summed[Vector]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,21 +122,26 @@ class Round(Order):
 class Moved(Judged):
     """F_i and, of this holder's part: |F|^2, the products of dF, |du|^2 and the same of the pull. Judged when asked."""
 
-    residual: Vector
-    squared: float
-    products: Vector  # <dF_last, dF_j>, j in memory
-    against: Vector  # <dF_j, F>
-    stepped: float  # |dz_last|^2
-    moved: float
-    turned: float
-    far: float  # objective and violation at the far point
+    residual: Summed[Vector]
+    squared: Summed[float]
+    products: Summed[Vector]  # <dF_last, dF_j>, j in memory
+    against: Summed[Vector]  # <dF_j, F>
+    stepped: Summed[float]  # |dz_last|^2
+    moved: Summed[float]
+    turned: Summed[float]
+    far: Summed[float]  # objective and violation at the far point
     far_violation: float
     converged: bool
     indefinite: bool
-    gradients: int
-    hessians: int
+    gradients: Summed[int]
+    hessians: Summed[int]
 
 
+#: What the acceleration needs of the server too, when it is a holder.
+MIXED = ("residual", "squared", "products", "against", "stepped", "moved", "turned")
+
+
+@client_step
 def begin(share: Share, state: object, order: Introduce) -> tuple[State, Begun]:
     """Look at the share, and start from z = w - grad f(w) / rho once rho is known."""
     seen = introduce(share, None, order)[1]
@@ -145,6 +151,7 @@ def begin(share: Share, state: object, order: Introduce) -> tuple[State, Begun]:
     return fresh, Begun(curvature=seen.curvature, gradient=gradient)
 
 
+@client_step
 def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     """z as the server mixed it, the proximal step there, and what the server needs to mix the next one."""
     w, first = order.w, state.penalty == 0
@@ -197,6 +204,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     )
 
 
+@client_step
 def weigh(share: Share, state: State, order: At) -> tuple[State, Weighed]:
     """The constraint weighted by its multiplier's drift: its value and slope at w, linear from this holder's own u_i.
 
@@ -220,17 +228,16 @@ class Pace:
     wait: int = WAIT
     raises: int = 0
 
-    def factor(self, replies: Sequence[Moved], penalty: float) -> float:
+    def factor(self, round: Moved, indefinite: bool, penalty: float) -> float:
         """What to multiply rho by after this round.
 
         |change of the pulls| / |change of the u_i| is the curvature along the last step, and rho near it is best.
         A non-convex subproblem needs a larger rho, whoever chose it.
         """
-        self.residuals.append(float(np.sqrt(sum(r.squared for r in replies))))
-        moved, turned = sum(r.moved for r in replies), sum(r.turned for r in replies)
-        if moved > 0 and turned > 0:
-            self.curvatures.append(np.sqrt(turned / moved))
-        if any(r.indefinite for r in replies) and self.raises < RAISES and len(self.residuals) > 1:
+        self.residuals.append(float(np.sqrt(round.squared)))
+        if round.moved > 0 and round.turned > 0:
+            self.curvatures.append(np.sqrt(round.turned / round.moved))
+        if indefinite and self.raises < RAISES and len(self.residuals) > 1:
             self.raises += 1
             return self._changed(4.0)
         if self.fixed or len(self.residuals) < self.wait or len(self.curvatures) < WINDOW:
@@ -257,7 +264,6 @@ class Ending:
     """Says when and how the iteration ends, by the certificate and by evidence."""
 
     run: Run
-    names: tuple[str, ...]
     lowest: float = np.inf  # of what is missed
     idle: int = 0  # rounds since the certificate was last halved
     stuck: int = 0
@@ -269,10 +275,17 @@ class Ending:
         return self.idle + 1 >= self.patience or self.stuck > 0
 
     def verdict(
-        self, w: Vector, replies: Sequence[Moved], seen: tuple[Certificate, float] | None, server: State
+        self,
+        w: Vector,
+        replies: Answers[Moved],
+        failed: list[str],
+        seen: tuple[Certificate, float] | None,
+        server: State,
     ) -> Verdict | None:
-        """The end, or None to go on; `seen` is the certificate and the objective of a judged round."""
-        failed = [name for name, r in zip(self.names, replies, strict=True) if not r.converged]
+        """The end, or None to go on.
+
+        failed: who could not solve its subproblem; seen: the certificate and the objective of a judged round
+        """
         self.stuck = self.stuck + 1 if failed else 0
         self.idle += 1
         if seen is None:
@@ -283,16 +296,16 @@ class Ending:
             self.lowest, self.idle = miss, 0
         evidence = self.idle >= self.patience or self.stuck in (3, STUCK)
         if finished or evidence:
-            owners = replies[: len(self.run.problem.shares)]
-            there = [Probed(objective=r.far, violation=r.far_violation) for r in owners]
-            there.append(probed(self.run.problem.server, far_point(w, self.run.w0)))
+            own = probed(self.run.problem.server, far_point(w, self.run.w0))
+            there = together(own, replies.total.far, [r.far_violation for r in replies])
             if escapes(self.run, w, objective, certificate, there):
                 return Verdict("unbounded", UNBOUNDED)
         if finished:
             return SOLVED
         if evidence and certificate.feasibility > self.run.tol[1]:
-            parts = [*self.run.fleet.ask(weigh, At(w=w)), weigh(self.run.problem.server, server, At(w=w))[1]]
-            names = (*self.run.problem.names, self.run.problem.server.label)
+            own_part = weigh(self.run.problem.server, server, At(w=w))[1]
+            parts = pull([own_part], self.run.fleet.ask(weigh, At(w=w)))
+            names = (self.run.problem.server.label, *self.run.problem.names)
             if found := conflict(self.run.problem.regularizer, w, names, parts):
                 return Verdict("infeasible", INFEASIBLE.format(", ".join(found), certificate.violation), found)
         if self.idle >= self.patience:
@@ -319,14 +332,15 @@ def accelerated(run: Run, *, consensus_penalty: float | None = None, memory: int
     begun = fleet.ask(begin, look)
     shared = [at_server] if problem.server.parts else []  # the server is a holder when it has a share
     holders = len(begun) + len(shared)
-    gradient = np.sum([b.gradient for b in (*begun, *shared)], axis=0)
-    penalty = consensus_penalty or START * (sum(b.curvature for b in (*begun, *shared)) or 1.0) / holders
+    gradient = begun.total.gradient + sum(b.gradient for b in shared)
+    curvature = begun.total.curvature + sum(b.curvature for b in shared)
+    penalty = consensus_penalty or START * (curvature or 1.0) / holders
     run.history.notes.append(f"consensus penalty rho = {penalty:.3g} at the start")
     z = holders * run.w0 - gradient / penalty
     floor = 0.01 * run.tol[0] / holders
     accuracy = max(FRACTION * float(np.max(np.abs(gradient))) / holders, floor)
-    anderson, pace, best = Memory(int(memory), z), Pace(consensus_penalty is not None), Best(run.tol)
-    ending = Ending(run, (*problem.names, *([problem.server.label] if shared else [])))
+    anderson, pace, best = Memory(int(memory), z), Pace(consensus_penalty is not None), run.new_best()
+    ending, names = Ending(run), (*problem.names, problem.server.label)
     mix, remember, judge, expected, judged_at = np.zeros(0), 0, True, np.inf, 0
     following, spent = penalty, (0, 0)
     end = out_of_rounds(run)
@@ -349,13 +363,16 @@ def accelerated(run: Run, *, consensus_penalty: float | None = None, memory: int
             )
             own: list[Moved] = []
             if shared:
-                server, at = advance(problem.server, server, replace(order, judge=False))
-                own = [at]
+                server, mine = advance(problem.server, server, replace(order, judge=False))
+                own = [mine]
             coupled = problem.own(w, server.multiplier)[3]
             replies = fleet.ask(advance, replace(order, coupled=coupled))
-            everyone = [*replies, *own]
-            norm = float(np.sqrt(sum(r.squared for r in everyone)))
-            spent = (spent[0] + sum(r.gradients for r in replies), spent[1] + sum(r.hessians for r in replies))
+            everyone = replies.total
+            for mine in own:
+                everyone = replace(everyone, **{f: getattr(everyone, f) + getattr(mine, f) for f in MIXED})
+            failed = [name for name, r in zip(names, [*replies, *own], strict=False) if not r.converged]
+            norm = float(np.sqrt(everyone.squared))
+            spent = (spent[0] + int(replies.total.gradients), spent[1] + int(replies.total.hessians))
             seen = None
             if judge:
                 seen = certificate_of(problem, w, server.multiplier, replies)
@@ -373,14 +390,14 @@ def accelerated(run: Run, *, consensus_penalty: float | None = None, memory: int
             target = 1 / expected if expected > 0 else norm
             run.history.inner.append(InnerRecord(k, fleet.ledger.rounds, norm, target, penalty))
             run.report(k, 0, best)
-            if verdict := ending.verdict(w, everyone, seen, server):
+            if verdict := ending.verdict(w, replies, failed, seen, server):
                 end = verdict
                 break
             if run.rounds_left <= RESERVE:
                 break
             mix, remember = anderson.take(z, everyone, remember, plain=ending.idle // DOUBT % 2 == 1)
             z = mixed(anderson.z + anderson.residual, anderson, mix)
-            factor = pace.factor(everyone, penalty)
+            factor = pace.factor(everyone, any(r.indefinite for r in (*replies, *own)), penalty)
             if factor != 1:
                 following, remember = factor * penalty, 0
                 run.history.notes.append(f"round {k}: consensus penalty rho = {following:.3g}")
@@ -397,7 +414,7 @@ def _answer(run: Run, best: Best, end: Verdict, nonconvex: bool) -> Solution:
     problem, fleet = run.problem, run.fleet
     if best.certificate is None:  # stopped inside the first round: judge the start
         zero = np.zeros(problem.server.multiplier_length)
-        best.offer(0, run.w0, zero, *certificate_of(problem, run.w0, zero, fleet.ask(judge_start, At(w=run.w0))))
+        best.offer(0, run.w0, zero, *certificate_of(problem, run.w0, zero, fleet.ask(judge_start, at(problem, run.w0))))
     if end.status == "stalled" and nonconvex and run.rounds_left > 10 * RESERVE:
         run.history.notes.append(f"{end.reason}; the subproblems are not convex: Algorithm 1 goes on")
         return proximal_al(run)

@@ -7,7 +7,6 @@ part by itself. See `accelerated.py` for the letters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,7 +36,7 @@ class Held(Protocol):
 
 
 class Part(Protocol):
-    """What a holder sends of its part of a round."""
+    """What is known of a round, summed over all holders."""
 
     @property
     def residual(self) -> Vector: ...
@@ -81,20 +80,20 @@ class Memory:
     surprises: int = 0  # in a row
     rest: int = 0  # plain steps still to take
 
-    def take(self, z: Vector, replies: Sequence[Part], remember: int, plain: bool) -> tuple[Vector, int]:
+    def take(self, z: Vector, part: Part, remember: int, plain: bool) -> tuple[Vector, int]:
         """Store the round at sum_i z_i = z, for which `remember` was ordered; gamma and `remember` for the next one.
 
         plain: do not accelerate now.
         """
-        residual = np.sum([r.residual for r in replies], axis=0)
-        norm = float(np.sqrt(sum(r.squared for r in replies)))
+        residual = part.residual
+        norm = float(np.sqrt(part.squared))
         if remember:
             self.steps = (*self.steps, z - self.z)[-remember:]
             self.changes = (*self.changes, residual - self.residual)[-remember:]
-            row = np.sum([r.products for r in replies], axis=0)
+            row = part.products
             oldest = len(self.gram) - row.size + 1
             self.gram = np.block([[self.gram[oldest:, oldest:], row[:-1, None]], [row]])
-            self.squares = np.append(self.squares, sum(r.stepped for r in replies))[-remember:]
+            self.squares = np.append(self.squares, part.stepped)[-remember:]
         else:  # rho is new
             self._keep(0)
             self.first, self.accelerated, self.lowest, self.predicted = norm, 0, np.inf, np.inf
@@ -117,10 +116,11 @@ class Memory:
         mix = np.zeros(0)
         if self.steps and self.rest < 0 and norm <= bound and not plain:
             self.accelerated += 1
-            against = np.sum([r.against for r in replies], axis=0)[-len(self.steps) :]
+            against = part.against[-len(self.steps) :]
             mix = self._mix(against)
             # |F - sum_j gamma_j dF_j| is what a linear map would leave at most; less than a quarter is not expected
-            self.predicted = max(float(np.sqrt(max(norm**2 - mix @ (2 * against - self.gram @ mix), 0.0))), 0.25 * norm)
+            left = float(norm**2 - mix @ (2 * against - self.gram @ mix))
+            self.predicted = max(float(np.sqrt(max(left, 0.0))), 0.25 * norm)
         return mix, min(len(self.steps) + 1, self.size)
 
     def _mix(self, against: Vector) -> Vector:

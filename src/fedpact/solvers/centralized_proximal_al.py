@@ -16,12 +16,12 @@ import numpy as np
 
 from fedpact.federation import named
 from fedpact.functions import Function, Matrix, Vector
-from fedpact.problem import Share, Terms, assemble, owner_terms
+from fedpact.problem import Share, Terms, added, assemble, owner_terms
 from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
-from fedpact.solvers.endings import Probed, Verdict, Watch, Weighed, probed, weighed
+from fedpact.solvers.endings import Probed, Pull, Verdict, Watch, probed, pull, weighed
 from fedpact.solvers.local import anchored, minimize
 from fedpact.solvers.proximal_al import drift_of, next_multiplier, outer_accuracy, stops
-from fedpact.solvers.run import Best, Run
+from fedpact.solvers.run import Run
 from fedpact.solvers.scales import default_penalty, look_at, together
 from fedpact.solvers.solution import Solution
 
@@ -36,7 +36,7 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
     s = run.tol[0] if accuracy is None else accuracy
     w, multipliers = run.w0, [np.zeros(h.multiplier_length) for h in holders]
     pool = Pool(holders, multipliers)
-    best, watch = Best(run.tol), Watch(run, pool)
+    best, watch = run.new_best(), Watch(run, pool)
     prices = multipliers
     end = Verdict("max_rounds", f"the limit of {run.max_rounds} outer iterations came before the tolerances")
     try:
@@ -55,7 +55,7 @@ def centralized_proximal_al(run: Run, *, penalty: float | None = None, accuracy:
             change = max(change for _, change in updates)
             asked, user_w, server_multiplier, coupled = problem.own(found.w, multipliers[0])
             terms = _each(_terms, problem.shares, multipliers[1:], found.w, coupled)
-            certificate, objective = assemble(asked, user_w, server_multiplier, coupled, terms)
+            certificate, objective = assemble(asked, user_w, server_multiplier, coupled, added(terms), terms)
             moved = float(np.max(np.abs(found.w - w)))
             w = found.w
             best.offer(k + 1, w, multipliers[0], certificate, objective)
@@ -130,8 +130,9 @@ class Pool:
     holders: tuple[Share, ...]
     drifts: list[Vector]
 
-    def weighed(self, w: Vector, server_drift: Vector) -> list[Weighed]:
-        return [weighed(h, w, m) for h, m in zip(self.holders, self.drifts, strict=True)]
+    def weighed(self, w: Vector, server_drift: Vector) -> Pull:
+        return pull([weighed(h, w, m) for h, m in zip(self.holders, self.drifts, strict=True)])
 
-    def probed(self, w: Vector) -> list[Probed]:
-        return [probed(h, w) for h in self.holders]
+    def probed(self, w: Vector) -> Probed:
+        there = [probed(h, w) for h in self.holders]
+        return Probed(objective=sum(p.objective for p in there), violation=max(p.violation for p in there))

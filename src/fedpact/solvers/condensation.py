@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpact.federation import Order, Reply, not_finite
+from fedpact.federation import Order, Reply, Summed, not_finite
 from fedpact.functions import Matrix, Vector
 from fedpact.problem import Share, owner_terms
 from fedpact.solvers.symmetric_cones import Rows, rows_of
@@ -81,23 +81,23 @@ class System(Reply):
     """A holder's share of the Newton systems; the server only ever adds them up. Matrices are packed, see `pack`."""
 
     usable: bool  # False: a value or a derivative is not finite here, all else is void
-    matrix: Vector
-    slope: Vector  # r at tau = 0
-    centring: Vector  # dr / dtau
-    near_matrix: Vector  # of the semismooth system; empty when not asked for
-    near_slope: Vector
-    diagonal: Vector  # |diagonal of the Hessian of the Lagrangian|
-    gradient: Vector  # grad f
-    price: Vector  # J'z
-    priced: float  # <z, c>
-    objective: float
-    complementarity: float  # <s, z>
-    degree: int
-    miss: float  # |c + s|^2
-    size: float  # |c|^2
-    coupled: Vector
-    coupled_jacobian: Matrix
-    judged: Vector  # the certificate's gradient; empty when not asked for
+    matrix: Summed[Vector]
+    slope: Summed[Vector]  # r at tau = 0
+    centring: Summed[Vector]  # dr / dtau
+    near_matrix: Summed[Vector]  # of the semismooth system; empty when not asked for
+    near_slope: Summed[Vector]
+    diagonal: Summed[Vector]  # |diagonal of the Hessian of the Lagrangian|
+    gradient: Summed[Vector]  # grad f
+    price: Summed[Vector]  # J'z
+    priced: Summed[float]  # <z, c>
+    objective: Summed[float]
+    complementarity: Summed[float]  # <s, z>
+    degree: Summed[int]
+    miss: Summed[float]  # |c + s|^2
+    size: Summed[float]  # |c|^2
+    coupled: Summed[Vector]
+    coupled_jacobian: Summed[Matrix]
+    judged: Summed[Vector]  # the certificate's gradient; empty when not asked for
     feasibility: float
     violation: float
 
@@ -155,7 +155,7 @@ def settled(
 ) -> tuple[Point, System]:
     """The point and the system of a holder at w; the rows of the server (and of its `local`) end with coupled ones."""
     clean = rows.cleaned(multiplier, local.value, local.jacobian)
-    void = Point(w, slack, multiplier, clean, local, None, None), _void(w.size, local)
+    void = Point(w, slack, multiplier, clean, local, None, None), _void(w.size, look)
     hessian = lagrangian_hessian(share, w, clean if look.finishing else multiplier, look.coupled)
     if not _finite(np.array(local.objective), local.gradient, local.value, local.jacobian, hessian):
         return void
@@ -183,8 +183,8 @@ def settled(
         degree=rows.degree,
         miss=float(np.sum((local.value + slack) ** 2)),
         size=float(np.sum(local.value**2)),
-        coupled=local.coupled,
-        coupled_jacobian=local.coupled_jacobian,
+        coupled=np.zeros(look.coupled.size) if share.coupled is None else local.coupled,
+        coupled_jacobian=np.zeros((look.coupled.size, w.size)) if share.coupled is None else local.coupled_jacobian,
         judged=empty if terms is None else terms.gradient,
         feasibility=0.0 if terms is None else terms.feasibility,
         violation=0.0 if terms is None else terms.violation,
@@ -245,11 +245,14 @@ def _mean_square(jacobian: Matrix) -> float:
     return float(np.sum(jacobian**2)) / max(len(jacobian), 1) or 1.0
 
 
-def _void(dim: int, local: Local) -> System:
+def _void(dim: int, look: Look) -> System:
+    """Zeros in the shapes that were asked for, so that they can be added all the same."""
     none, empty = np.zeros(dim), np.zeros(0)
+    matrix, vector = (empty, empty) if look.finishing else (np.zeros(dim * (dim + 1) // 2), none)
+    near_matrix, near_vector = (np.zeros(dim * (dim + 1) // 2), none) if look.near else (empty, empty)
     return System(
-        usable=False, matrix=empty, slope=empty, centring=empty, near_matrix=empty, near_slope=empty, diagonal=none,
-        gradient=none, price=none, priced=0.0, objective=0.0, complementarity=0.0, degree=0, miss=0.0, size=0.0,
-        coupled=np.zeros_like(local.coupled), coupled_jacobian=np.zeros_like(local.coupled_jacobian),
-        judged=empty, feasibility=0.0, violation=0.0,
+        usable=False, matrix=matrix, slope=vector, centring=vector, near_matrix=near_matrix, near_slope=near_vector,
+        diagonal=none, gradient=none, price=none, priced=0.0, objective=0.0, complementarity=0.0, degree=0, miss=0.0,
+        size=0.0, coupled=np.zeros(look.coupled.size), coupled_jacobian=np.zeros((look.coupled.size, dim)),
+        judged=none if look.judge else empty, feasibility=0.0, violation=0.0,
     )  # fmt: skip

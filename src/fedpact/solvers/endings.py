@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedpact.federation import Reply
+from fedpact.federation import Answers, Reply, Summed, client_step
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, Share, owner_terms
 from fedpact.prox import Prox
@@ -35,14 +35,14 @@ INFEASIBLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed(Reply):
-    value: float  # <v_i, c_i(w)>, v_i the drift of the multiplier
-    gradient: Vector  # J_i(w)' v_i
+    value: Summed[float]  # <v_i, c_i(w)>, v_i the drift of the multiplier
+    gradient: Summed[Vector]  # J_i(w)' v_i
     size: float  # |v_i|, max-norm
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probed(Reply):
-    objective: float
+    objective: Summed[float]
     violation: float
 
 
@@ -64,7 +64,23 @@ def probed(share: Share, w: Vector) -> Probed:
     return Probed(objective=float(values[0]), violation=float(values[1]))
 
 
-def conflict(regularizer: Prox, w: Vector, names: Sequence[str], parts: Sequence[Weighed]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Pull:
+    """The weighted constraints of all holders together; `sizes` in the order server, then owners."""
+
+    value: float
+    gradient: Vector
+    sizes: tuple[float, ...]
+
+
+def pull(own: Sequence[Weighed], owners: Answers[Weighed] | None = None) -> Pull:
+    """The parts of holders in this process, and of the owners, added up."""
+    parts = [*own, owners.total] if owners is not None else own
+    sizes = (*(p.size for p in own), *(p.size for p in owners or ()))
+    return Pull(sum(p.value for p in parts), np.sum([p.gradient for p in parts], axis=0), sizes)
+
+
+def conflict(regularizer: Prox, w: Vector, names: Sequence[str], found: Pull) -> tuple[str, ...]:
     """The holders whose constraints exclude each other; empty when nothing is proved.
 
     For weights v in K* and convex constraints, <v, c(u)> >= <v, c(w)> + <g, u - w> with g = J'v, while a feasible u has
@@ -72,14 +88,12 @@ def conflict(regularizer: Prox, w: Vector, names: Sequence[str], parts: Sequence
     reach = value / |g| of w; it must exceed REACH times the scale of w. The weights are the drift of the multipliers:
     a proximal point method without a solution moves on and on along the vector that separates.
     """
-    value = sum(p.value for p in parts)
-    gradient = np.sum([p.gradient for p in parts], axis=0)
+    value, gradient = found.value, found.gradient
     # On a set, only the part of g that is not normal to it counts: for s in the normal cone, <s, u - w> <= 0.
     push = regularizer.subdifferential_distance(-gradient, w) if regularizer.indicator else np.max(np.abs(gradient))
     if value <= 0 or value < push * REACH * (1 + float(np.sum(np.abs(w)))):
         return ()
-    largest = max(p.size for p in parts)
-    return tuple(name for name, p in zip(names, parts, strict=True) if p.size >= 0.01 * largest)
+    return tuple(n for n, size in zip(names, found.sizes, strict=True) if size >= 0.01 * max(found.sizes))
 
 
 @dataclass(frozen=True)
@@ -95,17 +109,19 @@ SOLVED = Verdict("solved", "the certificate meets the tolerances")
 
 
 class Evidence(Protocol):
-    """Where the evidence comes from: the owners, or the shares of a pooled problem. Server first, then owner order."""
+    """Where the evidence comes from: the owners, or the shares of a pooled problem."""
 
-    def weighed(self, w: Vector, server_drift: Vector) -> list[Weighed]: ...
+    def weighed(self, w: Vector, server_drift: Vector) -> Pull: ...
 
-    def probed(self, w: Vector) -> list[Probed]: ...
+    def probed(self, w: Vector) -> Probed: ...
 
 
+@client_step
 def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
     return state, weighed(share, order.w, state.drift)
 
 
+@client_step
 def probe(share: Share, state: Any, order: At) -> tuple[Any, Probed]:
     return state, probed(share, order.w)
 
@@ -116,11 +132,17 @@ class Asking:
 
     run: Run
 
-    def weighed(self, w: Vector, server_drift: Vector) -> list[Weighed]:
-        return [weighed(self.run.problem.server, w, server_drift), *self.run.fleet.ask(weigh, At(w=w))]
+    def weighed(self, w: Vector, server_drift: Vector) -> Pull:
+        return pull([weighed(self.run.problem.server, w, server_drift)], self.run.fleet.ask(weigh, At(w=w)))
 
-    def probed(self, w: Vector) -> list[Probed]:
-        return [probed(self.run.problem.server, w), *self.run.fleet.ask(probe, At(w=w))]
+    def probed(self, w: Vector) -> Probed:
+        answers = self.run.fleet.ask(probe, At(w=w))
+        return together(probed(self.run.problem.server, w), answers.total.objective, [r.violation for r in answers])
+
+
+def together(server: Probed, objective: float, violations: Sequence[float]) -> Probed:
+    """The far point as all holders see it: the server, and the owners' objective in sum and their violations."""
+    return Probed(objective=server.objective + objective, violation=max(server.violation, *violations))
 
 
 class Watch:
@@ -164,8 +186,8 @@ class Watch:
         if finished:
             return SOLVED
         if _slow(self._changes, tol[1], 3):
-            parts = self._evidence.weighed(w, server_drift)
-            if names := conflict(self._run.problem.regularizer, w, self._names, parts):
+            found = self._evidence.weighed(w, server_drift)
+            if names := conflict(self._run.problem.regularizer, w, self._names, found):
                 return Verdict("infeasible", INFEASIBLE.format(", ".join(names), certificate.violation), names)
         if failure:
             return Verdict(
@@ -191,21 +213,21 @@ def far_point(w: Vector, start: Vector) -> Vector:
     return w + FAR * (w - start)
 
 
-def escapes(run: Run, w: Vector, objective: float, certificate: Certificate, parts: Sequence[Probed]) -> bool:
-    """Does the far point, of which the holders gave these parts, show that the objective falls forever beyond w?"""
+def escapes(run: Run, w: Vector, objective: float, certificate: Certificate, there: Probed) -> bool:
+    """Does what is found at the far point show that the objective falls forever beyond w?"""
     allowed = max(certificate.violation, run.tol[1])
-    return falls_forever(run.problem.regularizer, far_point(w, run.w0), parts, objective, allowed)
+    return falls_forever(run.problem.regularizer, far_point(w, run.w0), there, objective, allowed)
 
 
-def falls_forever(regularizer: Prox, far: Vector, parts: Sequence[Probed], objective: float, violation: float) -> bool:
+def falls_forever(regularizer: Prox, far: Vector, there: Probed, objective: float, violation: float) -> bool:
     """Is the far point no less feasible (violation) and better by a tenth (objective) than where we stopped?
 
     Then the certificate there says little: a minimiser, if there is one, lies a million times farther out.
     """
     cost = regularizer.value(far)
-    if not np.isfinite(cost) or max(p.violation for p in parts) > violation:
+    if not np.isfinite(cost) or there.violation > violation:
         return False
-    return sum(p.objective for p in parts) + cost < objective - 0.1 * abs(objective)
+    return there.objective + cost < objective - 0.1 * abs(objective)
 
 
 def out_of_rounds(run: Run) -> Verdict:
@@ -213,5 +235,7 @@ def out_of_rounds(run: Run) -> Verdict:
 
 
 def interrupted(run: Run) -> Verdict:
+    """The user stopped the run: what follows only looks at the owners, so that it can be resumed."""
     spent = run.fleet.ledger.rounds
+    run.fleet.look()
     return Verdict("max_rounds", f"interrupted after {spent} exchanges; the best point so far is given")

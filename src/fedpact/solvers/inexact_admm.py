@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from fedpact.errors import OptionError
-from fedpact.federation import Fleet, Order, Reply
+from fedpact.federation import Answers, Fleet, Order, Reply, Summed, client_step, skippable
 from fedpact.functions import Function, Matrix, Vector
 from fedpact.problem import Share
 from fedpact.prox import Prox, Zero
-from fedpact.solvers.endings import Asking, Verdict, Watch, out_of_rounds
-from fedpact.solvers.judging import At, certificate_of, judge
+from fedpact.solvers.endings import Asking, Watch, interrupted, out_of_rounds
+from fedpact.solvers.judging import at, certificate_of, judge
 from fedpact.solvers.local import Constant, anchored, keep_factor, minimize
-from fedpact.solvers.run import Best, Run
+from fedpact.solvers.run import Run
 from fedpact.solvers.scales import default_consensus_penalty, look
 from fedpact.solvers.solution import InnerRecord, Solution
 
@@ -59,14 +59,14 @@ class Round(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Updated(Reply):
-    proposal: Vector
-    stationarity: float
-    primal: float  # |u_new - w|^2
-    dual: float  # |u_new - u_old|^2
+    proposal: Summed[Vector]
+    stationarity: Summed[float]
+    primal: Summed[float]  # |u_new - w|^2
+    dual: Summed[float]  # |u_new - u_old|^2
     converged: bool
     indefinite: bool
-    gradients: int
-    hessians: int
+    gradients: Summed[int]
+    hessians: Summed[int]
 
 
 def begin(function: Function, w: Vector, penalty: float) -> tuple[Consensus, Vector]:
@@ -120,7 +120,7 @@ def inexact_admm(
     server: Function,
     regularizer: Prox,
     w: Vector,
-    proposals: list[Vector],
+    proposals: Vector,
     *,
     step: Callable[[Any, Any, Round], tuple[Any, Updated]],
     tolerance: float,
@@ -130,7 +130,7 @@ def inexact_admm(
     max_rounds: int,
     notify: Callable[[int, Vector, float, float], None] = lambda t, w, residual, penalty: None,
 ) -> AdmmResult:
-    """The server's half of Algorithm 2, from w and the owners' first proposals u~^0.
+    """The server's half of Algorithm 2, from w and the sum of the owners' first proposals u~^0.
 
     server: F_0
     step:   the owner's round as a fleet step; it calls `update` with its F_i
@@ -147,31 +147,31 @@ def inexact_admm(
     # differs from He24: accuracies below this no longer matter to (19), and rounding forbids them anyway.
     floor = 0.02 * tolerance / (n + 1)
     kept: Matrix | None = None
-    replies: list[Updated] = []
+    replies: Answers[Updated] | None = None
     wait = patience = PATIENCE
     residual = lowest = np.inf
     lowest_at = t = stuck = 0
     failure = ""
     for t in range(max_rounds):
         accuracy = max(decay**t, floor)
-        subproblem = anchored(server, n * penalty, np.mean(proposals, axis=0))  # (14), up to a constant
+        subproblem = anchored(server, n * penalty, proposals / n)  # (14), up to a constant
         if kept is None and regularizer.curvature is not None:
             kept = keep_factor(subproblem)
         at_server = minimize(subproblem, w, accuracy, regularizer=regularizer, kept=kept)
         w = at_server.w
         next_penalty = penalty
-        if adapt and wait <= t < ADAPT_UNTIL:
+        if adapt and replies is not None and wait <= t < ADAPT_UNTIL:
             next_penalty = penalty * _balance(replies)
             if next_penalty != penalty:
                 patience, wait = patience + 1, t + patience + 1
                 kept = None
         replies = fleet.ask(step, Round(w=w, accuracy=accuracy, next_penalty=next_penalty))
         penalty = next_penalty
-        proposals = [r.proposal for r in replies]
-        gradients += sum(r.gradients for r in replies)
-        hessians += sum(r.hessians for r in replies)
+        proposals = replies.total.proposal
+        gradients += int(replies.total.gradients)
+        hessians += int(replies.total.hessians)
         # (19); it bounds the stationarity of w only with what the server really reached, should it miss the accuracy
-        residual = max(accuracy, at_server.residual) + sum(r.stationarity for r in replies)
+        residual = max(accuracy, at_server.residual) + replies.total.stationarity
         notify(t, w, residual, penalty)
         if residual <= tolerance:
             break
@@ -189,13 +189,13 @@ def inexact_admm(
     return AdmmResult(w, residual, t + 1, penalty, failure, gradients, hessians)
 
 
-def _balance(replies: list[Updated]) -> float:
+def _balance(replies: Answers[Updated]) -> float:
     """The factor for the penalty: |u - w| against |u - u_old|, both lengths of vectors of the same kind.
 
     Their ratio times rho is the curvature of the F_i along the last step (the change of lambda over the change of u),
     and a penalty near that curvature is what ADMM likes. Where a subproblem was not convex, rho must grow.
     """
-    ratio = np.sqrt(sum(r.primal for r in replies) / max(sum(r.dual for r in replies), 1e-300))
+    ratio = np.sqrt(replies.total.primal / max(replies.total.dual, 1e-300))
     if ratio > IMBALANCE or any(r.indefinite for r in replies):
         return PENALTY_FACTOR
     return 1 / PENALTY_FACTOR if ratio < 1 / IMBALANCE else 1.0
@@ -212,14 +212,17 @@ class Begin(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Reply):
-    proposal: Vector
+    proposal: Summed[Vector]
 
 
+@client_step
 def begin_alone(share: Share, state: None, order: Begin) -> tuple[Consensus, Begun]:
     consensus, proposal = begin(share.objective or Constant(order.w.size), order.w, order.penalty)
     return consensus, Begun(proposal=proposal)
 
 
+@skippable
+@client_step
 def update_alone(share: Share, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
     return update(share.objective or Constant(order.w.size), state, order)
 
@@ -232,8 +235,8 @@ def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inne
             raise OptionError(f'{holder.label} has a constraint; method="inexact-admm" takes none, use "proximal-al"')
     scales = look(problem, fleet, run.w0)
     rho = consensus_penalty if consensus_penalty is not None else default_consensus_penalty(scales, len(fleet.owners))
-    proposals = [r.proposal for r in fleet.ask(begin_alone, Begin(w=run.w0, penalty=rho))]
-    best, w = Best(run.tol), run.w0
+    proposals = fleet.ask(begin_alone, Begin(w=run.w0, penalty=rho)).total.proposal
+    best, w = run.new_best(), run.w0
     failure, finished = "", False
 
     def notify(t: int, current: Vector, residual: float, penalty: float) -> None:
@@ -260,9 +263,11 @@ def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inne
         )
         failure, finished = found.failure, found.residual <= run.tol[0]
     except KeyboardInterrupt:
-        end = Verdict("max_rounds", f"interrupted after {fleet.ledger.rounds} exchanges; the last point is given")
+        end = replace(
+            interrupted(run), reason=f"interrupted after {fleet.ledger.rounds} exchanges; the last point is given"
+        )
     none = np.zeros(0)
-    certificate, objective = certificate_of(problem, w, none, fleet.ask(judge, At(w=w)))
+    certificate, objective = certificate_of(problem, w, none, fleet.ask(judge, at(problem, w)))
     best.offer(1, w, none, certificate, objective)
     finished = finished and certificate.meets(run.tol)
     verdict = Watch(run, Asking(run)).verdict(finished, failure, 0.0, certificate, objective, w, none)

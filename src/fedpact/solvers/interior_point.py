@@ -32,7 +32,7 @@ import numpy as np
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError
-from fedpact.federation import Order, Reply, named
+from fedpact.federation import Answers, Order, Reply, Summed, client_step, named
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, FederatedProblem, Share, Terms, assemble
 from fedpact.solvers.condensation import (
@@ -51,15 +51,15 @@ from fedpact.solvers.endings import (
     INFEASIBLE,
     SOLVED,
     UNBOUNDED,
-    Probed,
+    Pull,
     Verdict,
-    Weighed,
     conflict,
     escapes,
     far_point,
     interrupted,
     out_of_rounds,
     probed,
+    together,
 )
 from fedpact.solvers.local.damped_model import model_step
 from fedpact.solvers.proximal_al import proximal_al
@@ -125,6 +125,7 @@ class Advance(Look):
 class Conclude(Order):
     iteration: int  # the best one; -1: the multiplier is not asked for
     far: Vector
+    coupled_length: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,11 +133,12 @@ class Concluded(Reply):
     multiplier: Vector
     size: float  # of the latest multiplier, max-norm
     concave: bool  # does the constraint, so weighted, bend down? Then it proves nothing about points elsewhere
-    objective: float  # at the far point, as the following
+    objective: Summed[float]  # at the far point, as the following
     violation: float
-    coupled: Vector
+    coupled: Summed[Vector]
 
 
+@client_step
 def begin(share: Share, state: None, order: Begin) -> tuple[State, System]:
     """Check the share at the start, choose the first slack and multiplier, and give their system."""
     introduce(share, None, Introduce(w=order.w))
@@ -147,6 +149,7 @@ def begin(share: Share, state: None, order: Begin) -> tuple[State, System]:
     return at_start(point), system
 
 
+@client_step
 def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     """Take the step with step lengths of our own, and give the system of the new point."""
     origin, rows = from_where(state, order), rows_at(share)
@@ -156,6 +159,7 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     return after(state, order, point), system
 
 
+@client_step
 def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Concluded]:
     """Hand out the price of this owner's constraint, and look at the far point."""
     far = probed(share, order.far)
@@ -166,7 +170,7 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Conclu
         concave=bends_down(share, state.latest),
         objective=far.objective,
         violation=far.violation,
-        coupled=np.zeros(0) if share.coupled is None else share.coupled.value(order.far),
+        coupled=np.zeros(order.coupled_length) if share.coupled is None else share.coupled.value(order.far),
     )
 
 
@@ -256,11 +260,11 @@ class Coordinator:
             introduce(server, None, Introduce(w=self.w))
         local = self._local(replies)
         # Without an objective of its own the server's multipliers are as strong as those of an owner on average.
-        share_of_gradient = np.linalg.norm(np.sum([r.gradient for r in replies], axis=0)) / order.holders
+        share_of_gradient = np.linalg.norm(replies.total.gradient) / order.holders
         slack, multiplier = first_pair(self.rows, replace(local, gradient=np.array([share_of_gradient])), order.holders)
         point, own = settled(server, self.rows, self.w, local, slack, multiplier, order)
         self.state = at_start(replace(point, clean=np.append(point.clean[: self.split], none)))
-        return self._sums([own, *replies], none, judged=True)
+        return self._sums(own, replies, none, judged=True)
 
     def advance(self, order: Advance) -> Sums:
         """One exchange: everybody takes the step; the server's own multipliers are known before, so owners get them."""
@@ -276,57 +280,51 @@ class Coordinator:
         point, own = settled(self.problem.server, self.rows, self.w, local, slack, multiplier, order)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
         self.state = after(self.state, order, point)
-        return self._sums([own, *replies], expected, order.judge)
+        return self._sums(own, replies, expected, order.judge)
 
-    def _local(self, replies: list[System]) -> Local:
+    def _local(self, replies: Answers[System]) -> Local:
         """The server's share, with the coupled constraint as further rows."""
         with named(self.problem.server.label, "evaluating the share"):
             local = measured(self.problem.server, self.w)
         if not self.problem.coupled_length:
             return local
-        total = np.sum([r.coupled for r in replies if r.coupled.size], axis=0)
-        jacobian = np.sum([r.coupled_jacobian for r in replies if r.coupled.size], axis=0)
         return replace(
             local,
-            value=np.append(local.value, total),
-            jacobian=np.vstack([local.jacobian, jacobian]),
+            value=np.append(local.value, replies.total.coupled),
+            jacobian=np.vstack([local.jacobian, replies.total.coupled_jacobian]),
         )
 
-    def _sums(self, systems: list[System], coupled: Vector, judged: bool) -> Sums:
-        def total(name: str) -> Vector:
-            return np.asarray(np.sum([getattr(s, name) for s in systems], axis=0))
-
-        problem, h = self.problem, self.problem.regularizer
-        usable = all(s.usable for s in systems)
-        if not usable:
+    def _sums(self, own: System, replies: Answers[System], coupled: Vector, judged: bool) -> Sums:
+        problem, h, owners = self.problem, self.problem.regularizer, replies.total
+        if not (own.usable and all(r.usable for r in replies)):
             void = np.zeros(0)
             return Sums(False, void, void, void, void, void, void, np.inf, np.inf, np.inf, 0.0, 0, False, None, np.inf)
-        price, degree = total("price"), sum(s.degree for s in systems)
+        price, degree = own.price + owners.price, int(own.degree + owners.degree)
         certificate, objective = None, np.nan
         if judged:
-            terms = [
-                Terms(
-                    objective=s.objective, gradient=s.judged, feasibility=s.feasibility, violation=s.violation,
-                    coupled=s.coupled if s.coupled.size else np.zeros(problem.coupled_length),
-                )
-                for s in systems[1:]
-            ]  # fmt: skip
-            certificate, objective = assemble(problem, self.w, self.state.latest.clean[: self.split], coupled, terms)
-        weighed = Weighed(value=sum(s.priced for s in systems), gradient=price, size=1.0)
+            terms = Terms(
+                objective=owners.objective,
+                gradient=owners.judged,
+                coupled=owners.coupled,
+                feasibility=0.0,
+                violation=0.0,
+            )
+            clean = self.state.latest.clean[: self.split]
+            certificate, objective = assemble(problem, self.w, clean, coupled, terms, replies)
         return Sums(
             usable=True,
-            matrix=total("matrix"),
-            slope=total("slope"),
-            centring=total("centring"),
-            near_matrix=total("near_matrix"),
-            near_slope=total("near_slope"),
-            diagonal=total("diagonal"),
-            stationarity=h.subdifferential_distance(-(total("gradient") + price), self.w),
-            miss=float(np.sqrt(sum(s.miss for s in systems))),
-            size=float(np.sqrt(sum(s.size for s in systems))),
-            complementarity=sum(s.complementarity for s in systems) / max(degree, 1),
+            matrix=own.matrix + owners.matrix,
+            slope=own.slope + owners.slope,
+            centring=own.centring + owners.centring,
+            near_matrix=own.near_matrix + owners.near_matrix,
+            near_slope=own.near_slope + owners.near_slope,
+            diagonal=own.diagonal + owners.diagonal,
+            stationarity=h.subdifferential_distance(-(own.gradient + owners.gradient + price), self.w),
+            miss=float(np.sqrt(own.miss + owners.miss)),
+            size=float(np.sqrt(own.size + owners.size)),
+            complementarity=(own.complementarity + owners.complementarity) / max(degree, 1),
             degree=degree,
-            conflict=bool(conflict(h, self.w, ("all",), [weighed])),
+            conflict=bool(conflict(h, self.w, ("all",), Pull(own.priced + owners.priced, price, (1.0,)))),
             certificate=certificate,
             objective=objective,
         )
@@ -476,7 +474,7 @@ def interior_point(run: Run) -> Solution:
     problem, h = run.problem, run.problem.regularizer
     if why := refusal(problem):
         raise OptionError(f'{why}, which method="interior-point" needs; use method="accelerated" or "proximal-al"')
-    best, at = Best(run.tol), Coordinator(run)
+    best, at = run.new_best(), Coordinator(run)
     now = base = at.begin()
     pace, ending = Pace(base.residual, base.size), Ending(run)
     end, k, before = out_of_rounds(run), 0, np.inf
@@ -533,15 +531,15 @@ def interior_point(run: Run) -> Solution:
 
 def _conclusion(
     run: Run, w: Vector, objective: float, certificate: Certificate | None, iteration: int = -1
-) -> tuple[list[Concluded], bool]:
+) -> tuple[Answers[Concluded], bool]:
     """One exchange: the owners' prices, and whether a far point is as feasible as w and much better."""
     problem = run.problem
     far = far_point(w, run.w0)
-    replies = run.fleet.ask(conclude, Conclude(iteration=iteration, far=far))
-    parts = [probed(problem.server, far), *(Probed(objective=r.objective, violation=r.violation) for r in replies)]
-    coupled = [r.coupled for r in replies if r.coupled.size]
-    parts.append(Probed(objective=0.0, violation=float(np.max(np.sum(coupled, axis=0), initial=0.0))))
-    return replies, certificate is not None and escapes(run, w, objective, certificate, parts)
+    order = Conclude(iteration=iteration, far=far, coupled_length=problem.coupled_length)
+    replies = run.fleet.ask(conclude, order)
+    violations = [*(r.violation for r in replies), float(np.max(replies.total.coupled, initial=0.0))]
+    there = together(probed(problem.server, far), replies.total.objective, violations)
+    return replies, certificate is not None and escapes(run, w, objective, certificate, there)
 
 
 def _end(run: Run, best: Best, at: Coordinator, end: Verdict) -> Solution:

@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedpact.federation import Order, Reply
+from fedpact.federation import Order, Reply, Summed, client_step, skippable
 from fedpact.functions import Function, Vector
 from fedpact.problem import Share, owner_terms
 from fedpact.solvers import inexact_admm as admm
 from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.endings import Asking, Watch, interrupted, out_of_rounds
-from fedpact.solvers.judging import At, Judged, certificate_of, judge, term_fields
+from fedpact.solvers.judging import Judged, at, certificate_of, judge, term_fields
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import MARGIN, Best, Run
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
@@ -65,7 +65,7 @@ class Start(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Reply):
-    proposal: Vector
+    proposal: Summed[Vector]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class Conclude(Order):
 @dataclass(frozen=True, kw_only=True)
 class Concluded(Judged):
     change: float  # |mu^{k+1} - mu^k| / beta, max-norm
-    proposal: Vector
+    proposal: Summed[Vector]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +94,7 @@ class Revealed(Reply):
     multiplier: Vector
 
 
+@client_step
 def start(share: Share, state: State | None, order: Start) -> tuple[State, Started]:
     """Set up P_{i,k} around w^k = order.w, with the multiplier held so far (zero at first)."""
     multiplier = np.zeros(share.multiplier_length) if state is None else state.multiplier
@@ -105,6 +106,8 @@ def start(share: Share, state: State | None, order: Start) -> tuple[State, Start
     return replace(state, centre=order.w, penalty=order.penalty, consensus=consensus), Started(proposal=proposal)
 
 
+@skippable
+@client_step
 def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Updated]:
     """One round of Algorithm 2 on P_{i,k}."""
     function = local_function(share, state.multiplier, state.penalty, state.holders, state.centre)
@@ -112,6 +115,7 @@ def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Up
     return replace(state, consensus=consensus), reply
 
 
+@client_step
 def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Concluded]:
     """Update the multiplier at w^{k+1}, give the terms of its certificate, and start the next subproblem."""
     if order.keep:
@@ -127,6 +131,7 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Conclu
     return state, Concluded(change=change, proposal=started.proposal, **term_fields(terms))
 
 
+@client_step
 def reveal(share: Share, state: State, order: Reveal) -> tuple[State, Revealed]:
     """Hand out the multiplier of one iteration, in the user's variables: the price of this owner's constraint."""
     held = {state.kept_iteration: state.kept, state.iteration: state.multiplier}
@@ -197,8 +202,8 @@ def proximal_al(
     holders = len(fleet.owners) + 1
     w, multiplier = run.w0, np.zeros(problem.server.multiplier_length)
     begin = Start(w=w, penalty=beta, consensus_penalty=rho, holders=holders)
-    proposals = [r.proposal for r in fleet.ask(start, begin)]
-    best, watch = Best(run.tol), Watch(run, Asking(run))
+    proposals = fleet.ask(start, begin).total.proposal
+    best, watch = run.new_best(), Watch(run, Asking(run))
     end = out_of_rounds(run)
     try:
         for k in range(run.max_rounds):
@@ -232,7 +237,7 @@ def proximal_al(
             change = max(server_change, *(r.change for r in replies))
             moved = float(np.max(np.abs(found.w - w)))
             drift = drift_of(problem.server, multiplier, after)
-            w, multiplier, rho, proposals = found.w, after, found.penalty, [r.proposal for r in replies]
+            w, multiplier, rho, proposals = found.w, after, found.penalty, replies.total.proposal
             best.offer(k + 1, w, multiplier, certificate, objective)
             run.record(
                 k + 1,
@@ -256,7 +261,7 @@ def proximal_al(
         end = interrupted(run)
     if best.certificate is None:  # stopped before the first outer iteration was complete: judge the start
         zero = np.zeros(problem.server.multiplier_length)
-        best.offer(0, run.w0, zero, *certificate_of(problem, run.w0, zero, fleet.ask(judge, At(w=run.w0))))
+        best.offer(0, run.w0, zero, *certificate_of(problem, run.w0, zero, fleet.ask(judge, at(problem, run.w0))))
     prices = [r.multiplier for r in fleet.ask(reveal, Reveal(iteration=best.iteration))]
     return best.solution(run, end.status, end.reason, prices, end.conflict)
 

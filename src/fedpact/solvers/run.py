@@ -32,7 +32,7 @@ class Progress:
     choice: str = ""  # why "auto" took this method
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """One solve. `problem` has no coupled constraints any more; `w0` is a start inside dom(h)."""
 
@@ -46,10 +46,25 @@ class Run:
     notify: Callable[[Progress], None] = lambda progress: None
     choice: str = ""  # why "auto" took this method
     history: History = field(default_factory=History)
+    best: Best = field(default_factory=lambda: Best((1.0, 1.0)))
+
+    def new_best(self) -> Best:
+        """A method starts: nothing is certified yet. What it finds can be read here, however it ends."""
+        self.best = Best(self.tol)
+        return self.best
 
     @property
     def rounds_left(self) -> int:
         return self.max_rounds - self.fleet.ledger.rounds
+
+    def lost(self, reason: str) -> Solution:
+        """The best point so far, without the owners' prices: somebody cannot be asked any more."""
+        if self.best.certificate is None:
+            nothing = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)
+            self.best.offer(0, self.w0, np.zeros(self.problem.server.multiplier_length), nothing, np.nan)
+        asked = self.problem.own(self.best.w, self.best.server_multiplier)[0]
+        prices = [np.full(share.multiplier_length, np.nan) for share in asked.shares]
+        return self.best.solution(self, "client_lost", reason, prices)
 
     def record(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpact.errors import DataError, ProblemError
-from fedpact.federation import Fleet, Order, Reply, named
+from fedpact.federation import Fleet, Order, Reply, Summed, client_step, named
 from fedpact.functions import Function, Vector
 from fedpact.problem import FederatedProblem, Share
 
@@ -20,7 +20,7 @@ class Introduce(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Introduced(Reply):
-    curvature: float  # mean diagonal of the objective's Hessian, estimated with one product
+    curvature: Summed[float]  # mean diagonal of the objective's Hessian, estimated with one product
     slope: float  # mean squared norm of the constraint's gradients
 
 
@@ -32,6 +32,7 @@ class Scales:
     slope: float
 
 
+@client_step
 def introduce(share: Share, state: None, order: Introduce) -> tuple[None, Introduced]:
     """Evaluate everything once at the start. Raises ProblemError or DataError when shapes or values are unusable."""
     curvature = slope = 0.0
@@ -52,7 +53,8 @@ def introduce(share: Share, state: None, order: Introduce) -> tuple[None, Introd
 
 def look(problem: FederatedProblem, fleet: Fleet, w: Vector) -> Scales:
     """One exchange: the scales at w."""
-    return together([look_at(problem.server, w), *fleet.ask(introduce, Introduce(w=w))])
+    own, seen = look_at(problem.server, w), fleet.ask(introduce, Introduce(w=w))
+    return Scales(own.curvature + seen.total.curvature, max(own.slope, *(s.slope for s in seen)))
 
 
 def look_at(share: Share, w: Vector) -> Introduced:

@@ -1,0 +1,191 @@
+"""The server's memory on disk: what it received, round by round.
+
+The server's half of every algorithm is a deterministic function of the replies. So its checkpoint is the list of what
+came back: to resume, the algorithm runs from the start, rounds that are on record are answered from it (each order is
+compared with the recorded one), and the first new round goes out to the owners, who remember where they were. No
+algorithm needs code of its own for this, and the resumed run is the uninterrupted one, bit for bit.
+
+    checkpoint.json   which run, how many rounds, and length and checksum of the log; replaced atomically
+    rounds.log        one record a round, only ever appended to; what lies behind the stated length does not count
+    owners/           the owners' own memory, when they live in this process or on this machine
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.errors import CheckpointError
+from fedpact.federation.messages import Order, Reply, payload, summed_fields
+from fedpact.federation.owner import Step
+from fedpact.federation.wire import dumps, from_tree, loads, name_of, reply_type, to_tree, write_atomically
+
+FORMAT, VERSION = "fedpact-checkpoint", 1
+#: Orders of a resumed run may differ by this much from the recorded ones, relatively: another machine rounds otherwise.
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Past:
+    """A round on record: the replies without their summed fields, the sums, and what passed (as in the ledger)."""
+
+    kept: list[Reply]
+    shapes: tuple[tuple[int, ...], ...]
+    total: NDArray[np.float64]
+    masked: bool
+    counts: NDArray[np.int64]
+
+
+class Checkpoint:
+    """Opens (or starts) the checkpoint in a folder.
+
+    about:  what identifies the solve: method, tolerances, owners, ...; a checkpoint of another one is refused
+    every:  rounds between two writes
+    resume: go on with what is there; otherwise the folder must not hold a checkpoint
+
+    Raises CheckpointError when there is none to resume, one already, or when it is damaged or foreign.
+    """
+
+    def __init__(self, folder: Path, about: dict[str, Any], every: int = 1, resume: bool = False) -> None:
+        self.folder, self.every = folder, every
+        self.run = uuid.uuid4().hex[:16]
+        self.about: dict[str, Any] = json.loads(json.dumps(about))
+        self._past: list[bytes] = []
+        self._new: list[bytes] = []
+        self._checksum, self._length, self.rounds = hashlib.sha256(), 0, 0
+        there = (folder / "checkpoint.json").exists()
+        if resume and not there:
+            raise CheckpointError(f"{folder} holds no checkpoint; solve without resume=True to start one")
+        if there and not resume:
+            raise CheckpointError(
+                f"{folder} holds a checkpoint already; continue it with resume=True, or give another folder"
+            )
+        if there:
+            self._read()
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "rounds.log").write_bytes(b"")
+            self.write()
+
+    def recall(self, round: int, step: Step, orders: Sequence[Order]) -> Past | None:
+        """What was answered in this round; None when it is not on record. CheckpointError when the orders differ."""
+        if round > len(self._past):
+            return None
+        record = loads(self._past[round - 1])
+        asked = _content(step, orders)
+        if not _same(record["asked"], asked):
+            raise CheckpointError(
+                f"{self.folder}: round {round} on record asked for something else; the checkpoint is of another "
+                "problem (other data, start, or version of fedpact). Solve from the start, with another folder"
+            )
+        kind = reply_type(step)
+        hidden = frozenset(summed_fields(kind))
+        kept = [from_tree(kind, tree, kind.__name__, hidden) for tree in record["kept"]]
+        shapes = tuple(tuple(shape) for shape in record["shapes"])
+        return Past(kept, shapes, record["total"], record["masked"], record["counts"])
+
+    def add(self, step: Step, orders: Sequence[Order], past: Past) -> bool:
+        """Take down a new round; tells whether it is time to write."""
+        record = {
+            "asked": _content(step, orders),
+            "kept": [to_tree(reply) for reply in past.kept],
+            "shapes": [list(shape) for shape in past.shapes],
+            "total": past.total,
+            "masked": past.masked,
+            "counts": past.counts,
+        }
+        self._new.append(dumps(record))
+        return len(self._new) >= self.every
+
+    def write(self) -> None:
+        """Append what is new to the log, then say so in checkpoint.json: a crash in between loses nothing."""
+        with (self.folder / "rounds.log").open("r+b") as log:
+            log.truncate(self._length)  # what a crash left behind the last checkpoint
+            log.seek(self._length)
+            for record in self._new:
+                data = len(record).to_bytes(8, "little") + record
+                log.write(data)
+                self._checksum.update(data)
+                self._length += len(data)
+            log.flush()
+            os.fsync(log.fileno())
+        self.rounds += len(self._new)
+        self._new = []
+        head = {
+            "format": FORMAT,
+            "version": VERSION,
+            "run": self.run,
+            "about": self.about,
+            "rounds": self.rounds,
+            "bytes": self._length,
+            "sha256": self._checksum.hexdigest(),
+        }
+        write_atomically(self.folder / "checkpoint.json", json.dumps(head, indent=1).encode())
+
+    def _read(self) -> None:
+        try:
+            head = json.loads((self.folder / "checkpoint.json").read_text())
+            if head.get("format") != FORMAT or head.get("version") != VERSION:
+                raise CheckpointError(
+                    f"{self.folder}: its checkpoint is of format {head.get('format')!r}, version "
+                    f"{head.get('version')!r}; this fedpact reads {FORMAT!r}, version {VERSION}"
+                )
+            about, length, checksum = head["about"], int(head["bytes"]), str(head["sha256"])
+            self.run, self.rounds = str(head["run"]), int(head["rounds"])
+            data = (self.folder / "rounds.log").read_bytes()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise CheckpointError(f"{self.folder}: its checkpoint cannot be read ({error}); it is damaged") from error
+        for key in about.keys() | self.about.keys():
+            if about.get(key) != self.about.get(key):
+                raise CheckpointError(
+                    f"{self.folder}: its checkpoint is of a solve with {key} = {about.get(key)!r}, this one has "
+                    f"{self.about.get(key)!r}; use the same, or another folder"
+                )
+        if len(data) < length:
+            raise CheckpointError(
+                f"{self.folder}/rounds.log is truncated: {len(data)} bytes of {length}; restore it from a copy, or "
+                "solve from the start with another folder"
+            )
+        self._checksum.update(data[:length])
+        if self._checksum.hexdigest() != checksum:
+            raise CheckpointError(
+                f"{self.folder}/rounds.log is damaged: its checksum does not fit; restore it from a copy"
+            )
+        position = 0
+        while position < length:
+            end = position + 8 + int.from_bytes(data[position : position + 8], "little")
+            self._past.append(data[position + 8 : end])
+            position = end
+        self._length = length
+
+
+def _content(step: Step, orders: Sequence[Order]) -> list[Any]:
+    """What was asked; once, when all owners were asked the same."""
+    first = orders[0]
+    same = all(all(a is b for a, b in zip(payload(first).values(), payload(o).values(), strict=True)) for o in orders)
+    return [name_of(step), *(payload(order) for order in (orders[:1] if same else orders))]
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal, numbers up to rounding."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        scale = float(np.max(np.abs(a), initial=0.0)) if a.dtype.kind == "f" else 0.0
+        return a.shape == b.shape and bool(np.allclose(a, b, rtol=0.0, atol=ROUNDING * scale))
+    if isinstance(a, float) and isinstance(b, float):
+        return bool(np.isclose(a, b, rtol=ROUNDING, atol=0.0))
+    return bool(a == b)

@@ -1,0 +1,130 @@
+"""Owners in other processes: orders and replies as bytes. An engine only has to bring bytes to an owner and back."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpact import errors
+from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost, WireError
+from fedpact.federation.fleet import Fleet
+from fedpact.federation.messages import Order, Sealed, not_finite
+from fedpact.federation.owner import Owner, Step
+from fedpact.federation.wire import (
+    STEPS,
+    dumps,
+    from_tree,
+    loads,
+    name_of,
+    order_type,
+    reply_type,
+    sealed_from_tree,
+    sealed_to_tree,
+    to_tree,
+)
+
+#: Bytes a message may have: a matrix of 8,000 variables, masked.
+LARGEST = 2**29
+#: Runs that a site remembers in memory.
+RUNS = 4
+
+
+class Site:
+    """An owner's process: bytes in, bytes out. Everything that goes wrong becomes a reply that says so.
+
+    build:  makes the share, here, from the job that the coordinator states
+    folder: where the owner's memory is kept on its own disk
+    """
+
+    def __init__(self, name: str, build: Callable[[dict[str, Any]], object], folder: Path | None = None) -> None:
+        self.name, self._build, self._folder = name, build, folder
+        self._owners: dict[str, Owner] = {}
+
+    def handle(self, data: bytes) -> bytes:
+        try:
+            return dumps(self._handled(data))
+        except FedpactError as error:
+            text = str(error) if str(error).startswith(self.name) else f"{self.name}: {error}"
+            return dumps({"error": type(error).__name__, "message": text})
+
+    def _handled(self, data: bytes) -> dict[str, Any]:
+        if len(data) > LARGEST:
+            raise WireError(f"a message of {len(data)} bytes is over the limit of {LARGEST}")
+        message = loads(data)
+        if not isinstance(message, dict) or {"owner", "step", "order", "job"} - message.keys():
+            raise WireError("this is no order")
+        if message["owner"] != self.name:
+            raise OwnerError(f"got an order for {message['owner']!r}")
+        step = STEPS.get(message["step"])
+        if step is None:
+            raise OwnerError(f"asked to run {message['step']!r}, which is no step of a method of this fedpact")
+        order: Order = from_tree(order_type(step), message["order"], "order")
+        if order.run not in self._owners:
+            while len(self._owners) >= RUNS:
+                del self._owners[next(iter(self._owners))]
+            self._owners[order.run] = Owner(self.name, partial(self._build, message["job"]), self._folder)
+        sealed = self._owners[order.run].handle(step, order)
+        return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
+
+
+class RemoteFleet(Fleet):
+    """Owners elsewhere. An engine supplies `_send`; what comes back is checked before an algorithm sees it.
+
+    job: what every order states about the task, for owners that build their share themselves
+    """
+
+    def __init__(self, owners: Sequence[str], job: Mapping[str, Any] | None = None) -> None:
+        super().__init__(owners)
+        self.job = dict(job or {})
+
+    @abstractmethod
+    def _send(self, owner: str, data: bytes) -> Future[bytes]:
+        """Bring the bytes to the owner, without waiting; the future fails with OwnerLost when that cannot be done."""
+
+    def _start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+        if STEPS.get(name_of(step)) is not step:
+            raise OptionError(f"{name_of(step)} is not registered: decorate it with fedpact.federation.client_step")
+        data = dumps({"owner": owner, "step": name_of(step), "order": to_tree(order), "job": self.job})
+        if len(data) > LARGEST:
+            raise OptionError(f"an order of {len(data)} bytes is over the limit of {LARGEST}; use fewer variables")
+        answered: Future[Sealed[Any]] = Future()
+
+        def receive(sent: Future[bytes]) -> None:
+            try:
+                answered.set_result(read_reply(owner, step, order, sent.result()))
+            except FedpactError as error:
+                answered.set_exception(error)
+            except Exception as error:
+                answered.set_exception(OwnerLost(f"{owner}: {type(error).__name__}: {error}"))
+
+        self._send(owner, data).add_done_callback(receive)
+        return answered
+
+
+def read_reply(owner: str, step: Step, order: Order, data: bytes) -> Sealed[Any]:
+    """The reply in these bytes. OwnerLost, naming the owner, when they are too many, damaged, not what was asked for,
+    of another round, or not finite; the owner's own error when it reported one."""
+    try:
+        if len(data) > LARGEST:
+            raise WireError(f"a reply of {len(data)} bytes is over the limit of {LARGEST}")
+        message = loads(data)
+        if not isinstance(message, dict):
+            raise WireError("this is no reply")
+        if "error" in message:
+            kind = getattr(errors, str(message["error"]), OwnerError)
+            raise (OwnerLost if kind is WireError else kind)(str(message.get("message")))
+        if (message.get("run"), message.get("round")) != (order.run, order.round):
+            raise WireError(f"a reply to round {message.get('round')} came instead of {order.round}")
+        sealed = sealed_from_tree(reply_type(step), message.get("reply"))
+    except WireError as error:
+        raise OwnerLost(f"{owner}: {error}") from error
+    bad = not_finite(sealed.kept) or (None if np.all(np.isfinite(sealed.sums)) else "sum")
+    if bad is not None:
+        raise OwnerLost(f"{owner}: its {type(sealed.kept).__name__} has a non-finite {bad}")
+    return sealed

@@ -1,0 +1,168 @@
+"""Secure sums: every owner adds masks that cancel in the sum, so the server learns the sum and no owner's part of it.
+
+Each pair of owners agrees on a key by X25519 (through the server, which sees public keys only) and HKDF. For every
+message the pair derives a fresh key from it and expands that with ChaCha20 to a mask as long as the message; one of the
+two adds the mask, the other subtracts it: Bonawitz et al. (2017) without the secret shares that would replace an
+owner who leaves. None can be replaced here, since its constraint would be missing: its reply is asked for again (the
+masks are the same for the same order), or the run stops.
+
+Numbers are fixed-point integers of 128 bits, 2^64 to one: a double is exact in it down to 2^-11 and rounded by at most
+2^-64 below, so a secure sum is as good as a plain one. A number that could make the sum overflow is an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.errors import OptionError, OwnerError
+from fedpact.federation.messages import Order, Reply
+from fedpact.federation.wire import client_step
+
+Words = NDArray[np.uint64]  # m x 2: high and low half of each number
+
+#: |sum| stays below 2^BITS.
+BITS = 62
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What an owner holds: its own private key, and by pair the key it shares with each other owner, in owner order."""
+
+    private: str
+    names: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()  # hexadecimal; empty for itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer(Order):
+    """Ask for a public key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offered(Reply):
+    public: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agree(Order):
+    names: str  # JSON: all owners
+    publics: str  # JSON: their public keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreed(Reply):
+    peers: int
+
+
+@client_step
+def offer(share: object, keys: Keys | None, order: Offer) -> tuple[Keys, Offered]:
+    """A fresh key for this run."""
+    private = _x25519().X25519PrivateKey.generate()
+    return Keys(private.private_bytes_raw().hex()), Offered(public=private.public_key().public_bytes_raw().hex())
+
+
+@client_step
+def agree(share: object, keys: Keys, order: Agree) -> tuple[Keys, Agreed]:
+    """A key with each of the others, by Diffie-Hellman; bound to the run and to both public keys."""
+    x25519 = _x25519()
+    private = x25519.X25519PrivateKey.from_private_bytes(bytes.fromhex(keys.private))
+    own = private.public_key().public_bytes_raw().hex()
+    publics: list[str] = json.loads(order.publics)
+    if len(set(publics)) != len(publics) or own not in publics:
+        raise OwnerError("the public keys are not one for each owner with this owner's own among them")
+    shared = []
+    for public in publics:
+        if public == own:
+            shared.append("")
+            continue
+        secret = private.exchange(x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public)))
+        pair = "".join(sorted((own, public)))
+        shared.append(_derived(secret, f"fedpact pair {order.run} {pair}").hex())
+    return Keys(keys.private, tuple(json.loads(order.names)), tuple(shared)), Agreed(peers=len(publics) - 1)
+
+
+def check_range(fields: dict[str, object], owners: int) -> None:
+    """OwnerError when a value is so large that the sum over the owners might overflow: nothing is ever clipped."""
+    largest = 2.0**BITS / owners
+    for name, value in fields.items():
+        if (found := float(np.max(np.abs(np.asarray(value)), initial=0.0))) > largest:
+            raise OwnerError(
+                f"{name} has a value of size {found:.3g}; a secure sum over {owners} owners holds numbers up to "
+                f"{largest:.3g}: scale the columns, or solve with secure_sum=False"
+            )
+
+
+def protect(values: NDArray[np.float64], keys: Keys, message: str) -> Words:
+    """The values of one owner (in range, see `check_range`), masked.
+
+    `message` names the message: masks of two messages are independent.
+    """
+    me = keys.shared.index("")
+    words = encode(values)
+    for other, key in enumerate(keys.shared):
+        if other != me:
+            mask = _mask(bytes.fromhex(key), message, values.size)
+            words = add(words, mask if me < other else negative(mask))
+    return words
+
+
+def reveal(parts: Sequence[Words]) -> NDArray[np.float64]:
+    """The sum of all owners' values: the masks cancel."""
+    return decode(functools.reduce(add, parts))
+
+
+def encode(values: NDArray[np.float64]) -> Words:
+    """floor(|v| 2^64) in two halves, negated in two's complement where v < 0."""
+    size = np.abs(values)
+    whole = np.floor(size)
+    words = np.stack([whole.astype(np.uint64), np.ldexp(size - whole, 64).astype(np.uint64)], axis=1)
+    return np.where((values < 0)[:, None], negative(words), words)
+
+
+def decode(words: Words) -> NDArray[np.float64]:
+    below = words[:, 0] >> np.uint64(63) == 1
+    size = np.where(below[:, None], negative(words), words)
+    values = size[:, 0].astype(np.float64) + np.ldexp(size[:, 1].astype(np.float64), -64)
+    return np.where(below, -values, values)
+
+
+def add(a: Words, b: Words) -> Words:
+    """a + b modulo 2^128."""
+    low = a[:, 1] + b[:, 1]
+    return np.stack([a[:, 0] + b[:, 0] + (low < a[:, 1]), low], axis=1)
+
+
+def negative(words: Words) -> Words:
+    low = ~words[:, 1] + np.uint64(1)
+    return np.stack([~words[:, 0] + (low == 0), low], axis=1)
+
+
+def _mask(key: bytes, message: str, count: int) -> Words:
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+    stream = Cipher(algorithms.ChaCha20(_derived(key, message), bytes(16)), mode=None).encryptor()
+    return np.frombuffer(stream.update(bytes(16 * count)), dtype="<u8").reshape(count, 2).astype(np.uint64)
+
+
+def _derived(secret: bytes, info: str) -> bytes:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(hashes.SHA256(), 32, salt=None, info=info.encode()).derive(secret)
+
+
+def _x25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import x25519
+    except ImportError as error:
+        raise OptionError(
+            "secure_sum=True needs the package cryptography at every owner: pip install 'fedpact[secure]'"
+        ) from error
+    return x25519

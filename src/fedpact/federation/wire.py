@@ -1,0 +1,231 @@
+"""Messages and states as bytes, without pickle: a JSON head, the arrays behind it, and a checksum.
+
+Reading is guided by the annotations of the dataclasses, so the schema of a message is its class: a field that is
+missing, new, or of another kind is refused. What an owner may be asked to run is what is registered by `client_step`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import sys
+import types
+import typing
+import zlib
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedpact.errors import WireError
+from fedpact.federation.messages import Reply, Sealed, summed_fields
+
+MAGIC = b"fedpact1"
+DTYPES = ("float64", "float32", "int64", "uint64", "bool")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What may run at an owner, by name.
+STEPS: dict[str, Callable[..., Any]] = {}
+#: Steps that leave the owner as consistent as before when they are skipped, so an old reply may stand in for a new one.
+SKIPPABLE: set[Callable[..., Any]] = set()
+
+
+def client_step(step: F) -> F:
+    """Register a function (share, state, order) -> (state, reply) as one that a remote owner may be asked to run."""
+    STEPS[name_of(step)] = step
+    return step
+
+
+def skippable(step: F) -> F:
+    """An owner that misses this step can go on with the next one, and the server with its last reply."""
+    SKIPPABLE.add(step)
+    return step
+
+
+def name_of(thing: Any) -> str:
+    return f"{thing.__module__}:{thing.__qualname__}"
+
+
+@functools.cache
+def hints(thing: Any) -> dict[str, Any]:
+    return typing.get_type_hints(thing)
+
+
+def order_type(step: Callable[..., Any]) -> Any:
+    return hints(step)["order"]
+
+
+def reply_type(step: Callable[..., Any]) -> type[Reply]:
+    kind: type[Reply] = typing.get_args(hints(step)["return"])[1]
+    return kind
+
+
+# ----------------------------------------------------------------------------------------------------- trees and bytes
+
+
+def dumps(tree: Any) -> bytes:
+    """Bytes of None, bool, int, float, str, bytes, arrays, and lists and dicts of those."""
+    buffers: list[bytes] = []
+
+    def flat(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            if value.dtype.name not in DTYPES:
+                raise WireError(f"an array of {value.dtype} cannot travel")
+            order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"  # BLAS minds the order
+            buffers.append(value.tobytes(order))  # type: ignore[arg-type]
+            return {"": [value.dtype.name, list(value.shape), order]}
+        if isinstance(value, bytes):
+            buffers.append(value)
+            return {"": ["bytes", [len(value)], "C"]}
+        if isinstance(value, dict):
+            return {"d": {str(k): flat(v) for k, v in value.items()}}
+        if isinstance(value, list | tuple):
+            return [flat(v) for v in value]
+        if isinstance(value, np.generic):
+            return value.item()
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        raise WireError(f"{type(value).__name__} cannot travel")
+
+    head = json.dumps(flat(tree), separators=(",", ":")).encode()
+    body = b"".join([len(head).to_bytes(8, "little"), head, *buffers])
+    return MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
+
+
+def loads(data: bytes) -> Any:
+    """What `dumps` was given (tuples come back as lists). WireError when the bytes are damaged or foreign."""
+    start = len(MAGIC) + 12
+    if data[: len(MAGIC)] != MAGIC:
+        raise WireError("these bytes were not written by fedpact, or by another version of its format")
+    body = data[len(MAGIC) + 4 :]
+    if len(data) < start or zlib.crc32(body) != int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "little"):
+        raise WireError(f"{len(data)} bytes are truncated or damaged: their checksum does not fit")
+    position = start + int.from_bytes(body[:8], "little")
+
+    def full(value: Any) -> Any:
+        nonlocal position
+        if isinstance(value, list):
+            return [full(v) for v in value]
+        if not isinstance(value, dict):
+            return value
+        if "d" in value:
+            return {k: full(v) for k, v in value["d"].items()}
+        kind, shape, order = value[""]
+        if kind not in (*DTYPES, "bytes"):
+            raise ValueError(f"an array of {kind}")
+        count = int(np.prod(shape, dtype=int))
+        width = 1 if kind == "bytes" else np.dtype(kind).itemsize
+        chunk = data[position : position + count * width]
+        position += len(chunk)
+        if kind == "bytes":
+            return chunk
+        return np.frombuffer(chunk, dtype=kind).reshape(shape, order=order).copy(order="K")
+
+    try:
+        return full(json.loads(data[start:position]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise WireError(f"a message cannot be read: {error}") from error
+
+
+# ------------------------------------------------------------------------------------------------ dataclasses and trees
+
+
+def to_tree(value: Any) -> Any:
+    """A dataclass as a dict of its fields, and so on inside; fields that are None stay None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_tree(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple | list):
+        return [to_tree(v) for v in value]
+    return value
+
+
+def from_tree(kind: Any, tree: Any, where: str, optional: frozenset[str] = frozenset()) -> Any:
+    """The value of this type. WireError, with the place, when the tree is not one; `optional` fields may be None."""
+    origin = typing.get_origin(kind)
+    if kind is None or kind is type(None):
+        if tree is None:
+            return None
+    elif origin in (types.UnionType, typing.Union):
+        if tree is None and type(None) in typing.get_args(kind):
+            return None
+        (inner,) = [k for k in typing.get_args(kind) if k is not type(None)]
+        return from_tree(inner, tree, where)
+    elif origin is tuple and isinstance(tree, list):
+        inner = typing.get_args(kind)[0]
+        return tuple(from_tree(inner, item, f"{where}[{i}]") for i, item in enumerate(tree))
+    elif origin is np.ndarray or kind is np.ndarray:
+        if isinstance(tree, np.ndarray):
+            return tree
+    elif is_dataclass(kind) and isinstance(tree, dict):
+        return _dataclass(kind, tree, where, optional)
+    elif kind is float and type(tree) in (int, float):
+        return float(tree)
+    elif kind in (int, bool, str) and type(tree) is kind:
+        return tree
+    expected = getattr(kind, "__name__", str(kind))
+    raise WireError(f"{where} is {type(tree).__name__}, expected {expected}")
+
+
+def _dataclass(kind: Any, tree: dict[str, Any], where: str, optional: frozenset[str]) -> Any:
+    names = [f.name for f in fields(kind)]
+    if (wrong := set(names) ^ set(tree)) != set():
+        raise WireError(f"{where}: fields {sorted(wrong)} are missing or unknown; do all sides run the same version?")
+    made = object.__new__(kind)
+    for name in names:
+        hidden = name in optional and tree[name] is None
+        value = None if hidden else from_tree(hints(kind)[name], tree[name], f"{where}.{name}")
+        object.__setattr__(made, name, value)
+    return made
+
+
+def resolve(name: str) -> Any:
+    """The type that `name_of` named: a dataclass of this package or of a module that is loaded, or a plain one."""
+    module, _, qualname = name.partition(":")
+    if module == "builtins":
+        return {"NoneType": None, "float": float, "int": int, "str": str, "bool": bool}.get(qualname)
+    if module.startswith("fedpact."):
+        importlib.import_module(module)
+    kind = getattr(sys.modules.get(module), qualname, None)
+    if not is_dataclass(kind):
+        raise WireError(f"{name} is not a state that this version of fedpact knows")
+    return kind
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Either the whole new file or the old one is there, whatever happens meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        os.fchmod(file.fileno(), 0o600)  # states and keys are for their owner only
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def sealed_to_tree(sealed: Sealed[Any]) -> dict[str, Any]:
+    return {"kept": to_tree(sealed.kept), "shapes": [list(s) for s in sealed.shapes], "sums": sealed.sums}
+
+
+def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
+    """The sealed reply of this type. WireError when a field is absent, of another kind, or of another length."""
+    where, names = kind.__name__, frozenset(summed_fields(kind))
+    try:
+        shapes = tuple(tuple(int(n) for n in shape) for shape in tree["shapes"])
+        kept, sums = from_tree(kind, tree["kept"], where, names), tree["sums"]
+    except (KeyError, TypeError) as error:
+        raise WireError(f"{where} is incomplete: {error}") from error
+    count = sum(int(np.prod(shape, dtype=int)) for shape in shapes)
+    masked = isinstance(sums, np.ndarray) and sums.dtype == np.uint64
+    if (
+        len(shapes) != len(names)
+        or not isinstance(sums, np.ndarray)
+        or sums.shape != ((count, 2) if masked else (count,))
+    ):
+        raise WireError(f"{where}: its summed fields {sorted(names)} do not have the lengths they state")
+    return Sealed(kept, shapes, sums)
