@@ -18,7 +18,7 @@ from fedpact.engines import InProcess
 from fedpact.errors import OptionError, OwnerLost, ProblemError
 from fedpact.federation import Checkpoint, Fleet, Policy
 from fedpact.problem import FederatedProblem, RemoteProblem, coupled_scale, decouple
-from fedpact.solvers import COUPLES, METHODS, POOLED, Progress, Run, Solution, described, refusal
+from fedpact.solvers import COUPLES, METHODS, MONOTONE, POOLED, Progress, Run, Solution, described, refusal
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
 DEFAULT_MAX_ROUNDS = 100_000
@@ -50,7 +50,7 @@ def solve(
     secure_sum: bool | None = None,
     on_failure: Literal["retry", "stale", "stop"] = "retry",
     deadline: float | None = None,
-    retries: int = 5,
+    retries: int = 8,
     max_staleness: int = 3,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 1,
@@ -95,7 +95,7 @@ def solve(
         _method(method, options)
     if secure_sum and on_failure == "stale":
         raise OptionError('on_failure="stale" needs replies of single owners, which secure_sum=True hides; use "retry"')
-    about = {"method": method, "tol": tolerances, "max_rounds": int(limit), "seed": seed, "options": options}
+    about = {"method": method, "tol": tolerances, "max_rounds": int(limit), "seed": int(seed), "options": options}
     with ExitStack() as stack:
 
         def opened(sources: Mapping[str, object]) -> Fleet:
@@ -119,10 +119,13 @@ def solve(
         else:
             w = problem.start(w0)
             name, choice = choose(problem, w.size) if method == "auto" else (method, "")
+            _method(name, options)
             if name not in COUPLES:
                 problem = decouple(problem, w.size, coupled_scale(problem, w))
             fleet = opened({share.label: share for share in problem.shares})
         run_method = _method(name, options)
+        if problem.monotone and name not in MONOTONE:
+            raise OptionError(f'method "{name}" minimises; for operators use {" or ".join(sorted(MONOTONE))}')
         start = np.concatenate([w, np.zeros((problem.dim or w.size) - w.size)])
         listeners = list(callbacks)
         if sys.stderr.isatty():
@@ -150,6 +153,8 @@ def solve(
 
 def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
     """What "auto" takes for w of length dim, and why."""
+    if problem.monotone:
+        return "ifeddr", "the problem is about operators"
     if why := refusal(problem):
         return "accelerated", why
     message = 8 * dim * (dim + 1) // 2
@@ -163,12 +168,16 @@ def _method(name: str, options: Mapping[str, Any]) -> Callable[..., Solution]:
     if name not in METHODS:
         raise OptionError(f"method {name!r} is unknown; choose auto, {', '.join(METHODS)}")
     parameters = inspect.signature(METHODS[name]).parameters.values()
-    allowed = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    defaults = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    allowed = list(defaults)
     for option, value in options.items():
         if option not in allowed:
             takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none: there is nothing to tune"
             raise OptionError(f"method {name!r} has no option {option!r}; {takes}")
-        if value is not None and (not isinstance(value, int | float) or not 0 < value < np.inf):
+        if isinstance(defaults[option], str):
+            if value is not None and not isinstance(value, str):
+                raise OptionError(f"{option} = {value!r}: give a name")
+        elif value is not None and (not isinstance(value, int | float) or not 0 < value < np.inf):
             raise OptionError(f"{option} = {value!r}: give a positive number")
     if not 0 < (options.get("inner_decay") or 0.5) < 1:
         raise OptionError(f"inner_decay = {options['inner_decay']!r}: give a number between 0 and 1")

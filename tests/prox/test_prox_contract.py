@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedpact.prox import L1, Box, Custom, ElasticNet, GroupL2, Prox, Simplex, SquaredL2, Zero
+from fedpact.prox import L1, Blocks, Box, Custom, ElasticNet, GroupL2, Prox, Simplex, SquaredL2, Zero
 
 DIM = 5
 WEIGHTS = np.array([0.0, 0.5, 1.0, 2.0, 0.1])
@@ -57,7 +57,7 @@ def _signs(s: cp.Variable, w: np.ndarray, weight: np.ndarray, curvature: np.ndar
 
 def _normals(s: cp.Variable, w: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> list[cp.Constraint]:
     rules = []
-    for j in range(DIM):
+    for j in range(w.size):
         if w[j] > lo[j]:
             rules.append(s[j] >= 0)
         if w[j] < hi[j]:
@@ -67,7 +67,7 @@ def _normals(s: cp.Variable, w: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> l
 
 def _simplex_normals(s: cp.Variable, w: np.ndarray) -> list[cp.Constraint]:
     level = cp.Variable()
-    return [s[j] == level if w[j] > 0 else s[j] <= level for j in range(DIM)]
+    return [s[j] == level if w[j] > 0 else s[j] <= level for j in range(w.size)]
 
 
 def _group_gradients(s: cp.Variable, w: np.ndarray) -> list[cp.Constraint]:
@@ -118,6 +118,21 @@ CASES = {
     ),
     "simplex": Case(Simplex(), lambda w: (cp.Constant(0), [w >= 0, cp.sum(w) == 1]), _simplex_normals),
     "simplex, total": Case(Simplex(3.5), lambda w: (cp.Constant(0), [w >= 0, cp.sum(w) == 3.5]), _simplex_normals),
+    "blocks": Case(
+        Blocks(L1(0.8), SquaredL2(2.0), 2),
+        lambda w: (0.8 * cp.norm1(w[:2]) + cp.sum_squares(w[2:]), []),
+        lambda s, w: [*_signs(s[:2], w[:2], 0.8 * ONES[:2], 0 * ONES[:2]), s[2:] == 2 * w[2:]],
+    ),
+    "blocks, sets": Case(
+        Blocks(Simplex(2.0), Box(-0.5, 1.0), 3),
+        lambda w: (cp.Constant(0), [w[:3] >= 0, cp.sum(w[:3]) == 2, w[3:] >= -0.5, w[3:] <= 1]),
+        lambda s, w: [*_simplex_normals(s[:3], w[:3]), *_normals(s[3:], w[3:], -0.5 * ONES[3:], ONES[3:])],
+    ),
+    "blocks, one empty": Case(
+        Blocks(Zero(), L1(0.8), 0),
+        lambda w: (0.8 * cp.norm1(w), []),
+        lambda s, w: _signs(s, w, 0.8 * ONES, 0 * ONES),
+    ),
     "custom": Case(
         Custom(linear, linear_prox, linear_distance), lambda w: (SLOPE * cp.sum(w), []), lambda s, w: [s == SLOPE]
     ),

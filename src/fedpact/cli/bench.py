@@ -10,6 +10,7 @@ from typing import IO
 
 import click
 
+from fedpact.cli.bench_local import local
 from fedpact.cli.bench_measure import (
     CONIC,
     LABELS,
@@ -46,10 +47,14 @@ def bench() -> None:
     fedpact bench rounds --problems synthetic --owners 5     exchanges with the owners, against the paper's algorithm
     fedpact bench time                                       seconds, against centralized solvers on pooled data
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
+    fedpact bench local                                      what the owners compute, tuned and untuned
 
     Tables go to standard output, progress to standard error. Ctrl-C prints what was measured so far. Set
     OMP_NUM_THREADS=1 for times that can be compared.
     """
+
+
+bench.add_command(local)
 
 
 def _say(instance: Instance, method: str, tol: float | None = None) -> None:

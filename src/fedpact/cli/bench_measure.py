@@ -14,8 +14,8 @@ from scipy.optimize import NonlinearConstraint, minimize
 from fedpact.cli.bench_problems import Instance
 from fedpact.cones import Nonnegative
 from fedpact.errors import FedpactError
-from fedpact.functions import Function, Map, Matrix, Vector
-from fedpact.problem import Constraint, FederatedProblem, Share, certify
+from fedpact.functions import Function, Indices, Map, Matrix, Vector
+from fedpact.problem import Constraint, FederatedProblem, MonotoneProblem, Share, certify
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution
 
@@ -87,6 +87,9 @@ class CountedFunction(Function):
         self.counts.hessians += 1
         return self.inner.hessian_product(w, v)
 
+    def batch(self, indices: Indices) -> Function:
+        return CountedFunction(self.inner.batch(indices), self.counts)
+
     def defect(self) -> str | None:
         return self.inner.defect()
 
@@ -123,6 +126,8 @@ def counted(problem: FederatedProblem) -> tuple[FederatedProblem, list[Counts]]:
     """The same problem, and the counts of its owners in their order; the server's own evaluations are not counted."""
     counts = [Counts() for _ in problem.shares]
     shares = [_counted(share, owner) for share, owner in zip(problem.shares, counts, strict=True)]
+    if problem.monotone:
+        return MonotoneProblem(shares, problem.regularizer), counts
     return FederatedProblem(shares, problem.server, problem.regularizer), counts
 
 

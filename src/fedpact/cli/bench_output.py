@@ -93,31 +93,46 @@ class Output:
             self.notes.append(f"skipped {'; '.join(titles)}: {reason}")
         for note in self.notes:
             click.echo(f"- {note}")
-        self._save(seen)
+        save(seen, Measured, self.csv)
         if interrupted:
             sys.exit(130)
 
     def _print(self, rows: Sequence[Measured], columns: Sequence[str]) -> None:
         lines = [[COLUMNS[column](row) for column in columns] for row in rows]
-        if self.markdown:
-            for line in [list(columns), ["---"] * len(columns), *lines]:
-                click.echo(f"| {' | '.join(line)} |")
-            click.echo()
-            return
-        made = table(*columns)
-        for column in made.columns:
-            if column.header in ("method", "status"):
-                column.justify = "left"
-        for i, line in enumerate(lines):
-            last = i + 1 == len(rows) or (rows[i + 1].problem, rows[i + 1].owners) != (rows[i].problem, rows[i].owners)
-            made.add_row(*line, end_section=last)
-        Console(width=250).print(made)  # a terminal that is too narrow folds lines; no cell is cut
+        instances = [(row.problem, row.owners) for row in rows]
+        show(columns, lines, self.markdown, text=("method", "status"), sections=instances)
 
-    def _save(self, rows: Sequence[Measured]) -> None:
-        if self.csv is not None:
-            writer = csv_format.DictWriter(self.csv, [f.name for f in fields(Measured)], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(asdict(row) for row in rows)
+
+def show(
+    columns: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    markdown: bool,
+    *,
+    text: Sequence[str] = (),
+    sections: Sequence[object] = (),
+) -> None:
+    """Print a table. text: columns of words, besides the first; sections: one entry a line, a rule where it changes."""
+    if markdown:
+        for line in [list(columns), ["---"] * len(columns), *lines]:
+            click.echo(f"| {' | '.join(line)} |")
+        click.echo()
+        return
+    made = table(*columns)
+    for column in made.columns:
+        if column.header in text:
+            column.justify = "left"
+    parts = list(sections) or [None] * len(lines)
+    for line, part, following in zip(lines, parts, [*parts[1:], None], strict=True):
+        made.add_row(*line, end_section=part != following)
+    Console(width=250).print(made)  # a terminal that is too narrow folds lines; no cell is cut
+
+
+def save(rows: Sequence[object], kind: type, csv: IO[str] | None) -> None:
+    """Write rows, which are of this dataclass, to the file of --csv, if there is one."""
+    if csv is not None:
+        writer = csv_format.DictWriter(csv, [f.name for f in fields(kind)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)  # type: ignore[call-overload]
 
 
 # ------------------------------------------------------------------------------------------------------------- options

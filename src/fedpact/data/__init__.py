@@ -1,26 +1,41 @@
 """Loaders, partitions and generators of tables. Nothing here knows of problems or solvers."""
 
 from fedpact.data.adult import ClientsAndServer, adult_a, adult_b
+from fedpact.data.csv_file import read_csv, write_csv
 from fedpact.data.folder import find
-from fedpact.data.partition import iid, stratified
+from fedpact.data.ifeddr import IFedDRProblems, ifeddr_problems, vehicle23, w8a, wdbc_by_label
+from fedpact.data.images import OwnersAndTest, cifar10_features, fashion_mnist
+from fedpact.data.partition import by_label, dirichlet, iid, stratified
 from fedpact.data.synthetic import QPArrays, lcqp, neyman_pearson
 from fedpact.data.table import Table, standardize, with_intercept
 from fedpact.data.uci import breast_cancer_wisconsin, monks1, wdbc
 
 __all__ = [
     "ClientsAndServer",
+    "IFedDRProblems",
+    "OwnersAndTest",
     "QPArrays",
     "Table",
     "adult_a",
     "adult_b",
     "breast_cancer_wisconsin",
+    "by_label",
+    "cifar10_features",
+    "dirichlet",
+    "fashion_mnist",
     "find",
+    "ifeddr_problems",
     "iid",
     "lcqp",
     "monks1",
     "neyman_pearson",
+    "read_csv",
     "standardize",
     "stratified",
+    "vehicle23",
+    "w8a",
     "wdbc",
+    "wdbc_by_label",
     "with_intercept",
+    "write_csv",
 ]

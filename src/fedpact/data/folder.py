@@ -41,6 +41,38 @@ KNOWN: dict[str, Source] = {
         'the UCI repository, data set "MONK\'s Problems"',
         "e501ada3b21d876ab86f3e1614747bd2edc443a685f229a25e480aa1dea629f6",
     ),
+    "vehicle23.npz": Source(
+        "the 'vehicle' sensor data of Duarte and Hu (2004) in its federated split, packed as arrays X, y, client",
+        "2d6c01286d36576e48228404e483403623e4760f4e8263fba05059347cf2e1bf",
+    ),
+    "w8a.gz": Source(
+        "the LIBSVM collection of data sets, binary classification, 'w8a', packed with gzip",
+        "0c88d155b8a42aea75c4cb1b4d3404b1717705db769ba95ca13c1c3be31ff2a3",
+    ),
+    "cifar10_efficientnetlite0_features.npz": Source(
+        "the makers of this package: CIFAR-10 images through an ImageNet EfficientNet-Lite0",
+        "4f0b5db7406c3cbd9c8c80f39f123d3084e06bad903d394e08f235fba8b5f1f2",
+    ),
+    "ifeddr_problems.npz": Source(
+        "the makers of this package: arrays of five synthetic problems",
+        "0076e8ff8a5aa00833865fac819e6806a3050b3249b3b2deb1a45e53def1ec3f",
+    ),
+    "fashion-mnist/train-images-idx3-ubyte.gz": Source(
+        "the repository 'fashion-mnist' of Zalando Research",
+        "b0564c3eedabfbf835052cff8503ea422014ce006caf5b757f851416ee8300c7",
+    ),
+    "fashion-mnist/train-labels-idx1-ubyte.gz": Source(
+        "the repository 'fashion-mnist' of Zalando Research",
+        "0ae29f65d86684f32d1b9c85147786c547b9c6aebcaf235f0400a0cce308b056",
+    ),
+    "fashion-mnist/t10k-images-idx3-ubyte.gz": Source(
+        "the repository 'fashion-mnist' of Zalando Research",
+        "cc1d090a38ace84dfa1aa66e3ada7c336ef481a96936906477e6dd344da56eaa",
+    ),
+    "fashion-mnist/t10k-labels-idx1-ubyte.gz": Source(
+        "the repository 'fashion-mnist' of Zalando Research",
+        "8d3605d196f4be44669e46906da9733c8131fef761fdbfec72c424d5222f1a05",
+    ),
 }
 
 

@@ -39,6 +39,47 @@ def iid(rows: int, n: int, seed: int = 0) -> list[Rows]:
     return _deal(np.random.default_rng(seed).permutation(rows), n)
 
 
+def by_label(y: ArrayLike, n: int) -> list[Rows]:
+    """n consecutive parts of the rows sorted by label (rows of a label in their order); sizes differ by at most one.
+
+    Most owners then hold one label only: as different from each other as a split can make them.
+    """
+    labels = np.asarray(y)
+    _check_owners(n)
+    if len(labels) < n:
+        raise DataError(f"{len(labels)} rows are too few for {n} owners; use at most {len(labels)}")
+    return np.array_split(np.argsort(labels, kind="stable"), n)
+
+
+def dirichlet(y: ArrayLike, n: int, alpha: float, seed: int = 0) -> list[Rows]:
+    """n disjoint folds (row numbers, ascending); each label's rows are dealt in shares drawn from Dirichlet(alpha).
+
+    Small alpha gives a label to few owners, large alpha to all alike. An owner that drew nothing gets one row of the
+    owner with most, so that none is empty.
+
+    Raises:
+        DataError: fewer rows than owners.
+        OptionError: alpha is not positive.
+    """
+    labels = np.asarray(y)
+    _check_owners(n)
+    if not 0 < alpha < np.inf:
+        raise OptionError(f"alpha is {alpha}; it must be a positive number")
+    if len(labels) < n:
+        raise DataError(f"{len(labels)} rows are too few for {n} owners; use at most {len(labels)}")
+    rng = np.random.default_rng(seed)
+    folds: list[list[int]] = [[] for _ in range(n)]
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        ends = np.round(np.cumsum(rng.dirichlet(np.full(n, alpha))) * len(rows)).astype(np.intp)
+        for fold, part in zip(folds, np.split(rows, ends[:-1]), strict=True):
+            fold.extend(part)
+    for fold in folds:
+        if not fold:
+            fold.append(max(folds, key=len).pop())
+    return [np.sort(np.array(fold, dtype=np.intp)) for fold in folds]
+
+
 def _deal(order: Rows, n: int) -> list[Rows]:
     """Like cards, one after the other: equal shares of every run of the order."""
     return [np.sort(order[owner::n]) for owner in range(n)]

@@ -1,6 +1,16 @@
-"""Where owners run. Only files of this room import an engine."""
+"""Where owners run. Only files of this room import an engine, and only when it is used."""
+
+from typing import Any
 
 from fedpact.engines.in_process import InProcess
 from fedpact.engines.ray import Ray
 
-__all__ = ["InProcess", "Ray"]
+__all__ = ["Flower", "InProcess", "Ray"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Flower":  # importing flwr takes seconds
+        from fedpact.engines.flower import Flower
+
+        return Flower
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

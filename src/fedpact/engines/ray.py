@@ -9,23 +9,27 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedpact.errors import OptionError, OwnerLost
-from fedpact.federation import Fleet, RemoteFleet, Site
+from fedpact.errors import OptionError, OwnerError, OwnerLost
+from fedpact.federation import Fleet, RemoteFleet, Site, named
 
 #: One thread for linear algebra in each actor: they share the processors, and results must not depend on how many.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+#: Seconds in which something must answer at the address of a cluster; Ray itself would try for minutes.
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
 class Ray:
-    """Where the cluster is, and how owners spread over it.
+    """Where the cluster is, and how owners spread over it. A process that is connected to Ray already stays so.
 
     address: of a running cluster ("auto" finds one on this machine); None starts Ray here and stops it at the end
     actors:  processes; by default one per owner up to the number of processors
@@ -42,34 +46,44 @@ class Ray:
             raise OptionError(f"Ray(actors={self.actors!r}): give a whole number of actors, at least one")
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
-        """A fleet over the shares (or functions that build them), by owner name."""
+        """A fleet over the shares (or functions that build them), by owner name; its actors are ready."""
         return _RayFleet(self, shares, Path(self.folder) if self.folder is not None else folder)
 
 
 class _RayFleet(RemoteFleet):
     def __init__(self, engine: Ray, shares: Mapping[str, object], folder: Path | None) -> None:
         super().__init__(tuple(shares))
-        self._ray = ray = _ray()
-        self._started = not ray.is_initialized()
+        self._ray = _ray()
+        self._hosts: list[Any] = []
         self._scratch: str | None = None
+        self._started = not self._ray.is_initialized()
         if self._started:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            here = {"num_cpus": os.cpu_count(), "include_dashboard": False} if engine.address is None else {}
-            ray.init(address=engine.address, log_to_driver=False, configure_logging=False, **here)
-        if folder is None and engine.address is None:
-            self._scratch = tempfile.mkdtemp(prefix="fedpact-owners-")
-            folder = Path(self._scratch)
-        number = min(len(shares), engine.actors or max(int(ray.cluster_resources().get("CPU", 1)), 1))
-        names = list(shares)
-        groups = [names[i::number] for i in range(number)]
-        remote = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0)(_Host)
-        self._hosts = [
-            remote.options(runtime_env={"env_vars": ENVIRONMENT}).remote(
-                {name: shares[name] for name in group}, None if folder is None else str(folder.absolute())
-            )
-            for group in groups
-        ]
-        self._host_of = {name: host for host, group in zip(self._hosts, groups, strict=True) for name in group}
+            _connect(self._ray, engine.address)
+        try:
+            if folder is None and engine.address is None:
+                self._scratch = tempfile.mkdtemp(prefix="fedpact-owners-")
+                folder = Path(self._scratch)
+            self._place(shares, engine.actors, None if folder is None else str(folder.absolute()))
+        except BaseException:
+            self.close()
+            raise
+
+    def _place(self, shares: Mapping[str, object], actors: int | None, folder: str | None) -> None:
+        number = min(len(shares), actors or max(int(self._ray.cluster_resources().get("CPU", 1)), 1))
+        # Kept here, so that a restarted actor can fetch them again.
+        self._sources = {}
+        for name, share in shares.items():
+            with named(name, "sending its share to Ray"):
+                self._sources[name] = self._ray.put(share)
+        # With retries allowed, an order to an actor that is being restarted waits for it; `_send` then asks for none.
+        options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": 1, "runtime_env": {"env_vars": ENVIRONMENT}}
+        host = self._ray.remote(**options)(_Host)
+        self._hosts = [host.remote(folder) for _ in range(number)]
+        self._host_of = {name: self._hosts[i % number] for i, name in enumerate(shares)}
+        try:
+            self._ray.get([host.process.remote() for host in self._hosts])  # a deadline is for work, not for start-up
+        except self._ray.exceptions.RayActorError as error:
+            raise OptionError(f"an actor for the owners cannot start on Ray: {_last_line(error)}") from error
 
     def _send(self, owner: str, data: bytes) -> Future[bytes]:
         answered: Future[bytes] = Future()
@@ -77,10 +91,13 @@ class _RayFleet(RemoteFleet):
         def receive(done: Future[bytes]) -> None:
             if (error := done.exception()) is None:
                 answered.set_result(done.result())
+            elif isinstance(error, self._ray.exceptions.RayTaskError):
+                answered.set_exception(OwnerError(f"{owner}: its actor failed: {_last_line(error)}"))
             else:
                 answered.set_exception(OwnerLost(f"{owner}: its process is gone ({type(error).__name__})"))
 
-        self._host_of[owner].handle.remote(owner, data).future().add_done_callback(receive)
+        handle = self._host_of[owner].handle.options(max_task_retries=0)  # the policy says what is sent again
+        handle.remote(owner, data, [self._sources[owner]]).future().add_done_callback(receive)
         return answered
 
     def close(self) -> None:
@@ -95,19 +112,53 @@ class _RayFleet(RemoteFleet):
 class _Host:
     """What runs in an actor's process."""
 
-    def __init__(self, sources: dict[str, Any], folder: str | None) -> None:
-        where = None if folder is None else Path(folder)
-        self._sites = {name: Site(name, _builder(source), where) for name, source in sources.items()}
+    def __init__(self, folder: str | None) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._sites: dict[str, Site] = {}
 
-    def handle(self, owner: str, data: bytes) -> bytes:
+    def handle(self, owner: str, data: bytes, source: list[Any]) -> bytes:
+        """source: a reference to the share; the list keeps Ray from fetching it at every order."""
+        if owner not in self._sites:
+            self._sites[owner] = Site(owner, partial(_built, source[0]), self._folder)
         return self._sites[owner].handle(data)
 
     def process(self) -> int:
         return os.getpid()
 
 
-def _builder(source: Any) -> Any:
-    return lambda job: source() if callable(source) else source
+def _built(source: Any, job: dict[str, Any]) -> object:
+    """The share, from Ray's store or from the function that was put there."""
+    try:
+        share = _ray().get(source)
+    except Exception as error:
+        raise OwnerError(
+            f"its share cannot be read here ({_last_line(error)}); install what it needs on every node of the cluster"
+        ) from error
+    return share() if callable(share) else share
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    """Join the cluster there, or start one here. OptionError when that cannot be done."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address is None:  # "local": whatever cluster Ray would find by itself is not to be joined
+        ray.init(address="local", num_cpus=os.cpu_count(), include_dashboard=False, **quiet)
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if port.isdecimal():
+            socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+        ray.init(address=address, **quiet)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise OptionError(
+            f"Ray(address={address!r}): cannot join a cluster there ({_last_line(error)}); check the address, and that "
+            "Ray was started on its head node (ray start --head)"
+        ) from error
+
+
+def _last_line(error: BaseException) -> str:
+    """Ray puts the reason behind a trace."""
+    return str(error).strip().rpartition("\n")[2]
 
 
 def _ray() -> Any:

@@ -16,8 +16,8 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,22 @@ class Past:
     counts: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class _Log:
+    """What is written, and what is to be; replaced as a whole, so that an interrupt leaves the old or the new one."""
+
+    rounds: int = 0
+    length: int = 0
+    checksum: Any = field(default_factory=hashlib.sha256)
+    pending: tuple[bytes, ...] = ()
+
+    def written(self) -> _Log:
+        checksum = self.checksum.copy()
+        for record in self.pending:
+            checksum.update(record)
+        return _Log(self.rounds + len(self.pending), self.length + sum(map(len, self.pending)), checksum)
+
+
 class Checkpoint:
     """Opens (or starts) the checkpoint in a folder.
 
@@ -60,8 +76,9 @@ class Checkpoint:
         self.run = uuid.uuid4().hex[:16]
         self.about: dict[str, Any] = json.loads(json.dumps(about))
         self._past: list[bytes] = []
-        self._new: list[bytes] = []
-        self._checksum, self._length, self.rounds = hashlib.sha256(), 0, 0
+        self._log = _Log()
+        if folder.exists() and not folder.is_dir():
+            raise CheckpointError(f"{folder} is a file; give a folder for the checkpoint")
         there = (folder / "checkpoint.json").exists()
         if resume and not there:
             raise CheckpointError(f"{folder} holds no checkpoint; solve without resume=True to start one")
@@ -76,13 +93,13 @@ class Checkpoint:
             (folder / "rounds.log").write_bytes(b"")
             self.write()
 
-    def recall(self, round: int, step: Step, orders: Sequence[Order]) -> Past | None:
+    def recall(self, round: int, step: Step, orders: Mapping[str, Order]) -> Past | None:
         """What was answered in this round; None when it is not on record. CheckpointError when the orders differ."""
         if round > len(self._past):
             return None
         record = loads(self._past[round - 1])
         asked = _content(step, orders)
-        if not _same(record["asked"], asked):
+        if not same(record["asked"], asked):
             raise CheckpointError(
                 f"{self.folder}: round {round} on record asked for something else; the checkpoint is of another "
                 "problem (other data, start, or version of fedpact). Solve from the start, with another folder"
@@ -93,7 +110,7 @@ class Checkpoint:
         shapes = tuple(tuple(shape) for shape in record["shapes"])
         return Past(kept, shapes, record["total"], record["masked"], record["counts"])
 
-    def add(self, step: Step, orders: Sequence[Order], past: Past) -> bool:
+    def add(self, step: Step, orders: Mapping[str, Order], past: Past) -> bool:
         """Take down a new round; tells whether it is time to write."""
         record = {
             "asked": _content(step, orders),
@@ -103,33 +120,35 @@ class Checkpoint:
             "masked": past.masked,
             "counts": past.counts,
         }
-        self._new.append(dumps(record))
-        return len(self._new) >= self.every
+        data = dumps(record)
+        self._log = replace(self._log, pending=(*self._log.pending, len(data).to_bytes(8, "little") + data))
+        return len(self._log.pending) >= self.every
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds are written."""
+        return self._log.rounds
 
     def write(self) -> None:
         """Append what is new to the log, then say so in checkpoint.json: a crash in between loses nothing."""
+        written = self._log.written()
         with (self.folder / "rounds.log").open("r+b") as log:
-            log.truncate(self._length)  # what a crash left behind the last checkpoint
-            log.seek(self._length)
-            for record in self._new:
-                data = len(record).to_bytes(8, "little") + record
-                log.write(data)
-                self._checksum.update(data)
-                self._length += len(data)
+            log.truncate(self._log.length)  # what a crash left behind the last checkpoint
+            log.seek(self._log.length)
+            log.writelines(self._log.pending)
             log.flush()
             os.fsync(log.fileno())
-        self.rounds += len(self._new)
-        self._new = []
         head = {
             "format": FORMAT,
             "version": VERSION,
             "run": self.run,
             "about": self.about,
-            "rounds": self.rounds,
-            "bytes": self._length,
-            "sha256": self._checksum.hexdigest(),
+            "rounds": written.rounds,
+            "bytes": written.length,
+            "sha256": written.checksum.hexdigest(),
         }
         write_atomically(self.folder / "checkpoint.json", json.dumps(head, indent=1).encode())
+        self._log = written
 
     def _read(self) -> None:
         try:
@@ -139,8 +158,8 @@ class Checkpoint:
                     f"{self.folder}: its checkpoint is of format {head.get('format')!r}, version "
                     f"{head.get('version')!r}; this fedpact reads {FORMAT!r}, version {VERSION}"
                 )
-            about, length, checksum = head["about"], int(head["bytes"]), str(head["sha256"])
-            self.run, self.rounds = str(head["run"]), int(head["rounds"])
+            about, length, checksum = dict(head["about"]), int(head["bytes"]), str(head["sha256"])
+            self.run, rounds = str(head["run"]), int(head["rounds"])
             data = (self.folder / "rounds.log").read_bytes()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, CheckpointError):
@@ -157,8 +176,8 @@ class Checkpoint:
                 f"{self.folder}/rounds.log is truncated: {len(data)} bytes of {length}; restore it from a copy, or "
                 "solve from the start with another folder"
             )
-        self._checksum.update(data[:length])
-        if self._checksum.hexdigest() != checksum:
+        found = hashlib.sha256(data[:length])
+        if found.hexdigest() != checksum:
             raise CheckpointError(
                 f"{self.folder}/rounds.log is damaged: its checksum does not fit; restore it from a copy"
             )
@@ -167,22 +186,25 @@ class Checkpoint:
             end = position + 8 + int.from_bytes(data[position : position + 8], "little")
             self._past.append(data[position + 8 : end])
             position = end
-        self._length = length
+        if len(self._past) != rounds:
+            raise CheckpointError(f"{self.folder}: it is damaged: {len(self._past)} rounds are on record, not {rounds}")
+        self._log = _Log(rounds, length, found)
 
 
-def _content(step: Step, orders: Sequence[Order]) -> list[Any]:
-    """What was asked; once, when all owners were asked the same."""
+def _content(step: Step, asked: Mapping[str, Order]) -> list[Any]:
+    """Who was asked what; once, when all were asked the same."""
+    orders = list(asked.values())
     first = orders[0]
     same = all(all(a is b for a, b in zip(payload(first).values(), payload(o).values(), strict=True)) for o in orders)
-    return [name_of(step), *(payload(order) for order in (orders[:1] if same else orders))]
+    return [name_of(step), list(asked), *(payload(order) for order in (orders[:1] if same else orders))]
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Equal, numbers up to rounding."""
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         scale = float(np.max(np.abs(a), initial=0.0)) if a.dtype.kind == "f" else 0.0
         return a.shape == b.shape and bool(np.allclose(a, b, rtol=0.0, atol=ROUNDING * scale))

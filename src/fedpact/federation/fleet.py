@@ -18,13 +18,13 @@ from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from fedpact.errors import OptionError, OwnerError, OwnerLost
-from fedpact.federation.checkpoint import Checkpoint, Past
+from fedpact.errors import CheckpointError, OptionError, OwnerError, OwnerLost
+from fedpact.federation.checkpoint import Checkpoint, Past, same
 from fedpact.federation.ledger import Ledger
 from fedpact.federation.messages import Answers, Order, Reply, Sealed, opened, summed_fields
 from fedpact.federation.owner import Step
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
-from fedpact.federation.wire import SKIPPABLE
+from fedpact.federation.wire import SKIPPABLE, to_tree
 
 R = TypeVar("R", bound=Reply)
 
@@ -45,7 +45,7 @@ class Policy:
 
     on_failure: Literal["retry", "stale", "stop"] = "retry"
     deadline: float | None = None
-    retries: int = 5
+    retries: int = 8
     max_staleness: int = 3
 
     def __post_init__(self) -> None:
@@ -90,6 +90,7 @@ class Fleet(ABC):
         self._round = 0
         self._secure = self._looking = False
         self._after = dict.fromkeys(self.owners, 0)
+        self._first: tuple[Step, dict[str, Order], Past] | None = None  # on record, when a run is resumed
         self._last: dict[tuple[str, Step], tuple[int, Sealed[Any]]] = {}  # for stale replies
 
     @abstractmethod
@@ -104,25 +105,39 @@ class Fleet(ABC):
 
     # ------------------------------------------------------------------------------------------------------- in rounds
 
-    def ask(self, step: Callable[[Any, Any, Any], tuple[Any, R]], orders: Order | Sequence[Order]) -> Answers[R]:
+    def ask(
+        self,
+        step: Callable[[Any, Any, Any], tuple[Any, R]],
+        orders: Order | Sequence[Order],
+        owners: Sequence[str] | None = None,
+    ) -> Answers[R]:
         """One exchange: the order (or one order per owner) goes down, a reply comes back from every owner.
 
-        Replies are in owner order, whichever came first, and are added up in that order, so the result does not depend
+        owners: ask only these, in this order; by default all
+
+        Replies come in owner order, whichever was first, and are added up in that order, so the result does not depend
         on who was fast. Raises OwnerLost when the policy is exhausted, with a checkpoint behind it if there is one.
         """
         self._round += 1
         self.ledger.rounds += 1
-        each = [orders] * len(self.owners) if isinstance(orders, Order) else list(orders)
-        stamped = [self._stamp(owner, order) for owner, order in zip(self.owners, each, strict=True)]
+        asked = self.owners if owners is None else tuple(owners)
+        if self._secure and (asked != self.owners or not isinstance(orders, Order)):
+            raise OptionError("secure_sum=True needs one order to all owners in a round: else the masks do not cancel")
+        each = [orders] * len(asked) if isinstance(orders, Order) else list(orders)
+        stamped = {owner: self._stamp(owner, order) for owner, order in zip(asked, each, strict=True)}
         record = self.checkpoint if not self._looking else None
         past = record.recall(self._round, step, stamped) if record is not None else None
         if past is not None:
-            for owner, counts, kept in zip(self.owners, past.counts, past.kept, strict=True):
+            for owner, counts, kept in zip(asked, past.counts, past.kept, strict=True):
                 self.ledger.add(owner, counts)
                 self.ledger.name(owner, type(kept), past.masked)
                 if counts[1]:  # it did answer, rather than being stood in for by an old reply
                     self._after[owner] = self._round
+            if self._first is None and step not in (offer, agree):
+                self._first = (step, stamped, past)
         else:
+            if record is not None:
+                self._same_data()
             past = self._exchange(step, stamped)
             if record is not None and record.add(step, stamped, past):
                 self.save()
@@ -142,6 +157,8 @@ class Fleet(ABC):
 
     def look(self) -> None:
         """From now on owners answer without remembering, so that the run can be resumed from where it was."""
+        if self.checkpoint is not None and self._round < self.checkpoint.rounds:
+            raise KeyboardInterrupt  # a resumed run has not caught up: the owners are ahead of the point to look at
         self.save()
         self._looking = True
 
@@ -150,6 +167,22 @@ class Fleet(ABC):
         if self.checkpoint is not None and not self._looking:
             self._keep()
             self.checkpoint.write()
+
+    def _same_data(self) -> None:
+        """Before a resumed run goes on, owners answer its first round again, without remembering: same data?"""
+        if self._first is None:
+            return
+        (step, orders, past), self._first = self._first, None
+        self._looking, ledger, self.ledger = True, self.ledger, Ledger(self.owners, self.ledger.record)
+        try:
+            again = self._exchange(step, {owner: replace(order, look=True) for owner, order in orders.items()})
+        finally:
+            self._looking, self.ledger = False, ledger
+        for owner, now, before in zip(orders, again.kept, past.kept, strict=True):
+            if not same(to_tree(now), to_tree(before)):
+                raise CheckpointError(f"{owner}: its data are not those of the checkpoint; solve with another folder")
+        if not same(again.total, past.total):
+            raise CheckpointError("an owner's data are not those of the checkpoint; solve with another folder")
 
     def _stamp(self, owner: str, order: Order) -> Order:
         after = self._after[owner]
@@ -164,28 +197,30 @@ class Fleet(ABC):
             secure=self._secure,
         )
 
-    def _exchange(self, step: Step, orders: Sequence[Order]) -> Past:
-        before = self.ledger.counts()
-        replies = self._gather(step, dict(zip(self.owners, orders, strict=True)))
-        first = replies[self.owners[0]]
+    def _exchange(self, step: Step, orders: dict[str, Order]) -> Past:
+        asked = list(orders)
+        before = self.ledger.counts(asked)
+        replies = self._gather(step, orders)
+        first = replies[asked[0]]
         for owner, sealed in replies.items():
-            if sealed.shapes != first.shapes or type(sealed.kept) is not type(first.kept):
+            alike = sealed.shapes == first.shapes and sealed.sums.dtype == first.sums.dtype
+            if not alike or type(sealed.kept) is not type(first.kept):
                 raise OwnerError(
                     f"{owner}: its {type(sealed.kept).__name__} has fields of shapes {sealed.shapes}, that of "
-                    f"{self.owners[0]} {first.shapes}; do all owners use the same columns?"
+                    f"{asked[0]} {first.shapes}; do all owners use the same columns?"
                 )
-        parts = [replies[owner].sums for owner in self.owners]
+        parts = [replies[owner].sums for owner in asked]
         masked = first.sums.dtype == np.uint64
         total = reveal(parts) if masked else sum(parts[1:], parts[0])
-        kept = [replies[owner].kept for owner in self.owners]
-        return Past(kept, first.shapes, total, masked, self.ledger.counts() - before)
+        kept = [replies[owner].kept for owner in asked]
+        return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
 
     def _gather(self, step: Step, orders: dict[str, Order]) -> dict[str, Sealed[Any]]:
         """A reply from every owner, as the policy says."""
         replies: dict[str, Sealed[Any]] = {}
         for attempt in range(self.policy.retries + 1):
-            waiting = [owner for owner in self.owners if owner not in replies]
-            missing = self._attempt(step, {owner: orders[owner] for owner in waiting}, replies)
+            waiting = {owner: order for owner, order in orders.items() if owner not in replies}
+            missing = self._attempt(step, waiting, replies)
             if self.policy.on_failure == "stale":
                 for owner in [o for o in missing if self._recent(o, step)]:
                     replies[owner] = self._last[owner, step][1]
@@ -231,6 +266,8 @@ class Fleet(ABC):
 
     def submit(self, owner: str, step: Step, order: Order) -> Ticket:
         """Send one order to one owner without waiting."""
+        if self._secure:
+            raise OptionError("secure_sum=True needs rounds of all owners; this method asks them one by one")
         self._round += 1
         stamped = self._stamp(owner, order)
         self.ledger.down(owner, stamped)

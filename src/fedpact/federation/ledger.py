@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,9 +79,9 @@ class Ledger:
         for name in kind.__dataclass_fields__:
             self._fields[owner][f"{kind.__name__}.{name}{' (masked)' if name in hidden else ''}"] = None
 
-    def counts(self) -> Counts:
-        """The counts of all owners so far, one row each."""
-        return np.array(list(self._counts.values()))
+    def counts(self, owners: Sequence[str]) -> Counts:
+        """The counts of these owners so far, one row each."""
+        return np.array([self._counts[owner] for owner in owners])
 
     def read(self) -> Communication:
         owners = {}

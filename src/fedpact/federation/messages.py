@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from fedpact.errors import OwnerError
 
+#: 64-bit words of a masked number.
+WORDS = 3
 #: Fields of an order that the fleet fills in; they are not part of its content.
 STAMP = ("run", "round", "after", "durable", "look", "secure")
 
@@ -61,7 +63,7 @@ class Sealed(Generic[R]):
 
     kept:   the reply with None in its summed fields
     shapes: of the summed fields, in order
-    sums:   their values; masked (uint64, m x 2) when the sum is secure
+    sums:   their values; masked (uint64, m x WORDS) when the sum is secure
     """
 
     kept: R

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,20 @@ def named(owner: str, what: str) -> Iterator[None]:
         raise OwnerError(f"{owner}: {what} failed with {type(error).__name__}: {error}") from error
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What an owner remembers; replaced as a whole, so that an interrupt leaves either the old or the new one.
+
+    answers: by round, the step and its order (or their key, when read from disk) and the reply
+    """
+
+    run: str
+    round: int = 0
+    state: Any = None
+    keys: secure_sum.Keys | None = None
+    answers: Mapping[int, tuple[tuple[Step, Order] | str, Sealed[Any]]] = field(default_factory=dict)
+
+
 class Owner:
     """Holds a share and the state between rounds of one run. Every engine runs its owners through this class.
 
@@ -58,11 +73,7 @@ class Owner:
         self.name = name
         self._source, self._share = source, None if callable(source) else source
         self._folder, self._every = folder, every
-        self._run: str | None = None
-        self._state: Any = None
-        self._keys: secure_sum.Keys | None = None
-        self._round = 0
-        self._answers: dict[int, tuple[Order | str, Sealed[Any]]] = {}  # by round: the order, or its key, and the reply
+        self._memory: Memory | None = None
 
     def handle(self, step: Step, order: Order) -> Sealed[Any]:
         """Run the step, or return the stored reply when this round was answered before (so a lost reply costs nothing).
@@ -71,28 +82,29 @@ class Owner:
         or when the reply holds a NaN, an infinity or what cannot travel; OwnerLost when the server counts on a round
         that this owner does not remember. The state changes only when the step succeeded.
         """
-        if self._run is None:
-            self._load(order.run)
-        if order.run != self._run:
-            raise OwnerError(f"{self.name}: got an order of run {order.run!r} during run {self._run!r}")
-        if order.look:
-            return self._worked(step, order)[1]
-        if order.round in self._answers:
-            before, sealed = self._answers[order.round]
-            if (before if isinstance(before, str) else key_of(before)) != key_of(order):
-                raise OwnerError(f"{self.name}: round {order.round} was answered before, for another order")
-            return sealed
-        if order.round <= self._round:
-            raise OwnerError(f"{self.name}: got an order of round {order.round} after round {self._round}")
-        if order.after > self._round:
+        if self._memory is None:
+            self._memory = self._load(order.run)
+        known = self._memory
+        if order.run != known.run:
+            raise OwnerError(f"{self.name}: got an order of run {order.run!r} during run {known.run!r}")
+        if order.after > known.round:
             raise OwnerLost(
-                f"{self.name}: has no memory of round {order.after}, its last is {self._round}; it was restarted "
+                f"{self.name}: has no memory of round {order.after}, its last is {known.round}; it was restarted "
                 "without its state folder, or with an older copy of it"
             )
-        (self._state, self._keys), sealed = self._worked(step, order)
-        self._round = order.round
-        self._answers = {r: a for r, a in self._answers.items() if r > order.durable}
-        self._answers[order.round] = (order, sealed)
+        if order.look:
+            # A look at the first round, when a run is resumed, is as the first time: without a state.
+            return self._worked(step, order, known if order.after else replace(known, state=None))[1]
+        if order.round in known.answers:
+            before, sealed = known.answers[order.round]
+            if (before if isinstance(before, str) else key_of(*before)) != key_of(step, order):
+                raise OwnerError(f"{self.name}: round {order.round} was answered before, for another order")
+            return sealed
+        if order.round <= known.round:
+            raise OwnerError(f"{self.name}: got an order of round {order.round} after round {known.round}")
+        after, sealed = self._worked(step, order, known)
+        needed = {r: answer for r, answer in known.answers.items() if r > order.durable}
+        self._memory = replace(after, round=order.round, answers={**needed, order.round: ((step, order), sealed)})
         if self._every:
             self.save()
         return sealed
@@ -104,84 +116,87 @@ class Owner:
                 self._share = self._source()
         return self._share
 
-    def _worked(self, step: Step, order: Order) -> tuple[tuple[Any, secure_sum.Keys | None], Sealed[Any]]:
+    def _worked(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
         about_keys = step in (secure_sum.offer, secure_sum.agree)
         share = None if about_keys else self.share
         with named(self.name, getattr(step, "__name__", "a step")):
-            after, reply = step(share, self._keys if about_keys else self._state, order)
+            after, reply = step(share, known.keys if about_keys else known.state, order)
             size(reply)
             if (bad := not_finite(reply)) is not None:
                 raise OwnerError(
                     f"{step.__name__} gave a non-finite {bad}; check this owner's data and functions for NaN, "
                     "infinities and overflow (scaling the columns often helps)"
                 )
-            sealed = self._masked(step, order, reply) if order.secure else seal(reply)
-        return ((self._state, after) if about_keys else (after, self._keys)), sealed
-
-    def _masked(self, step: Step, order: Order, reply: Reply) -> Sealed[Any]:
-        sealed = seal(reply)
-        if not sealed.sums.size:
-            return sealed
-        if self._keys is None or not self._keys.shared:
-            raise OwnerLost("has no keys for a secure sum; it was restarted without its state folder")
-        secure_sum.check_range(
-            {f"{type(reply).__name__}.{name}": getattr(reply, name) for name in summed_fields(type(reply))},
-            len(self._keys.shared),
-        )
-        return Sealed(sealed.kept, sealed.shapes, secure_sum.protect(sealed.sums, self._keys, key_of(order)))
+            sealed = seal(reply)
+            if not order.secure and sealed.sums.size and known.keys is not None and known.keys.shared:
+                raise OwnerError("agreed on secure sums in this run, and was then asked for numbers without a mask")
+            if order.secure and sealed.sums.size:
+                sealed = _masked(step, order, reply, sealed, known.keys)
+        return (replace(known, keys=after) if about_keys else replace(known, state=after)), sealed
 
     # -------------------------------------------------------------------------------------------------------- the disk
 
     def save(self) -> None:
         """Write the memory to the folder, if there is one."""
-        if self._folder is None or self._run is None:
+        known = self._memory
+        if self._folder is None or known is None:
             return
         answers = [
             {
                 "round": r,
-                "key": order if isinstance(order, str) else key_of(order),
+                "key": asked if isinstance(asked, str) else key_of(*asked),
                 "type": name_of(type(sealed.kept)),
                 "reply": sealed_to_tree(sealed),
             }
-            for r, (order, sealed) in self._answers.items()
+            for r, (asked, sealed) in known.answers.items()
         ]
         memory = {
             "version": VERSION,
             "owner": self.name,
-            "run": self._run,
-            "round": self._round,
-            "type": name_of(type(self._state)),
-            "state": to_tree(self._state),
-            "keys": to_tree(self._keys),
+            "run": known.run,
+            "round": known.round,
+            "type": name_of(type(known.state)),
+            "state": to_tree(known.state),
+            "keys": to_tree(known.keys),
             "answers": answers,
         }
-        write_atomically(self._path(self._run), dumps(memory))
+        write_atomically(self._path(known.run), dumps(memory))
 
-    def _load(self, run: str) -> None:
+    def _load(self, run: str) -> Memory:
         path = None if self._folder is None else self._path(run)
-        if path is not None and path.exists():
-            try:
-                memory = loads(path.read_bytes())
-                if memory["version"] != VERSION or memory["owner"] != self.name or memory["run"] != run:
-                    raise WireError("it belongs to another owner, run or version")
-                self._state = from_tree(resolve(memory["type"]), memory["state"], "state")
-                self._keys = from_tree(secure_sum.Keys | None, memory["keys"], "keys")
-                self._answers = {
-                    a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]
-                }
-                self._round = memory["round"]
-            except (WireError, KeyError, TypeError) as error:
-                raise OwnerLost(f"{self.name}: its memory of run {run} cannot be used: {error}") from error
-        self._run = run
+        if path is None or not path.exists():
+            return Memory(run)
+        try:
+            memory = loads(path.read_bytes())
+            if memory["version"] != VERSION or memory["owner"] != self.name or memory["run"] != run:
+                raise WireError("it belongs to another owner, run or version")
+            return Memory(
+                run,
+                from_tree(int, memory["round"], "round"),
+                from_tree(resolve(memory["type"]), memory["state"], "state"),
+                from_tree(secure_sum.Keys | None, memory["keys"], "keys"),
+                {a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]},
+            )
+        except (WireError, KeyError, TypeError) as error:
+            raise OwnerLost(f"{self.name}: its memory of run {run} cannot be used: {error}") from error
 
     def _path(self, run: str) -> Path:
         assert self._folder is not None
         if not re.fullmatch(r"[\w-]{1,64}", run):
             raise OwnerError(f"{self.name}: {run!r} is not the name of a run")
-        return self._folder / re.sub(r"[^\w-]", "_", self.name) / f"{run}.state"
+        digest = hashlib.sha256(self.name.encode()).hexdigest()[:8]  # "a b" and "a_b" are two owners
+        return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.name)[:40]}-{digest}" / f"{run}.state"
 
 
-def key_of(order: Order) -> str:
+def _masked(step: Step, order: Order, reply: Reply, sealed: Sealed[Any], keys: secure_sum.Keys | None) -> Sealed[Any]:
+    if keys is None or not keys.shared:
+        raise OwnerLost("has no keys for a secure sum; it was restarted without its state folder")
+    values = {f"{type(reply).__name__}.{name}": getattr(reply, name) for name in summed_fields(type(reply))}
+    secure_sum.check_range(values, len(keys.shared))
+    return replace(sealed, sums=secure_sum.protect(sealed.sums, keys, key_of(step, order)))
+
+
+def key_of(step: Step, order: Order) -> str:
     """What an order asks, in one line: equal for repeated orders, the same at all owners that get the same order."""
-    content = dumps([name_of(type(order)), payload(order)])
+    content = dumps([name_of(step), name_of(type(order)), payload(order)])
     return f"{order.run} {order.round} {order.look} {hashlib.sha256(content).hexdigest()}"

@@ -15,7 +15,7 @@ from fedpact import errors
 from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost, WireError
 from fedpact.federation.fleet import Fleet
 from fedpact.federation.messages import Order, Sealed, not_finite
-from fedpact.federation.owner import Owner, Step
+from fedpact.federation.owner import Owner, Step, named
 from fedpact.federation.wire import (
     STEPS,
     dumps,
@@ -48,10 +48,10 @@ class Site:
 
     def handle(self, data: bytes) -> bytes:
         try:
-            return dumps(self._handled(data))
+            with named(self.name, "handling an order"):
+                return dumps(self._handled(data))
         except FedpactError as error:
-            text = str(error) if str(error).startswith(self.name) else f"{self.name}: {error}"
-            return dumps({"error": type(error).__name__, "message": text})
+            return dumps({"error": type(error).__name__, "message": str(error)})
 
     def _handled(self, data: bytes) -> dict[str, Any]:
         if len(data) > LARGEST:
@@ -61,7 +61,7 @@ class Site:
             raise WireError("this is no order")
         if message["owner"] != self.name:
             raise OwnerError(f"got an order for {message['owner']!r}")
-        step = STEPS.get(message["step"])
+        step = STEPS.get(str(message["step"]))
         if step is None:
             raise OwnerError(f"asked to run {message['step']!r}, which is no step of a method of this fedpact")
         order: Order = from_tree(order_type(step), message["order"], "order")
@@ -122,6 +122,10 @@ def read_reply(owner: str, step: Step, order: Order, data: bytes) -> Sealed[Any]
         if (message.get("run"), message.get("round")) != (order.run, order.round):
             raise WireError(f"a reply to round {message.get('round')} came instead of {order.round}")
         sealed = sealed_from_tree(reply_type(step), message.get("reply"))
+        if sealed.sums.dtype != (np.uint64 if order.secure and sealed.sums.size else np.float64):
+            raise WireError(
+                f"its sums are {sealed.sums.dtype}, {'masked' if order.secure else 'plain'} ones were asked"
+            )
     except WireError as error:
         raise OwnerLost(f"{owner}: {error}") from error
     bad = not_finite(sealed.kept) or (None if np.all(np.isfinite(sealed.sums)) else "sum")

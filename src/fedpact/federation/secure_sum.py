@@ -6,8 +6,9 @@ two adds the mask, the other subtracts it: Bonawitz et al. (2017) without the se
 owner who leaves. None can be replaced here, since its constraint would be missing: its reply is asked for again (the
 masks are the same for the same order), or the run stops.
 
-Numbers are fixed-point integers of 128 bits, 2^64 to one: a double is exact in it down to 2^-11 and rounded by at most
-2^-64 below, so a secure sum is as good as a plain one. A number that could make the sum overflow is an error.
+Numbers are fixed-point integers of 192 bits, 2^104 to one: a double of size 2^-52 or more is exact, a smaller one is
+off by less than 2^-104, and the sum is exact. A number that could make it overflow is an error, and so are masks that
+do not cancel.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.errors import OptionError, OwnerError
-from fedpact.federation.messages import Order, Reply
+from fedpact.federation.messages import WORDS, Order, Reply
 from fedpact.federation.wire import client_step
 
-Words = NDArray[np.uint64]  # m x 2: high and low half of each number
+Words = NDArray[np.uint64]  # m x WORDS, the highest word of each number first
 
-#: |sum| stays below 2^BITS.
-BITS = 62
+#: A number has WORDS words, one is 2^FRACTION, and |sum| is at most 2^BITS.
+FRACTION, BITS = 104, 80
 
 
 @dataclass(frozen=True)
 class Keys:
     """What an owner holds: its own private key, and by pair the key it shares with each other owner, in owner order."""
 
-    private: str
+    private: str = field(repr=False)
     names: tuple[str, ...] = ()
-    shared: tuple[str, ...] = ()  # hexadecimal; empty for itself
+    shared: tuple[str, ...] = field(default=(), repr=False)  # hexadecimal; empty for itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +75,10 @@ def agree(share: object, keys: Keys, order: Agree) -> tuple[Keys, Agreed]:
     x25519 = _x25519()
     private = x25519.X25519PrivateKey.from_private_bytes(bytes.fromhex(keys.private))
     own = private.public_key().public_bytes_raw().hex()
-    publics: list[str] = json.loads(order.publics)
-    if len(set(publics)) != len(publics) or own not in publics:
-        raise OwnerError("the public keys are not one for each owner with this owner's own among them")
+    names, publics = json.loads(order.names), json.loads(order.publics)
+    # Alone, or with its own key twice, it would send its values as they are.
+    if len(set(publics)) != len(names) or len(publics) != len(names) or len(names) < 2 or own not in publics:
+        raise OwnerError("the public keys are not one for each of two or more owners, with this owner's own among them")
     shared = []
     for public in publics:
         if public == own:
@@ -85,7 +87,7 @@ def agree(share: object, keys: Keys, order: Agree) -> tuple[Keys, Agreed]:
         secret = private.exchange(x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public)))
         pair = "".join(sorted((own, public)))
         shared.append(_derived(secret, f"fedpact pair {order.run} {pair}").hex())
-    return Keys(keys.private, tuple(json.loads(order.names)), tuple(shared)), Agreed(peers=len(publics) - 1)
+    return Keys(keys.private, tuple(names), tuple(shared)), Agreed(peers=len(publics) - 1)
 
 
 def check_range(fields: dict[str, object], owners: int) -> None:
@@ -114,41 +116,57 @@ def protect(values: NDArray[np.float64], keys: Keys, message: str) -> Words:
 
 
 def reveal(parts: Sequence[Words]) -> NDArray[np.float64]:
-    """The sum of all owners' values: the masks cancel."""
-    return decode(functools.reduce(add, parts))
+    """The sum of all owners' values: the masks cancel.
+
+    OwnerError when they do not, which every number of the sum shows with probability one half.
+    """
+    total = decode(functools.reduce(add, parts))
+    if np.max(np.abs(total), initial=0.0) > 2.0**BITS:
+        raise OwnerError("the masks of a secure sum do not cancel: did all owners get the same order, and their keys?")
+    return total
 
 
 def encode(values: NDArray[np.float64]) -> Words:
-    """floor(|v| 2^64) in two halves, negated in two's complement where v < 0."""
-    size = np.abs(values)
-    whole = np.floor(size)
-    words = np.stack([whole.astype(np.uint64), np.ldexp(size - whole, 64).astype(np.uint64)], axis=1)
+    """floor(|v| 2^FRACTION), negated in two's complement where v < 0."""
+    rest = np.ldexp(np.abs(values), FRACTION - 64 * (WORDS - 1))
+    words = np.empty((values.size, WORDS), dtype=np.uint64)
+    for k in range(WORDS):
+        whole = np.floor(rest)
+        words[:, k], rest = whole, np.ldexp(rest - whole, 64)
     return np.where((values < 0)[:, None], negative(words), words)
 
 
 def decode(words: Words) -> NDArray[np.float64]:
     below = words[:, 0] >> np.uint64(63) == 1
     size = np.where(below[:, None], negative(words), words)
-    values = size[:, 0].astype(np.float64) + np.ldexp(size[:, 1].astype(np.float64), -64)
+    values = np.zeros(len(words))
+    for k in reversed(range(WORDS)):
+        values += np.ldexp(size[:, k].astype(np.float64), 64 * (WORDS - 1 - k) - FRACTION)
     return np.where(below, -values, values)
 
 
 def add(a: Words, b: Words) -> Words:
-    """a + b modulo 2^128."""
-    low = a[:, 1] + b[:, 1]
-    return np.stack([a[:, 0] + b[:, 0] + (low < a[:, 1]), low], axis=1)
+    """a + b modulo 2^(64 WORDS)."""
+    total, carry = np.empty_like(a), np.zeros(len(a), dtype=np.uint64)
+    for k in reversed(range(WORDS)):
+        part = a[:, k] + b[:, k]
+        total[:, k] = part + carry
+        carry = ((part < a[:, k]) | (total[:, k] < carry)).astype(np.uint64)
+    return total
 
 
 def negative(words: Words) -> Words:
-    low = ~words[:, 1] + np.uint64(1)
-    return np.stack([~words[:, 0] + (low == 0), low], axis=1)
+    one = np.zeros_like(words)
+    one[:, -1] = 1
+    return add(~words, one)
 
 
 def _mask(key: bytes, message: str, count: int) -> Words:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     stream = Cipher(algorithms.ChaCha20(_derived(key, message), bytes(16)), mode=None).encryptor()
-    return np.frombuffer(stream.update(bytes(16 * count)), dtype="<u8").reshape(count, 2).astype(np.uint64)
+    data = stream.update(bytes(8 * WORDS * count))
+    return np.frombuffer(data, dtype="<u8").reshape(count, WORDS).astype(np.uint64)
 
 
 def _derived(secret: bytes, info: str) -> bytes:

@@ -6,9 +6,11 @@ missing, new, or of another kind is refused. What an owner may be asked to run i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
+import math
 import os
 import sys
 import types
@@ -22,7 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedpact.errors import WireError
-from fedpact.federation.messages import Reply, Sealed, summed_fields
+from fedpact.federation.messages import WORDS, Reply, Sealed, summed_fields
 
 MAGIC = b"fedpact1"
 DTYPES = ("float64", "float32", "int64", "uint64", "bool")
@@ -76,8 +78,9 @@ def dumps(tree: Any) -> bytes:
         if isinstance(value, np.ndarray):
             if value.dtype.name not in DTYPES:
                 raise WireError(f"an array of {value.dtype} cannot travel")
+            value = value.astype(value.dtype.newbyteorder("="), copy=False)  # the name does not tell the byte order
             order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"  # BLAS minds the order
-            buffers.append(value.tobytes(order))  # type: ignore[arg-type]
+            buffers.append(value.tobytes(order))
             return {"": [value.dtype.name, list(value.shape), order]}
         if isinstance(value, bytes):
             buffers.append(value)
@@ -118,9 +121,11 @@ def loads(data: bytes) -> Any:
         kind, shape, order = value[""]
         if kind not in (*DTYPES, "bytes"):
             raise ValueError(f"an array of {kind}")
-        count = int(np.prod(shape, dtype=int))
+        count = math.prod(shape)
         width = 1 if kind == "bytes" else np.dtype(kind).itemsize
         chunk = data[position : position + count * width]
+        if len(chunk) != count * width:
+            raise ValueError(f"{count} numbers are stated, {len(chunk)} bytes are there")
         position += len(chunk)
         if kind == "bytes":
             return chunk
@@ -128,7 +133,7 @@ def loads(data: bytes) -> Any:
 
     try:
         return full(json.loads(data[start:position]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireError(f"a message cannot be read: {error}") from error
 
 
@@ -189,7 +194,8 @@ def resolve(name: str) -> Any:
     if module == "builtins":
         return {"NoneType": None, "float": float, "int": int, "str": str, "bool": bool}.get(qualname)
     if module.startswith("fedpact."):
-        importlib.import_module(module)
+        with contextlib.suppress(ImportError):  # of another version: refused below
+            importlib.import_module(module)
     kind = getattr(sys.modules.get(module), qualname, None)
     if not is_dataclass(kind):
         raise WireError(f"{name} is not a state that this version of fedpact knows")
@@ -216,7 +222,7 @@ def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
     """The sealed reply of this type. WireError when a field is absent, of another kind, or of another length."""
     where, names = kind.__name__, frozenset(summed_fields(kind))
     try:
-        shapes = tuple(tuple(int(n) for n in shape) for shape in tree["shapes"])
+        shapes = from_tree(tuple[tuple[int, ...], ...], tree["shapes"], f"{where}.shapes")
         kept, sums = from_tree(kind, tree["kept"], where, names), tree["sums"]
     except (KeyError, TypeError) as error:
         raise WireError(f"{where} is incomplete: {error}") from error
@@ -224,8 +230,9 @@ def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
     masked = isinstance(sums, np.ndarray) and sums.dtype == np.uint64
     if (
         len(shapes) != len(names)
+        or any(n < 0 for shape in shapes for n in shape)
         or not isinstance(sums, np.ndarray)
-        or sums.shape != ((count, 2) if masked else (count,))
+        or sums.shape != ((count, WORDS) if masked else (count,))
     ):
         raise WireError(f"{where}: its summed fields {sorted(names)} do not have the lengths they state")
     return Sealed(kept, shapes, sums)

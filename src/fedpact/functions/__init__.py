@@ -1,21 +1,26 @@
 """Smooth functions and maps: what the owners minimise and what they agreed to keep below zero."""
 
 from fedpact.functions.affine import Affine
-from fedpact.functions.base import Function, Map, Matrix, Vector
+from fedpact.functions.base import Function, Indices, Map, Matrix, Vector
 from fedpact.functions.callables import Smooth, SmoothMap
 from fedpact.functions.extended import extend
 from fedpact.functions.logistic import LogisticLoss
 from fedpact.functions.maps import Stack, TwoSided, as_map
+from fedpact.functions.operators import Linear, Operator, Saddle
 from fedpact.functions.quadratic import Quadratic
 from fedpact.functions.softmax import SoftmaxLoss
 
 __all__ = [
     "Affine",
     "Function",
+    "Indices",
+    "Linear",
     "LogisticLoss",
     "Map",
     "Matrix",
+    "Operator",
     "Quadratic",
+    "Saddle",
     "Smooth",
     "SmoothMap",
     "SoftmaxLoss",

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
 from fedpact.functions.arrays import first_of
-from fedpact.functions.base import Function, Map, Matrix, Vector
+from fedpact.functions.base import Function, Indices, Map, Matrix, Vector
 
 Part = TypeVar("Part", Function, Map)
 
@@ -28,6 +28,7 @@ class FunctionSum(Function):
         self.dim = common_dim(parts)
         self.has_hessian = all(part.has_hessian for part in parts)
         self.constant_hessian = all(part.constant_hessian for part in parts)
+        self.rows = sum(part.rows for part in parts)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient = self.constant, np.zeros(w.size)
@@ -45,6 +46,22 @@ class FunctionSum(Function):
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         return np.asarray(sum(factor * function.hessian_product(w, v) for factor, function in self.terms))
+
+    def batch(self, indices: Indices) -> FunctionSum:
+        """The rows of all terms count through, one term after the other; terms without rows stay whole."""
+        if self.rows == 0:
+            super().batch(indices)
+        terms, start = [], 0
+        for factor, function in self.terms:
+            if function.rows == 0:
+                terms.append((factor, function))
+                continue
+            chosen = indices[(start <= indices) & (indices < start + function.rows)] - start
+            start += function.rows
+            if chosen.size:
+                share = (chosen.size / function.rows) / (indices.size / self.rows)
+                terms.append((factor * share, function.batch(chosen)))
+        return FunctionSum(terms, self.constant)
 
     def defect(self) -> str | None:
         return first_of([_number_defect(self.terms, self.constant), *(part.defect() for _, part in self.terms)])

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 # The operators below import `arithmetic` when called: it needs the classes of this file first.
 
@@ -21,8 +22,12 @@ class Function(ABC):
 
     dim: int | None = None
     has_hessian: bool = False
+    #: False for operators that are no gradient of anything; see `Operator`.
+    gradient_field: bool = True
     #: True when the Hessian is the same everywhere (quadratics): solvers may factor it once.
     constant_hessian: bool = False
+    #: Rows of data over which the function is a mean; 0 when it is not one, and then it has no `batch`.
+    rows: int = 0
     # Makes `np.float64(2) * f` ask f instead of building an array of objects.
     __array_ufunc__ = None
 
@@ -42,6 +47,10 @@ class Function(ABC):
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Hessian times v without forming the Hessian where that is cheaper."""
         return np.asarray(self.hessian(w) @ v)
+
+    def batch(self, indices: Indices) -> Function:
+        """The function over these of its rows only, 0 ... rows - 1, scaled so that the mean over all rows is itself."""
+        raise TypeError(f"{self!r} is not a mean over rows: there are no batches of it")
 
     def defect(self) -> str | None:
         """What makes the data of this function unusable, with the remedy; None when nothing does.

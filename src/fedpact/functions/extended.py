@@ -7,7 +7,7 @@ from typing import overload
 import numpy as np
 
 from fedpact.errors import ProblemError
-from fedpact.functions.base import Function, Map, Matrix, Vector
+from fedpact.functions.base import Function, Indices, Map, Matrix, Vector
 
 
 @overload
@@ -34,6 +34,7 @@ class ExtendedFunction(Function):
         self.inner, self.dim = inner, dim
         self.part = _part(inner, dim, start, inner_dim)
         self.has_hessian, self.constant_hessian = inner.has_hessian, inner.constant_hessian
+        self.rows = inner.rows
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient = self.inner.value_and_gradient(w[self.part])
@@ -47,6 +48,10 @@ class ExtendedFunction(Function):
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         return _padded(self.inner.hessian_product(w[self.part], v[self.part]), w.size, self.part)
+
+    def batch(self, indices: Indices) -> ExtendedFunction:
+        start, stop = self.part.start, self.part.stop
+        return ExtendedFunction(self.inner.batch(indices), self.dim or stop, start, stop - start)
 
     def defect(self) -> str | None:
         return self.inner.defect()

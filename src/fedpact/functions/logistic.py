@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from fedpact.functions.arrays import as_data, as_vector, count, first_of, gram, listed, non_finite
-from fedpact.functions.base import Function, Matrix, Vector
+from fedpact.functions.base import Function, Indices, Matrix, Vector
 
 
 class LogisticLoss(Function):
@@ -49,6 +49,12 @@ class LogisticLoss(Function):
     def _curvature(self, w: Vector) -> Vector:
         score = self.X @ w
         return np.asarray(self.weight * expit(score) * expit(-score))
+
+    def batch(self, indices: Indices) -> LogisticLoss:
+        part = LogisticLoss(self.X[indices], self.y[indices])
+        # Not scaled to sum one: rows with a large weight would then count too little over all batches.
+        part.weight = self.weight[indices] * (self.rows / len(indices))
+        return part
 
     def defect(self) -> str | None:
         if self.rows == 0:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, softmax
 
 from fedpact.errors import ProblemError
 from fedpact.functions.arrays import as_data, as_vector, count, first_of, gram, listed, non_finite
-from fedpact.functions.base import Function, Matrix, Vector
+from fedpact.functions.base import Function, Indices, Matrix, Vector
 
 
 class SoftmaxLoss(Function):
@@ -35,16 +34,15 @@ class SoftmaxLoss(Function):
         self._label = np.where(known, self.y, self.classes).astype(np.intp)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        score = self._score(w)
-        slope = softmax(score, axis=1)
+        slope, loss = self._chances(self._score(w))
         slope[np.arange(self.rows), self._label] -= 1.0
-        return self._mean_loss(score), self._pulled_back(slope)
+        return loss, self._pulled_back(slope)
 
     def value(self, w: Vector) -> float:
-        return self._mean_loss(self._score(w))
+        return self._chances(self._score(w))[1]
 
     def hessian(self, w: Vector) -> Matrix:
-        chance = softmax(self._score(w), axis=1)
+        chance = self._chances(self._score(w))[0]
         blocks = np.empty((self.classes, self.features, self.classes, self.features))
         for k in range(self.classes):
             # 1 - p_k as a sum of the others: exact where p_k rounds to 1.
@@ -56,7 +54,7 @@ class SoftmaxLoss(Function):
         return blocks.reshape(self.classes * self.features, -1)
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        chance = softmax(self._score(w), axis=1)
+        chance = self._chances(self._score(w))[0]
         change = self._score(v)
         return self._pulled_back(chance * (change - np.sum(chance * change, axis=1, keepdims=True)))
 
@@ -64,13 +62,26 @@ class SoftmaxLoss(Function):
         """W x_i for every row i: (rows, classes)."""
         return np.asarray(self.X @ w.reshape(self.classes, self.features).T)
 
-    def _mean_loss(self, score: Matrix) -> float:
-        chosen = score[np.arange(self.rows), self._label]
-        return float(np.mean(logsumexp(score - chosen[:, None], axis=1)))
+    def _chances(self, score: Matrix) -> tuple[Matrix, float]:
+        """Probabilities of the classes, and the mean loss: what scipy's softmax and logsumexp give, in one pass.
+
+        The largest class is kept out of the sum until the logarithm, so that tiny losses are exact.
+        """
+        rows, top = np.arange(self.rows), np.argmax(score, axis=1)
+        score = score - score[rows, top][:, None]
+        chance = np.exp(score)
+        chance[rows, top] = 0.0
+        others = chance.sum(axis=1)
+        chance[rows, top] = 1.0
+        loss = np.mean(np.log1p(others) - score[rows, self._label])
+        return chance / (1.0 + others)[:, None], float(loss)
 
     def _pulled_back(self, slope: Matrix) -> Vector:
         """The (rows, classes) derivative by the scores as one by w."""
         return np.asarray((self.X.T @ slope).T / self.rows).ravel()
+
+    def batch(self, indices: Indices) -> SoftmaxLoss:
+        return SoftmaxLoss(self.X[indices], self.y[indices], self.classes)
 
     def defect(self) -> str | None:
         if self.rows == 0:

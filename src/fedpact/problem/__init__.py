@@ -3,6 +3,7 @@
 from fedpact.problem.certificate import Certificate, Terms, added, assemble, certify, owner_terms
 from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.federated import FederatedProblem
+from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.remote import Description, RemoteProblem, describe
 from fedpact.problem.share import Constraint, Share
 
@@ -11,6 +12,8 @@ __all__ = [
     "Constraint",
     "Description",
     "FederatedProblem",
+    "MinimaxProblem",
+    "MonotoneProblem",
     "RemoteProblem",
     "Share",
     "Terms",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpact.errors import DataError, ProblemError
+from fedpact.functions import Function
 from fedpact.problem.share import Share
 from fedpact.prox import Prox, Zero
 
@@ -26,6 +27,9 @@ class FederatedProblem:
     ProblemError or DataError; the message names the owner and the remedy.
     """
 
+    #: Is it about operators rather than functions? See `MonotoneProblem`.
+    monotone = False
+
     def __init__(self, shares: Iterable[Share], server: Share | None = None, regularizer: Prox | None = None) -> None:
         self.shares: tuple[Share, ...] = _named(list(shares))
         if server is not None and not isinstance(server, Share):
@@ -38,6 +42,12 @@ class FederatedProblem:
             raise ProblemError("the server cannot hold a part of a coupled constraint: give it to a share")
         for share in (self.server, *self.shares):
             _check_data(share)
+            if not self.monotone and any(
+                isinstance(p, Function) and not p.gradient_field for p in share.parts.values()
+            ):
+                raise ProblemError(
+                    f"{share.label}: holds an operator; give operators to MonotoneProblem or MinimaxProblem"
+                )
         self.dim: int | None = _common_dimension((self.server, *self.shares))
         self.coupled_length: int = _coupled_length(self.shares)
         _check_reserved(self.names, self.server.label, self.coupled_length)

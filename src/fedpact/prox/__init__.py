@@ -1,6 +1,7 @@
 """Simple convex functions h that the server adds to the owners' loss: penalties and plain sets."""
 
 from fedpact.prox.base import Prox, Vector
+from fedpact.prox.blocks import Blocks
 from fedpact.prox.box import Box
 from fedpact.prox.custom import Custom
 from fedpact.prox.group import GroupL2
@@ -8,4 +9,4 @@ from fedpact.prox.l1 import L1, ElasticNet
 from fedpact.prox.quadratic import SquaredL2, Zero
 from fedpact.prox.simplex import Simplex
 
-__all__ = ["L1", "Box", "Custom", "ElasticNet", "GroupL2", "Prox", "Simplex", "SquaredL2", "Vector", "Zero"]
+__all__ = ["L1", "Blocks", "Box", "Custom", "ElasticNet", "GroupL2", "Prox", "Simplex", "SquaredL2", "Vector", "Zero"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,52 @@ def convergence(instances: Mapping[str, Mapping[str, Solution]]) -> Any:
             if panel.get_legend_handles_labels()[0]:
                 panel.legend(fontsize="small")
     return figure
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines in one pair of axes: label -> (x, y). log_x, log_y: scales, on which zero and below is a gap in a line."""
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    log_x: bool = False
+    log_y: bool = True
+
+
+#: No line needs more points than a reader can see.
+POINTS = 300
+
+
+def panels(given: Sequence[Panel], columns: int = 2) -> Any:
+    """A matplotlib Figure of these panels, row by row; a label has one colour in all of them."""
+    figure = figure_class()(figsize=(5.5 * columns, 3.6 * -(-len(given) // columns)), layout="constrained")
+    labels = list(dict.fromkeys(label for panel in given for label in panel.lines))
+    for number, panel in enumerate(given, 1):
+        axes = figure.add_subplot(-(-len(given) // columns), columns, number)
+        for label, (x, y) in panel.lines.items():
+            kept = _thinned(len(x), panel.log_x)
+            color = f"C{labels.index(label) % 10}"
+            style = ("-", "--", ":")[labels.index(label) // 10 % 3]
+            axes.plot([x[i] for i in kept], [y[i] for i in kept], style, label=label, color=color, linewidth=1.3)
+        axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+        if panel.log_x:
+            axes.set_xscale("log", nonpositive="mask")
+        if panel.log_y:
+            axes.set_yscale("log", nonpositive="mask")
+        if panel.lines:
+            axes.legend(fontsize="x-small")
+    return figure
+
+
+def _thinned(length: int, log: bool) -> list[int]:
+    """Numbers of the points that are drawn: all, or about POINTS of them, evenly on the axis of x."""
+    if length <= POINTS:
+        return list(range(length))
+    steps = range(POINTS)
+    chosen = (round(length ** (i / (POINTS - 1)) - 1 if log else i * (length - 1) / (POINTS - 1)) for i in steps)
+    return sorted({min(max(i, 0), length - 1) for i in chosen})
 
 
 def save(figure: Any, path: str | Path) -> Path:

@@ -5,10 +5,15 @@ from collections.abc import Callable
 from fedpact.solvers.accelerated import accelerated
 from fedpact.solvers.centralized_proximal_al import centralized_proximal_al
 from fedpact.solvers.describing import described
+from fedpact.solvers.fedavg import fedavg
+from fedpact.solvers.feddr import feddr, fedsplit
+from fedpact.solvers.fedprox import fedprox
+from fedpact.solvers.ifeddr import ifeddr
 from fedpact.solvers.inexact_admm import inexact_admm_alone
 from fedpact.solvers.interior_point import interior_point, refusal
 from fedpact.solvers.proximal_al import proximal_al
 from fedpact.solvers.run import Progress, Run
+from fedpact.solvers.scaffold import scaffold
 from fedpact.solvers.solution import History, Solution
 
 METHODS: dict[str, Callable[..., Solution]] = {
@@ -17,11 +22,19 @@ METHODS: dict[str, Callable[..., Solution]] = {
     "proximal-al": proximal_al,
     "centralized-proximal-al": centralized_proximal_al,
     "inexact-admm": inexact_admm_alone,
+    "ifeddr": ifeddr,
+    "feddr": feddr,
+    "fedsplit": fedsplit,
+    "scaffold": scaffold,
+    "fedavg": fedavg,
+    "fedprox": fedprox,
 }
 
 #: Methods that take coupled constraints as they are; for all others they are decoupled by slack variables first.
 COUPLES = {"interior-point"}
+#: Methods that take operators which are no gradients.
+MONOTONE = {"ifeddr", "feddr", "fedprox"}
 #: Methods that read all shares in one process.
 POOLED = {"centralized-proximal-al"}
 
-__all__ = ["COUPLES", "METHODS", "POOLED", "History", "Progress", "Run", "Solution", "described", "refusal"]
+__all__ = ["COUPLES", "METHODS", "MONOTONE", "POOLED", "History", "Progress", "Run", "Solution", "described", "refusal"]

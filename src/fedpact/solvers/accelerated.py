@@ -170,7 +170,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     terms, far = None, Probed(objective=0.0, violation=0.0)
     if order.judge:
         terms = owner_terms(*share.own(w, found.multiplier), order.coupled)
-        far = probed(share, far_point(w, state.centre))
+        far = probed(share, far_point(w, state.centre), order.secure)
     after = replace(
         state,
         z=z,
@@ -235,8 +235,8 @@ class Pace:
         A non-convex subproblem needs a larger rho, whoever chose it.
         """
         self.residuals.append(float(np.sqrt(round.squared)))
-        if round.moved > 0 and round.turned > 0:
-            self.curvatures.append(np.sqrt(round.turned / round.moved))
+        if round.moved > 0:  # a straight objective has none, and would not move rho
+            self.curvatures.append(max(float(np.sqrt(round.turned / round.moved)), 1e-15 * penalty))
         if indefinite and self.raises < RAISES and len(self.residuals) > 1:
             self.raises += 1
             return self._changed(4.0)

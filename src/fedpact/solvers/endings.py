@@ -22,6 +22,9 @@ from fedpact.solvers.solution import Status
 
 #: How much farther than w itself the evidence must reach.
 REACH, FAR, HUGE = 100.0, 1e6, 1e300
+#: A far point's objective is cut off here in a secure sum, which holds numbers of limited size; downwards sooner, so
+#: that one holder for whom the far point is much worse outweighs the others.
+MOST, LEAST = 1e20, -1e19
 GROWTH = 5.0
 UNBOUNDED = (
     "the objective keeps falling without end and stays feasible: it has no minimiser (separable data without a "
@@ -55,13 +58,14 @@ def weighed(share: Share, w: Vector, weights: Vector) -> Weighed:
     return Weighed(value=float(weights @ value), gradient=jacobian.T @ weights, size=size)
 
 
-def probed(share: Share, w: Vector) -> Probed:
+def probed(share: Share, w: Vector, secure: bool = False) -> Probed:
     """Objective and violation of one share at a far point, where overflow counts as huge."""
     with np.errstate(all="ignore"):
         coupled = np.zeros(0 if share.coupled is None else share.coupled.length or 0)
         terms = owner_terms(share, w, np.zeros(share.multiplier_length), coupled)
     values = np.nan_to_num([terms.objective, terms.violation], nan=HUGE, posinf=HUGE, neginf=-HUGE)
-    return Probed(objective=float(values[0]), violation=float(values[1]))
+    objective = np.clip(values[0], LEAST, MOST) if secure else values[0]
+    return Probed(objective=float(objective), violation=float(values[1]))
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
 
 @client_step
 def probe(share: Share, state: Any, order: At) -> tuple[Any, Probed]:
-    return state, probed(share, order.w)
+    return state, probed(share, order.w, order.secure)
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
 @client_step
 def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Concluded]:
     """Hand out the price of this owner's constraint, and look at the far point."""
-    far = probed(share, order.far)
+    far = probed(share, order.far, order.secure)
     held = {-1: np.zeros(0), state.best_iteration: state.best, state.iteration: state.latest.clean}
     return state, Concluded(
         multiplier=held[order.iteration],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -61,10 +61,16 @@ class Run:
         """The best point so far, without the owners' prices: somebody cannot be asked any more."""
         if self.best.certificate is None:
             nothing = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)
-            self.best.offer(0, self.w0, np.zeros(self.problem.server.multiplier_length), nothing, np.nan)
+            prices_of = self.problem.server.multiplier_length + self.problem.coupled_length
+            self.best.offer(0, self.w0, np.zeros(prices_of), nothing, np.nan)
         asked = self.problem.own(self.best.w, self.best.server_multiplier)[0]
         prices = [np.full(share.multiplier_length, np.nan) for share in asked.shares]
-        return self.best.solution(self, "client_lost", reason, prices)
+        found = self.best.solution(self, "client_lost", reason, prices)
+        if not self.problem.coupled_length:
+            return found
+        # A method that takes coupled constraints as they are keeps their price behind the server's.
+        server, coupled = np.split(self.best.server_multiplier, [self.problem.server.multiplier_length])
+        return replace(found, multipliers=[server, *prices], coupled_multiplier=coupled)
 
     def record(
         self,

@@ -54,12 +54,30 @@ class InnerRecord:
     consensus_penalty: float
 
 
+@dataclass(frozen=True)
+class LocalRecord:
+    """One round of a method that leaves local work to the owners ("ifeddr" and its kin).
+
+    refinements: requests to do more; gradients: evaluations by owner, in owner order; alpha: the adaptive step;
+    residual: natural residual of the point that the round began with (NaN when it was not looked at); gamma: the step
+    """
+
+    iteration: int
+    rounds: int
+    refinements: int
+    gradients: tuple[int, ...]
+    alpha: float
+    residual: float
+    gamma: float
+
+
 @dataclass
 class History:
     """What happened, in order: outer iterations, inner rounds, and the choices made on the way."""
 
     outer: list[OuterRecord] = field(default_factory=list)
     inner: list[InnerRecord] = field(default_factory=list)
+    local: list[LocalRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -145,6 +163,7 @@ class Solution:
             history=History(
                 [OuterRecord(**r) for r in history["outer"]],
                 [InnerRecord(**r) for r in history["inner"]],
+                [LocalRecord(**{**r, "gradients": tuple(r["gradients"])}) for r in history["local"]],
                 history["notes"],
             ),
             communication=Communication(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from fedpact.errors import DataError, OptionError
+from fedpact.functions.arrays import Data
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -34,6 +37,31 @@ def features(owner: str, X: ArrayLike, columns: Sequence[str] | None = None) -> 
     return matrix
 
 
+def data(owner: str, X: ArrayLike | sp.sparray | sp.spmatrix, columns: Sequence[str] | None = None) -> Data:
+    """X as `features` has it, or as a sparse matrix by rows when it is sparse."""
+    if not isinstance(X, sp.sparray | sp.spmatrix):
+        return features(owner, X, columns)
+    given: Any = X  # the stubs of SciPy know no matrix whose kind is open
+    matrix: sp.csr_array = sp.csr_array(given, dtype=np.float64)
+    if bad := int(np.sum(~np.isfinite(matrix.data))):
+        raise DataError(f"owner {owner!r}: the sparse X has {bad} missing or infinite values; impute them")
+    return matrix
+
+
+def whole(owner: str, name: str, values: ArrayLike, rows: int, classes: int) -> Labels:
+    """`values` as a vector of the whole numbers 0 to classes - 1, one a row."""
+    vector = np.asarray(values)
+    if vector.shape != (rows,):
+        raise DataError(f"owner {owner!r}: {name} has shape {vector.shape}, X has {rows} rows; give one {name} a row")
+    wrong = ~np.isin(vector, np.arange(classes))
+    if wrong.any():
+        raise DataError(
+            f"owner {owner!r}: {name} has {wrong.sum()} values other than the whole numbers 0 to {classes - 1}, the "
+            f"first is {vector[wrong][0]!s} ({_rows(wrong)}); code the classes so"
+        )
+    return vector.astype(np.int64)
+
+
 def binary(owner: str, name: str, values: ArrayLike, rows: int, *, both: bool = True) -> Labels:
     """`values` as a vector of 0 and 1, one a row; with `both`, each of the two must occur."""
     vector = np.asarray(values)
@@ -55,7 +83,7 @@ def binary(owner: str, name: str, values: ArrayLike, rows: int, *, both: bool = 
     return vector.astype(np.int64)
 
 
-def same_columns(matrices: Mapping[str, Matrix]) -> None:
+def same_columns(matrices: Mapping[str, Data]) -> None:
     """All owners have as many columns as the first."""
     (first, reference), *others = matrices.items()
     for owner, matrix in others:
@@ -85,6 +113,12 @@ def tuple_of(name: str, table: object, parts: Sequence[str]) -> None:
 def positive(name: str, value: float) -> float:
     if not (isfinite(value) and value > 0):
         raise OptionError(f"{name} is {value}; it must be a positive number")
+    return float(value)
+
+
+def nonnegative(name: str, value: float) -> float:
+    if not (isfinite(value) and value >= 0):
+        raise OptionError(f"{name} is {value}; it must be a number of at least 0")
     return float(value)
 
 

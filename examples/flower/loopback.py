@@ -1,0 +1,60 @@
+"""Three hospitals and a coordinator on one machine, as a real Flower deployment: TLS, keys, separate processes.
+
+    python examples/flower/loopback.py                    # made-up tables
+    python examples/flower/loopback.py --output answer    # keep the solution, and what every process printed
+
+Needs the extra `flower`. Nothing listens beyond the loopback interface, and all processes end with this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from deployment import Deployment
+
+APP = Path(__file__).parent / "app"
+SITES = ("hospital 1", "hospital 2", "hospital 3")
+COLUMNS = ("age", "dose", "pressure")
+
+
+def write_table(path: Path, seed: int, rows: int = 200) -> None:
+    """A made-up table with header: the columns, and a label y that depends on them."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(rows, len(COLUMNS)))
+    label = features @ [1.0, -1.0, 0.5] + rng.normal(size=rows) > 0
+    table = np.column_stack([features, label])
+    np.savetxt(path, table, ["%.6f"] * len(COLUMNS) + ["%d"], ",", header=",".join([*COLUMNS, "y"]), comments="")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--output", type=Path, help="folder for the solution and the logs (default: a temporary one)")
+    parser.add_argument("--stock", action="store_true", help="sites under flower-supernode: seconds more per round")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="fedpact-flower-") as scratch:
+        folder = Path(scratch)
+        output = given.output.absolute() if given.output else folder / "output"
+        output.mkdir(parents=True, exist_ok=True)
+        with Deployment(folder, logs=output / "logs") as deployment:
+            deployment.start_superlink()
+            for number, site in enumerate(SITES):
+                home = folder / site
+                home.mkdir()
+                write_table(home / "rows.csv", number)
+                deployment.register(site)
+                paths = {"data-path": str(home / "rows.csv"), "state-path": str(home / "state")}
+                deployment.start_site(site, paths, stock=given.stock)
+            run = deployment.run(
+                APP, {"owners": ",".join(SITES), "columns": ",".join(COLUMNS), "label": "y", "output": str(output)}
+            )
+    print(f"run {run.id}: {run.status}")
+    return 0 if run.status == "finished:completed" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

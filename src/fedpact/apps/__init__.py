@@ -1,0 +1,1 @@
+"""Programs that other systems start: the two halves of a Flower app."""

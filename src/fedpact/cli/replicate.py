@@ -1,0 +1,63 @@
+"""`fedpact replicate`: an experiment of a paper, run again, its numbers and claims beside ours."""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from pathlib import Path
+
+import click
+
+from fedpact.cli.bench_output import DATA
+from fedpact.cli.replications.findings import Task, printed
+from fedpact.report import figures
+
+#: name -> (module with `replicate(task)`, one line for --list)
+REPLICATIONS = {
+    "ifeddr-logistic": (
+        "fedpact.cli.replications.ifeddr_logistic",
+        "iFedDR, Figures 1, 2, 5 and 8: logistic regression on vehicle and w8a, against tuned baselines",
+    ),
+    "ifeddr-fair": (
+        "fedpact.cli.replications.ifeddr_fair",
+        "iFedDR, Figure 4: fair classification on features of CIFAR-10, accuracy on the worst class",
+    ),
+}
+
+
+def _listed(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        width = max(map(len, REPLICATIONS))
+        for name, (_, text) in REPLICATIONS.items():
+            click.echo(f"{name:{width}}  {text}")
+        ctx.exit()
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(REPLICATIONS)))
+@DATA
+@click.option("--out", type=click.Path(path_type=Path), default=Path(), help="Folder of the figures. [default: here]")
+@click.option("--quick", is_flag=True, help="A small part in under a minute: to see that it runs, not for its numbers.")
+@click.option("--markdown", is_flag=True, help="Print tables as Markdown.")
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_listed, help="List the names.")
+def replicate(name: str, folder: str | None, out: Path, quick: bool, markdown: bool) -> None:
+    """Run an experiment of a paper again.
+
+    Prints measured tables, every claim of the paper beside what was found, and where and why the experiment is not the
+    paper's own; writes figures (SVG) into --out. Figures of papers have no numbers to compare with: what they show is
+    said in words.
+
+    \b
+    fedpact replicate --list
+    fedpact replicate ifeddr-logistic --data DIR --out figures
+    fedpact replicate ifeddr-fair --data DIR --quick
+    """
+    figures.figure_class()  # known before an hour of work
+    out.mkdir(parents=True, exist_ok=True)
+    module = importlib.import_module(REPLICATIONS[name][0])
+    found = module.replicate(Task(folder, quick, partial(click.echo, err=True)))
+    printed(found, markdown, decided=not quick)
+    if quick:
+        click.echo("\n--quick: a small part only, on which no claim is decided.")
+    for file, figure in found.figures.items():
+        click.echo(f"wrote {figures.save(figure, out / f'{file}.svg')}", err=True)

@@ -1,0 +1,341 @@
+"""Names, restarts and failures of the Flower fleet on a grid in memory, whose sites run the real client app."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedpact.errors import OptionError, OwnerLost
+
+pytest.importorskip("flwr", reason="needs the extra 'flower'")
+
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.task_identity import TaskIdentity
+
+from fedpact.engines import flower, flower_site
+
+UNAVAILABLE = 5  # Flower's error code for a node without heartbeats
+
+
+def echo(name: str) -> Callable[[dict[str, Any]], Callable[[bytes], bytes]]:
+    return lambda config: lambda data: f"{name}: ".encode() + data
+
+
+@dataclass(frozen=True)
+class Node:
+    """A site as the SuperLink sees it: `app` None never answers, `activation` changes with a restart."""
+
+    name: str
+    app: ClientApp | None
+    activation: str = "first"
+
+    @classmethod
+    def named(cls, name: str) -> Node:
+        return cls(name, flower.client_app(echo(name)))
+
+
+class Grid:
+    """What of Flower's grid the fleet uses."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.nodes = dict(enumerate(nodes, start=100))
+        self.got: list[tuple[str, str]] = []  # name, type of message
+        self.broken = False
+        self._sent: dict[str, Message] = {}
+
+    def get_nodes(self) -> list[NodeInfo]:
+        return [NodeInfo(node_id=i, last_activated_at=node.activation) for i, node in self.nodes.items()]
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        if self.broken:
+            raise ConnectionError("no SuperLink")
+        keys = []
+        for message in messages:
+            key = message.object_id
+            message.metadata.__dict__["_message_id"] = key
+            known = message.metadata.dst_node_id in self.nodes
+            if known:
+                self._sent[key] = message
+                self.got.append((self.nodes[message.metadata.dst_node_id].name, message.metadata.message_type))
+            keys.append(key if known else "")
+        return keys
+
+    def pull_messages(self, keys: Iterable[str]) -> list[Message]:
+        replies = []
+        for key in keys:
+            message = self._sent[key]
+            node = self.nodes.get(message.metadata.dst_node_id)
+            if node is None:
+                replies.append(Message(Error(UNAVAILABLE, "Node Unavailable"), reply_to=message))
+            elif node.app is not None:
+                config: dict[str, Any] = {"name": node.name} if node.name else {}
+                context = Context(1, message.metadata.dst_node_id, config, RecordDict(), {})
+                replies.append(node.app(message, context))
+        return replies
+
+
+@pytest.fixture(autouse=True)
+def _task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower stamps messages with the task it runs. No test here has to wait for long, nor to print."""
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    monkeypatch.setattr(flower_site, "SHORTEST", 0.005)
+    monkeypatch.setattr(flower_site, "speak", lambda: None)
+    monkeypatch.setattr(flower, "LOOK", 0.05)
+    monkeypatch.setattr(flower, "GRACE", 0.1)
+
+
+@contextmanager
+def opened(grid: Grid, *owners: str) -> Iterator[Callable[[str, bytes], Future[bytes]]]:
+    """What sends an order through a fleet of these owners."""
+    fleet: Any = flower.Flower(grid, patience=0.2).open(dict.fromkeys(owners))  # type: ignore[arg-type]
+    try:
+        yield fleet._send
+    finally:
+        fleet.close()
+
+
+def test_orders_reach_the_site_of_that_name_and_no_other() -> None:
+    grid = Grid(Node.named("b"), Node.named("guest"), Node.named("a"))
+    with opened(grid, "a", "b") as send:
+        futures = [send("a", b"1"), send("b", b"2"), send("a", b"3")]
+        assert [future.result(5) for future in futures] == [b"a: 1", b"b: 2", b"a: 3"]
+    assert [kind for name, kind in grid.got if name == "guest"] == [flower.HELLO]
+
+
+def test_two_sites_of_one_name_are_an_error() -> None:
+    with pytest.raises(OptionError, match=r"a: 2 sites have this name \(nodes \[100, 101\]\)"):
+        flower.Flower(Grid(Node.named("a"), Node.named("a"))).open({"a": None})  # type: ignore[arg-type]
+
+
+def test_a_missing_site_is_named_with_those_online() -> None:
+    grid = Grid(Node.named("a"), Node.named(""), Node("late", None))
+    with pytest.raises(OwnerLost, match=r"c: not online within 0.2 s\. Online: 'a', and 2 without a name"):
+        flower.Flower(grid, patience=0.2).open({"a": None, "c": None})  # type: ignore[arg-type]
+
+
+def test_a_site_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = iter(["0.0.1", "0.0.2"])  # the site is asked first
+    monkeypatch.setattr(flower, "version", lambda package: next(versions))
+    with pytest.raises(OptionError, match=r"a: runs fedpact 0\.0\.1, the coordinator 0\.0\.2"):
+        flower.Flower(Grid(Node.named("a"))).open({"a": None})  # type: ignore[arg-type]
+
+
+def test_an_app_that_is_not_fedpacts_says_no_name() -> None:
+    app = ClientApp()
+
+    @app.query("hello")
+    def hello(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"other": ConfigRecord({"name": "a"})}), reply_to=message)
+
+    with pytest.raises(OwnerLost, match=r"a: not online"):
+        flower.Flower(Grid(Node("a", app)), patience=0.1).open({"a": None})  # type: ignore[arg-type]
+
+
+def test_an_order_to_nobody_is_misuse() -> None:
+    with opened(Grid(Node.named("a")), "a") as send, pytest.raises(OptionError, match=r"z: no owner of this fleet"):
+        send("z", b"")
+
+
+def test_a_site_that_comes_back_as_another_node_is_found() -> None:
+    grid = Grid(Node.named("a"))
+    with opened(grid, "a") as send:
+        assert send("a", b"1").result(5) == b"a: 1"
+        del grid.nodes[100]
+        for _ in range(2):  # at the second order, the fleet has looked who is online
+            with pytest.raises(OwnerLost, match=r"a: (the SuperLink knows no node 100|its site is not online)"):
+                send("a", b"2").result(5)
+        grid.nodes[200] = Node.named("a")
+        assert send("a", b"3").result(5) == b"a: 3"
+
+
+def test_a_node_lost_under_way_fails_the_order() -> None:
+    grid = Grid(Node.named("a"))
+    with opened(grid, "a") as send:
+        grid.nodes[100] = replace(grid.nodes[100], app=None)
+        future = send("a", b"1")
+        with pytest.raises(TimeoutError):
+            future.result(2.0)  # time enough for the order to arrive, also on a busy machine
+        del grid.nodes[100]
+        with pytest.raises(OwnerLost, match=r"a: Node Unavailable \(Flower's error 5\)"):
+            future.result(5)
+
+
+def test_a_restart_under_way_fails_the_order_and_the_next_one_arrives() -> None:
+    grid = Grid(Node.named("a"))
+    with opened(grid, "a") as send:
+        app = grid.nodes[100].app
+        grid.nodes[100] = replace(grid.nodes[100], app=None)  # takes the order, and dies
+        future = send("a", b"1")
+        with pytest.raises(TimeoutError):
+            future.result(2.0)  # time enough for the order to arrive, also on a busy machine
+        grid.nodes[100] = Node("a", app, "second")
+        with pytest.raises(OwnerLost, match=r"a: was restarted"):
+            future.result(5)
+        assert send("a", b"2").result(5) == b"a: 2"
+
+
+def test_nobody_takes_over_a_name_in_the_middle_of_a_run() -> None:
+    grid = Grid(Node.named("a"))
+    with opened(grid, "a") as send:
+        grid.nodes[200] = Node("a", flower.client_app(echo("impostor")))
+        deadline = time.monotonic() + 5
+        while grid.got.count(("a", flower.HELLO)) < 2 and time.monotonic() < deadline:
+            assert send("a", b"1").result(5) == b"a: 1"
+        assert grid.got.count(("a", flower.HELLO)) == 2  # the newcomer was asked for its name
+        for _ in range(5):
+            assert send("a", b"2").result(5) == b"a: 2"
+
+
+def test_a_failing_superlink_fails_the_order_and_not_the_fleet() -> None:
+    grid = Grid(Node.named("a"))
+    with opened(grid, "a") as send:
+        grid.broken = True
+        with pytest.raises(OwnerLost, match=r"a: ConnectionError: no SuperLink"):
+            send("a", b"1").result(5)
+        grid.broken = False
+        assert send("a", b"2").result(5) == b"a: 2"
+
+
+def test_a_reply_without_data_is_a_lost_owner() -> None:
+    app = flower.client_app(echo("a"))
+    app._registered_funcs["query.order"] = lambda message, context: Message(RecordDict(), reply_to=message)
+    with opened(Grid(Node("a", app)), "a") as send, pytest.raises(OwnerLost, match=r"a: sent what is no reply"):
+        send("a", b"1").result(5)
+
+
+def test_closing_fails_what_is_under_way_and_what_comes_later() -> None:
+    grid = Grid(Node.named("a"))
+    with opened(grid, "a") as send:
+        grid.nodes[100] = replace(grid.nodes[100], app=None)
+        future = send("a", b"1")
+    with pytest.raises(OwnerLost, match=r"a: the fleet was closed"):
+        future.result(5)
+    with pytest.raises(OwnerLost, match=r"a: the fleet is closed"):
+        send("a", b"2").result(5)
+
+
+def test_patience_must_be_positive() -> None:
+    with pytest.raises(OptionError, match=r"patience=0"):
+        flower.Flower(Grid(), patience=0)  # type: ignore[arg-type]
+
+
+class SuperLink:
+    """Flower's connection as a site sees it: messages to answer, then Ctrl-C."""
+
+    def __init__(self, *events: bytes | Exception) -> None:
+        self._events = list(events)
+        self._parts: dict[str, bytes] = {}
+        self.replies: list[Message] = []
+
+    def connection(self) -> flower_site.Connection:
+        return flower_site.Connection(
+            7, self.receive, self.send, print, print, lambda run, part: self._parts[part], print, lambda run, key: None
+        )
+
+    def receive(self) -> tuple[Message, Any] | None:
+        if not self._events:
+            raise KeyboardInterrupt
+        event = self._events.pop(0)
+        if isinstance(event, Exception):
+            raise event
+        if not event:
+            return None
+        message = Message(RecordDict({flower.RECORD: ConfigRecord({"data": event})}), 7, flower.ORDER)
+        self._parts |= {key: part.deflate() for key, part in get_all_nested_objects(message).items()}
+        return message, get_object_tree(message)
+
+    def send(self, reply: Message, tree: Any, seconds: float) -> tuple[set[str], str]:
+        self.replies.append(reply)
+        return set(), "session"
+
+
+def failing(config: dict[str, Any]) -> Callable[[bytes], bytes]:
+    raise FileNotFoundError("rows.csv")
+
+
+def test_a_site_goes_on_after_a_message_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flower_site, "LONGEST", 0.01)
+    superlink = SuperLink(RuntimeError("half a message"), b"", flower_site.RunNotRunningException(), b"1", b"2")
+    with pytest.raises(KeyboardInterrupt):
+        flower_site.serve(flower.client_app(echo("a")), {"name": "a"}, superlink.connection())
+    assert [reply.content[flower.RECORD]["data"] for reply in superlink.replies] == [b"a: 1", b"a: 2"]
+
+
+def test_what_a_sites_app_raises_is_sent_back() -> None:
+    superlink = SuperLink(b"1")
+    with pytest.raises(KeyboardInterrupt):
+        flower_site.serve(flower.client_app(failing), {"name": "a"}, superlink.connection())
+    assert [reply.error.reason for reply in superlink.replies] == ["FileNotFoundError: rows.csv"]
+
+
+def test_the_command_serves_the_app_it_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    superlink = SuperLink(b"1")
+    connected: list[Any] = []
+
+    @contextmanager
+    def connect(*arguments: Any) -> Iterator[flower_site.Connection]:
+        connected.append(arguments)
+        yield superlink.connection()
+
+    monkeypatch.setattr(flower_site, "http_request_response", connect)
+    monkeypatch.setattr(flower_site.signal, "signal", lambda *_: None)
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    config = f'name="a b" state-path="{tmp_path / "state"}"'
+    arguments = ["--superlink", "host:1", "--insecure", "--node-config", config, "--app", "flower_echo:client_app"]
+    assert flower_site.main(arguments) == 1
+    assert connected == [("host:1", True, None, None)]
+    assert (tmp_path / "state" / "flower-node").read_text() == "7"
+    assert len(superlink.replies) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--node-config", "x=1"], "this site has no name"),
+        (["--node-config", "name='a'", "--app", "json:loads"], "json:loads: this is no flwr ClientApp"),
+        (["--node-config", "name='a'", "--auth-supernode-private-key", "absent"], "No such file"),
+    ],
+)
+def test_the_command_says_what_is_wrong_with_its_options(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], reason: str
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    with pytest.raises(SystemExit, match=reason):
+        flower_site.main(["--superlink", "host:1", "--app", "flower_echo:client_app", *arguments])
+
+
+def test_with_an_unknown_flwr_the_stock_supernode_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(flower_site, "KNOWN", False)
+    monkeypatch.setattr(flower_site.os, "execv", lambda path, command: started.append(command))
+    monkeypatch.setenv("PATH", "")
+    options = ["--superlink", "host:1", "--root-certificates", "ca.crt", "--auth-supernode-private-key", "key"]
+    flower_site.main([*options, "--node-config", 'name="a"'])
+    (command,) = started
+    assert command[0] == "flower-supernode"
+    given = dict(zip(command[5::2], command[6::2], strict=True))
+    assert given == {
+        "--superlink": "host:1",
+        "--root-certificates": "ca.crt",
+        "--auth-supernode-private-key": "key",
+        "--node-config": 'name="a"',
+    }
+
+
+def test_the_example_app_lists_every_key_of_a_run() -> None:
+    from fedpact.apps.flower import CONFIG
+
+    example = Path(__file__).parents[2] / "examples" / "flower" / "app" / "pyproject.toml"
+    assert tomllib.loads(example.read_text())["tool"]["flwr"]["app"]["config"] == CONFIG

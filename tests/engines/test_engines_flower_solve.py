@@ -1,0 +1,209 @@
+"""Whole solves on a real Flower deployment: three sites with their own files, TLS and keys, killed on the way.
+
+A round takes a good part of a second here, so the method is the one that needs few.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedpact as fp
+from fedpact import data, tasks
+from fedpact.federation import read_record
+
+pytest.importorskip("flwr", reason="needs the extra 'flower'")
+
+from test_engines_flower_transport import EXAMPLE, load_deployment
+
+pytestmark = pytest.mark.xdist_group("flower")  # one deployment, on one worker
+
+SITES = ("hospital 1", "hospital 2", "hospital 3")
+COLUMNS = ("age", "dose", "pressure", "weight")
+TOL = 1e-9
+
+
+class Clinics:
+    """A deployment whose sites hold CSV files, and the same problem in this process."""
+
+    def __init__(self, deployment: Any, folder: Path) -> None:
+        self.deployment, self.folder = deployment, folder
+        self.files = {}
+        for seed, (site, (X, y)) in enumerate(zip(SITES, tables(), strict=True)):
+            path = folder / f"{seed}.csv"
+            # another order of columns at every site: they are taken by name
+            order = np.random.default_rng(seed).permutation(len(COLUMNS))
+            table = data.Table(X[:, order], y, tuple(COLUMNS[j] for j in order))
+            self.files[site] = data.write_csv(path, table, "y")
+
+    def start(self, site: str, **pins: float) -> None:
+        paths = {"data-path": str(self.files[site]), "state-path": str(self.folder / "state" / site)}
+        self.deployment.start_site(site, {**paths, **pins})
+
+    def config(self, output: Path, **more: Any) -> dict[str, Any]:
+        return {
+            "owners": ",".join(SITES),
+            "columns": ",".join(COLUMNS),
+            "label": "y",
+            "bound": 0.45,
+            "weight": 0.01,
+            "method": "interior-point",
+            "tol": TOL,
+            "output": str(output),
+            **more,
+        }
+
+    def submit(self, output: Path, **more: Any) -> str:
+        return str(self.deployment.submit(EXAMPLE / "app", self.config(output, **more)))
+
+    def finished(self, run: str, timeout: float = 180.0) -> str:
+        deadline = time.monotonic() + timeout
+        while (status := self.deployment.status(run)) in ("pending", "starting", "running"):
+            assert time.monotonic() < deadline, self.deployment.output("superlink")
+            time.sleep(0.5)
+        return str(status)
+
+    def expected(self) -> fp.Solution:
+        """The same files and the same job in this process."""
+        weight = fp.prox.SquaredL2(np.append(np.full(len(COLUMNS), 0.01), 0.0))
+        problem = tasks.from_files(self.files, bound=0.45, label="y", columns=COLUMNS, regularizer=weight)
+        return fp.solve(problem, "interior-point", tol=TOL)
+
+    def coordinator(self) -> int:
+        """The process of the server app."""
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,args="], capture_output=True, text=True, check=True).stdout
+        below = load_deployment().descendants({self.deployment._processes["superlink"].pid})
+        found = [int(line.split()[0]) for line in listed.splitlines() if "flwr-serverapp" in line]
+        (pid,) = [pid for pid in found if pid in below]
+        return pid
+
+
+def tables() -> list[tuple[np.ndarray, np.ndarray]]:
+    made = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(150, len(COLUMNS))) + 0.2 * seed
+        y = (X @ [1.0, -1.0, 0.5, 0.2] + rng.normal(size=150) > 0).astype(int)
+        made.append((X, y))
+    return made
+
+
+def wait_until(ready: Callable[[], bool], timeout: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def rounds_on_record(output: Path) -> int:
+    path = output / "checkpoint" / "checkpoint.json"
+    found = re.search(r'"rounds": (\d+)', path.read_text()) if path.exists() else None
+    return int(found[1]) if found else 0
+
+
+@pytest.fixture(scope="module")
+def clinics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinics]:
+    folder = tmp_path_factory.mktemp("clinics")
+    with load_deployment().Deployment(folder) as deployment:
+        deployment.start_superlink()
+        made = Clinics(deployment, folder)
+        for site in SITES:
+            deployment.register(site)
+            made.start(site)
+        yield made
+
+
+def assert_same(found: fp.Solution, expected: fp.Solution) -> None:
+    assert found.status == "solved"
+    np.testing.assert_allclose(found.w, expected.w, rtol=0, atol=1e-12)
+    for mine, theirs in zip(found.multipliers, expected.multipliers, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
+    assert found.certificate.meets((TOL, TOL))
+
+
+def test_the_answer_is_that_of_one_process_and_no_row_travels(clinics: Clinics, tmp_path: Path) -> None:
+    run = clinics.submit(tmp_path, record=True)
+    assert clinics.finished(run) == "finished:completed"
+    found = fp.Solution.load(tmp_path / "solution.npz")
+    assert_same(found, clinics.expected())
+    # masked by default: what the server received of single owners are flags, violations and prices
+    fields = found.communication.owners["hospital 1"].fields
+    assert "System.matrix (masked)" in fields
+    assert "System.matrix" not in fields
+    captured = b"".join(_floats(message) for message in read_record(tmp_path / "messages.log"))
+    text = (tmp_path / "messages.log").read_bytes()
+    assert len(captured) > 1000
+    for X, _ in tables():
+        for row in X:
+            for value in row:
+                assert value.tobytes() not in captured
+                assert value.tobytes() not in text
+                assert repr(float(value)).encode() not in text
+
+
+def _floats(tree: Any) -> bytes:
+    if isinstance(tree, np.ndarray):
+        return tree.tobytes()
+    if isinstance(tree, dict | list):
+        return b"".join(_floats(part) for part in (tree.values() if isinstance(tree, dict) else tree))
+    return np.float64(tree).tobytes() if isinstance(tree, float) else b""
+
+
+def test_a_site_killed_in_the_middle_goes_on_after_a_restart(clinics: Clinics, tmp_path: Path) -> None:
+    run = clinics.submit(tmp_path)
+    wait_until(lambda: rounds_on_record(tmp_path) >= 4)
+    clinics.deployment.kill_site("hospital 2")
+    clinics.start("hospital 2")
+    assert clinics.finished(run) == "finished:completed"
+    assert_same(fp.Solution.load(tmp_path / "solution.npz"), clinics.expected())
+
+
+def test_a_killed_coordinator_is_resumed(clinics: Clinics, tmp_path: Path) -> None:
+    run = clinics.submit(tmp_path)
+    wait_until(lambda: rounds_on_record(tmp_path) >= 4)
+    os.kill(clinics.coordinator(), signal.SIGKILL)
+    assert clinics.deployment.status(run) != "finished:completed"  # Flower takes a minute to call it failed
+    assert not (tmp_path / "solution.npz").exists()
+    before = rounds_on_record(tmp_path)
+    assert before >= 4
+    again = clinics.submit(tmp_path, resume=True)
+    assert clinics.finished(again) == "finished:completed"
+    assert_same(fp.Solution.load(tmp_path / "solution.npz"), clinics.expected())
+
+
+def test_a_site_that_stays_away_is_named_and_the_run_is_kept(clinics: Clinics, tmp_path: Path) -> None:
+    run = clinics.submit(tmp_path, retries=1)
+    wait_until(lambda: rounds_on_record(tmp_path) >= 4)
+    clinics.deployment.stop_site("hospital 3")
+    try:
+        assert clinics.finished(run) == "finished:failed"
+        lost = fp.Solution.load(tmp_path / "solution.npz")
+        assert lost.status == "client_lost"
+        assert "hospital 3" in lost.reason
+        assert np.all(np.isnan(lost.multipliers[3]))
+    finally:
+        clinics.start("hospital 3")
+    again = clinics.submit(tmp_path, resume=True)
+    assert clinics.finished(again) == "finished:completed"
+    assert_same(fp.Solution.load(tmp_path / "solution.npz"), clinics.expected())
+
+
+def test_a_site_takes_part_only_in_the_job_it_agreed_to(clinics: Clinics, tmp_path: Path) -> None:
+    clinics.deployment.stop_site("hospital 1")
+    try:
+        clinics.start("hospital 1", bound=0.3)
+        run = clinics.deployment.run(EXAMPLE / "app", clinics.config(tmp_path))
+        assert run.status == "finished:failed"
+        assert "hospital 1: the job states bound = 0.45; this site takes part only with 0.3" in run.log
+    finally:
+        clinics.deployment.stop_site("hospital 1")
+        clinics.start("hospital 1")

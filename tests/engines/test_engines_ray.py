@@ -1,0 +1,396 @@
+"""The Ray engine on a real Ray: the bits of the in-process engine, whatever is killed on the way.
+
+One Ray serves the whole file; a run that starts its own, and one whose coordinator is killed, have their own process.
+Bits are compared with one BLAS thread everywhere: conftest.py sets that for this process and its children, the engine
+for its actors. Sums over many rows come out differently when BLAS splits them among threads.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedpact as fp
+from fedpact import data, tasks
+from fedpact.cones import Nonnegative
+from fedpact.engines import InProcess, Ray
+from fedpact.errors import OptionError, OwnerError
+from fedpact.federation import Fleet
+from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install 'fedpact[ray]'")
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster, on one worker
+
+METHODS = ("interior-point", "accelerated", "proximal-al")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """A Ray of two processors that every engine here finds running; its address."""
+    found = {"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}}  # functions of this file are imported over there
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=found)
+    yield ray.get_runtime_context().gcs_address
+    ray.shutdown()
+
+
+class Watched:
+    """The Ray engine, and who works where in its last fleet."""
+
+    def __init__(self, actors: int | None = None, folder: Path | None = None) -> None:
+        self.engine = Ray(actors=actors, folder=folder)
+
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
+        self.fleet = self.engine.open(shares, folder)
+        return self.fleet
+
+    def process_of(self, owner: str) -> int:
+        return ray.get(self.fleet._host_of[owner].process.remote())
+
+
+def problem() -> fp.FederatedProblem:
+    """Every bound is active, and every share is large enough (over 100 kB) for Ray to keep it in its store."""
+    return tasks.neyman_pearson(data.neyman_pearson(n=3, rows=1000, d=14, seed=1), bound=0.3)
+
+
+@functools.cache
+def expected(method: str, secure: bool = False) -> fp.Solution:
+    answer = fp.solve(problem(), method, secure_sum=secure)
+    assert answer.solved
+    return answer
+
+
+def assert_same_answer(found: fp.Solution, wanted: fp.Solution) -> None:
+    """All that was computed, bit for bit. Traffic may differ: an order that was sent again is counted again."""
+    assert (found.status, found.reason) == (wanted.status, wanted.reason)
+    assert found.w.tobytes() == wanted.w.tobytes()
+    assert [m.tobytes() for m in found.multipliers] == [m.tobytes() for m in wanted.multipliers]
+    assert found.certificate == wanted.certificate
+    assert found.history.inner == wanted.history.inner
+    assert [replace(r, bytes=0) for r in found.history.outer] == [replace(r, bytes=0) for r in wanted.history.outer]
+
+
+def assert_same_run(found: fp.Solution, wanted: fp.Solution) -> None:
+    assert_same_answer(found, wanted)
+    assert found.history == wanted.history
+    assert found.communication == wanted.communication
+
+
+def gone(process: int) -> bool:
+    """Has the process ended, now or within ten seconds?"""
+    for _ in range(100):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+# ------------------------------------------------------------------------------------------------------- the same bits
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ray_gives_the_bits_of_the_other_engines(method: str, cluster: str) -> None:
+    for engine in ("threads", "ray"):
+        assert_same_run(fp.solve(problem(), method, engine=engine), expected(method))
+
+
+def many(owners: int) -> fp.FederatedProblem:
+    """Least squares in five variables, eight rows an owner; every hundredth owner bounds a direction."""
+    rng = np.random.default_rng(0)
+    shares = []
+    for i in range(owners):
+        X = rng.normal(size=(8, 5))
+        y = X.sum(axis=1) + rng.normal(size=8)
+        bound = fp.Constraint(Affine(rng.normal(size=(1, 5)) / 5, [-0.3]), Nonnegative(1)) if i % 100 == 0 else None
+        shares.append(fp.Share(Quadratic(X.T @ X / owners, -X.T @ y / owners), bound, name=f"owner {i}"))
+    return fp.FederatedProblem(shares)
+
+
+def test_a_thousand_simulated_owners_on_two_processors(cluster: str) -> None:
+    asked = many(1000)
+    engine = Watched()
+    answer = fp.solve(asked, "interior-point", engine=engine)
+    assert answer.solved
+    assert len(engine.fleet._hosts) == 2
+    assert_same_run(answer, fp.solve(asked, "interior-point"))
+
+
+# ------------------------------------------------------------------------------------------- shares built at the owner
+
+
+def from_table(table: Path, notes: Path) -> fp.Share:
+    """A share from a CSV file (features, then the label); notes down which process read it."""
+    rows = np.loadtxt(table, delimiter=",")
+    X, y = rows[:, :-1], rows[:, -1].astype(int)
+    with (notes / table.stem).open("a") as file:
+        file.write(json.dumps([os.getpid(), os.environ["MKL_NUM_THREADS"]]) + "\n")
+    limit = fp.Constraint(LogisticLoss(X[y == 1], y[y == 1]) - 0.4, Nonnegative(1))
+    return fp.Share(0.2 * LogisticLoss(X[y == 0], y[y == 0]), limit)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> dict[str, Path]:
+    (tmp_path / "notes").mkdir()
+    files = {}
+    for name, (X, y) in data.neyman_pearson(n=5, rows=40, d=4, seed=2).items():
+        files[name] = tmp_path / f"{name}.csv"
+        np.savetxt(files[name], np.column_stack([X, y]), delimiter=",", fmt="%.17g")
+    return files
+
+
+def test_shares_are_read_where_the_owner_is_and_actors_host_several(
+    tables: dict[str, Path], tmp_path: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = tmp_path / "notes"
+    asked = fp.RemoteProblem({name: partial(from_table, table, notes) for name, table in tables.items()})
+    engine = Watched(actors=2)
+    processes: dict[str, int] = {}
+
+    def ask_who(progress: object) -> None:
+        processes.update({name: engine.process_of(name) for name in tables})
+
+    answer = fp.solve(asked, engine=engine, callbacks=[ask_who])
+    seen = {name: [json.loads(line) for line in (notes / name).read_text().splitlines()] for name in tables}
+    # each was built once, by the actor that works for the owner, where linear algebra has one thread
+    assert seen == {name: [[process, "1"]] for name, process in processes.items()}
+    assert os.getpid() not in processes.values()
+    by_turns = list(processes.values())
+    assert len(set(by_turns)) == 2
+    assert by_turns[0::2] == [by_turns[0]] * 3
+    assert by_turns[1::2] == [by_turns[1]] * 2
+
+    monkeypatch.setenv("MKL_NUM_THREADS", "1")
+    assert_same_run(answer, fp.solve(asked))
+    pooled = fp.FederatedProblem([replace(from_table(t, notes), name=name) for name, t in tables.items()])
+    assert fp.solve(pooled).w.tobytes() == answer.w.tobytes()
+    assert answer.solved
+
+
+class Unreadable:
+    """Can be sent, and cannot be read: the package is missing over there."""
+
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        return importlib.import_module, ("a_package_nobody_has",)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (partial(from_table, Path("nowhere.csv"), Path()), "^b: building its share failed with FileNotFoundError: "),
+        (partial(from_table, threading.Lock(), Path()), "^b: sending its share to Ray failed with TypeError: "),
+        (Unreadable(), "^b: its share cannot be read here .*No module named 'a_package_nobody_has'"),
+    ],
+    ids=["loader", "sending", "reading"],
+)
+def test_a_share_that_cannot_be_built_names_its_owner(
+    source: object, message: str, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    good = problem().shares[0]
+    with pytest.raises(OwnerError, match=message):
+        fp.solve(fp.RemoteProblem({"a": good, "b": source}), engine="ray")
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+    assert ray.is_initialized()
+
+
+# --------------------------------------------------------------------------------------------------- processes that die
+
+
+@pytest.mark.parametrize(
+    ("secure", "times"), [(False, 1), (True, 1), (False, 3)], ids=["once", "secure sum", "three times"]
+)
+def test_a_killed_actor_changes_no_bit(secure: bool, times: int, cluster: str) -> None:
+    engine = Watched()
+    killed: list[int] = []
+
+    def kill(progress: fp.solvers.Progress) -> None:
+        if progress.iteration > len(killed) and len(killed) < times:
+            killed.append(engine.process_of(f"client {1 + len(killed) % 2}"))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    # One more try is enough: Ray keeps the second order until the actor is back, however long that takes.
+    answer = fp.solve(
+        problem(), "interior-point", engine=engine, callbacks=[kill], secure_sum=secure, on_failure="retry", retries=1
+    )
+    assert len(set(killed)) == times
+    wanted = expected("interior-point", secure)
+    assert_same_answer(answer, wanted)
+    sent, usual = (s.communication.owners["client 1"].messages_down for s in (answer, wanted))
+    assert sent > usual
+
+
+def pull(marker: Path, w: np.ndarray) -> tuple[float, np.ndarray]:
+    """1/2 |w - 2|^2, whose owner's process dies in the middle of its work, once."""
+    if w.any() and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return float(0.5 * np.sum((w - 2) ** 2)), w - 2
+
+
+def flat(w: np.ndarray) -> np.ndarray:
+    return np.eye(w.size)
+
+
+@pytest.mark.parametrize("method", ["interior-point", "accelerated"])
+def test_an_actor_that_dies_inside_a_step_changes_no_bit(method: str, cluster: str, tmp_path: Path) -> None:
+    marker = tmp_path / "died"
+    limit = fp.Constraint(Affine([[1.0, 2.0]], [-1.0]), Nonnegative(1))
+    shares = [
+        fp.Share(Smooth(partial(pull, marker), hess=flat, dim=2), limit, name="a"),
+        fp.Share(Quadratic(np.diag([1.0, 5.0]), [-3.0, 5.0]), name="b"),
+    ]
+    answer = fp.solve(fp.FederatedProblem(shares), method, engine="ray")
+    assert marker.exists()
+    assert answer.solved
+    assert_same_answer(answer, fp.solve(fp.FederatedProblem(shares), method))
+
+
+def test_an_owner_without_its_memory_is_lost_and_the_run_is_kept(cluster: str, tmp_path: Path) -> None:
+    engine = Watched(actors=3)
+    killed: list[int] = []
+
+    def kill(progress: fp.solvers.Progress) -> None:
+        if progress.iteration == 2:
+            killed.append(engine.process_of("client 2"))
+            os.kill(killed[0], signal.SIGKILL)
+            (memory,) = (tmp_path / "owners").glob("client_2*")
+            shutil.rmtree(memory)
+
+    answer = fp.solve(problem(), "interior-point", engine=engine, callbacks=[kill], checkpoint=tmp_path, retries=1)
+    assert len(killed) == 1
+    assert answer.status == "client_lost"
+    assert answer.reason.startswith("client 2: has no memory of round 3")
+    assert "client 1" not in answer.reason
+    assert "client 3" not in answer.reason
+    assert f"the run is kept in {tmp_path}, resume=True" in answer.reason
+    assert json.loads((tmp_path / "checkpoint.json").read_text())["rounds"] == 3
+    assert answer.w.shape == expected("interior-point").w.shape
+
+
+def coordinate(address: str, folder: str) -> None:
+    """A coordinator in a process of its own: it says when an exchange is over."""
+
+    def tell(progress: fp.solvers.Progress) -> None:
+        print(progress.rounds, flush=True)
+
+    fp.solve(problem(), "proximal-al", engine=Ray(address=address), checkpoint=folder, callbacks=[tell])
+
+
+def child(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Python with this file as module t."""
+    command = [sys.executable, "-c", f"import sys, {Path(__file__).stem} as t; {code}", *arguments]
+    surroundings = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment}
+    return subprocess.Popen(
+        command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+
+
+def test_a_killed_coordinator_is_resumed_by_another_process(cluster: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with child("t.coordinate(sys.argv[1], sys.argv[2])", cluster, str(folder)) as first:
+        assert first.stdout is not None
+        for line in first.stdout:
+            if int(line) > 25:  # it goes on meanwhile: the signal comes wherever it is
+                first.kill()
+    assert first.returncode == -signal.SIGKILL
+    wanted = expected("proximal-al")
+    reached = json.loads((folder / "checkpoint.json").read_text())["rounds"]
+    assert 25 < reached < wanted.rounds
+    answer = fp.solve(problem(), "proximal-al", engine="ray", checkpoint=folder, resume=True)
+    assert_same_run(answer, wanted)
+
+
+# ------------------------------------------------------------------------------------------------- starting and ending
+
+
+def test_a_ray_that_runs_already_is_left_running(cluster: str) -> None:
+    engine = Watched()
+    processes: set[int] = set()
+    answer = fp.solve(
+        problem(),
+        engine=engine,
+        callbacks=[lambda progress: processes.update(engine.process_of(name) for name in engine.fleet.owners)],
+    )
+    assert answer.solved
+    assert len(processes) == 2
+    assert all(gone(process) for process in processes)
+    assert engine.fleet._scratch is not None
+    assert not Path(engine.fleet._scratch).exists()
+    assert ray.is_initialized()
+    assert ray.get_runtime_context().gcs_address == cluster
+
+
+def children() -> list[str]:
+    """The processes that this one started and that still run."""
+    return [process for file in Path("/proc/self/task").glob("*/children") for process in file.read_text().split()]
+
+
+def alone() -> None:
+    """Solve on a Ray of our own; say what ran meanwhile and afterwards."""
+    meanwhile: list[int] = []
+    answer = fp.solve(
+        problem(), "interior-point", engine="ray", callbacks=[lambda _: meanwhile.append(len(children()))]
+    )
+    said = {"w": answer.w.tobytes().hex(), "meanwhile": min(meanwhile), "after": children(), "on": ray.is_initialized()}
+    print(json.dumps(said))
+
+
+def test_the_engine_ends_the_ray_that_it_started() -> None:
+    # The address in the environment is where Ray would go by itself; nobody is there.
+    with child("t.alone()", RAY_ADDRESS="localhost:1") as process:
+        out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    said = json.loads(out)
+    assert said["w"] == expected("interior-point").w.tobytes().hex()
+    assert not said["on"]
+    assert said["after"] == []
+    if Path("/proc/self/task").exists():
+        assert said["meanwhile"] > 0
+
+
+@pytest.mark.parametrize("address", ["localhost:1", "ray://localhost:1", "[::1]:1"])
+def test_an_address_where_nobody_is_is_refused_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    began = time.monotonic()
+    with pytest.raises(OptionError) as caught:
+        fp.solve(problem(), engine=Ray(address=address))
+    assert str(caught.value).startswith(f"Ray(address={address!r}): cannot join a cluster there (")
+    assert "ray start --head" in str(caught.value)
+    assert time.monotonic() - began < 60  # Ray alone would try for five minutes
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(OptionError, match=r"^engine 'ray' needs the package ray: pip install 'fedpact\[ray\]'$"):
+        fp.solve(problem(), engine="ray")
+
+
+@pytest.mark.parametrize("actors", [0, -1, 1.5, "2"])
+def test_actors_are_a_positive_number(actors: object) -> None:
+    with pytest.raises(OptionError, match=r"^Ray\(actors=.*\): .*at least one"):
+        Ray(actors=actors)
+
+
+def test_the_reference_is_the_same_on_threads_with_a_secure_sum() -> None:
+    assert_same_run(
+        fp.solve(problem(), "interior-point", engine=InProcess(threads=3), secure_sum=True),
+        expected("interior-point", True),
+    )
