@@ -25,6 +25,8 @@ class FunctionSum(Function):
             if isinstance(function, FunctionSum):
                 self.constant += factor * function.constant
         parts = [function for _, function in self.terms]
+        if not all(part.gradient_field for part in parts):
+            raise ProblemError("an operator is not added or scaled; do that inside its fun")
         self.dim = common_dim(parts)
         self.has_hessian = all(part.has_hessian for part in parts)
         self.constant_hessian = all(part.constant_hessian for part in parts)

@@ -17,6 +17,8 @@ def as_map(given: Function | Map) -> Map:
     if isinstance(given, Map):
         return given
     if isinstance(given, Function):
+        if not given.gradient_field:
+            raise ProblemError(f"{given!r} is an operator, not a function; it cannot be a constraint")
         return Single(given)
     raise ProblemError(
         f"expected a Function or a Map, got {type(given).__name__}; wrap callables in Smooth or SmoothMap"

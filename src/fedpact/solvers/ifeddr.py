@@ -38,23 +38,39 @@ from fedpact.problem import Certificate, Share
 from fedpact.solvers.averaging import Course, Worked, check_options, judged_fields
 from fedpact.solvers.endings import SOLVED, UNBOUNDED, Asking, Verdict, escapes, far_point, interrupted, out_of_rounds
 from fedpact.solvers.judging import Judged, at, certificate_of, judge
-from fedpact.solvers.local.resolvent import NAMES, Subproblem, default_solver, estimated_lipschitz, resolvent
+from fedpact.solvers.local.resolvent import (
+    NAMES,
+    Subproblem,
+    default_solver,
+    estimated_lipschitz,
+    resolvent,
+    seems_monotone,
+)
+from fedpact.solvers.local.resolvent import Resolved as Found
 from fedpact.solvers.run import Run
 from fedpact.solvers.solution import LocalRecord, Solution
 
 #: Refinement requests in one round after which the method gives up.
 MOST_REFINEMENTS = 40
+#: Requests in a row that bring the error down by less than a tenth, after which it is given up too.
+USELESS = 10
 #: Local steps an order asks for at most.
 MOST_STEPS = 2000
 #: gamma is looked at after FIRST rounds and then ever more rarely (WAIT times longer), moved when it is off by BAND, by
 #: at most LEAP, and CHANGES times in all: after that the theory's fixed gamma applies.
-FIRST, WAIT, BAND, LEAP, CHANGES, WINDOW = 6, 1.5, 2.0, 10.0, 15, 6
+FIRST, WAIT, BAND, LEAP, CHANGES, WINDOW, TRUST = 6, 1.5, 2.0, 10.0, 15, 6, 3.0
 #: The certificate is asked for when it is expected within this factor, and at least every so many rounds.
 NEAR, AT_LEAST = 10.0, 5
 #: Rounds without refinement after which one step less is tried.
 CALM = 5
 #: Rounds in which the certificate does not halve before a far point is looked at, and before giving up.
 PATIENCE, STAGNATION = 300, 3000
+#: How far the iterates must have gone, without coming nearer, before a zero is given up.
+REACH = 100.0
+NO_ZERO = (
+    "the iterates leave and come no nearer to a zero: the operators have none in common, or only one farther away than "
+    "{:.3g}; bound w, for example with fp.prox.Box"
+)
 #: Exchanges kept back for the end.
 RESERVE = 3
 
@@ -158,7 +174,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Resolved]:
         image = problem.image(x)
     found = resolvent(problem, x, image, solver, order.steps, order.target)
     after = State(s, found.x, found.image, order.gamma, found.lipschitz)
-    return after, _reply(state, after, p, found.gradients, found.hessians, judged)
+    return after, _reply(state, after, p, found, judged)
 
 
 @client_step
@@ -170,15 +186,12 @@ def refine(share: Share, state: State, order: Refine) -> tuple[State, Resolved]:
     solver = order.solver or default_solver(function, state.x.size)
     found = resolvent(problem, state.x, state.image, solver, order.steps, order.target)
     after = replace(state, x=found.x, image=found.image, lipschitz=found.lipschitz)
-    return after, _reply(state, after, order.q, found.gradients, found.hessians, None)
+    return after, _reply(state, after, order.q, found, None)
 
 
-def _reply(
-    before: State, after: State, q: Vector, gradients: int, hessians: int, judged: tuple[float, Vector] | None
-) -> Resolved:
+def _reply(before: State, after: State, q: Vector, found: Found, judged: tuple[float, Vector] | None) -> Resolved:
     v = after.s - after.gamma * after.image
     x, moved, turned = after.x - q, after.x - before.x, after.image - before.image
-    along, scale = float(moved @ turned), float(np.linalg.norm(moved) * np.linalg.norm(turned))
     products = [x @ x, x @ (v - q), (v - q) @ (v - q), (v - after.x) @ (v - after.x)]
     none = np.zeros(0)
     return Resolved(
@@ -190,21 +203,26 @@ def _reply(
         shift=x,
         image=after.image,
         products=np.array([*products, moved @ moved, turned @ turned, after.image @ after.image]),
-        gradients=gradients,
-        hessians=hessians,
-        monotone=along >= -1e-9 * scale,
+        gradients=found.gradients,
+        hessians=found.hessians,
+        monotone=found.monotone and seems_monotone(before.x, before.image, after.x, after.image, after.lipschitz),
     )
 
 
 def _mean_curvature(share: Share, w: Vector, holders: int) -> float:
-    """|v' J v| / d for one fixed vector of signs."""
+    """|v' J v| / d for one fixed vector of signs; |J v| / sqrt(d) for operators, where v' J v may be zero (skew J)."""
     function = share.objective
     assert function is not None
     v = np.random.default_rng(0).choice([-1.0, 1.0], w.size)
     if function.has_hessian:
-        return holders * abs(float(v @ function.hessian_product(w, v))) / w.size
-    step = 1e-6 * (1 + float(np.max(np.abs(w), initial=0.0)))
-    return holders * abs(float(v @ (function.gradient(w + step * v) - function.gradient(w)))) / (step * w.size)
+        image = function.hessian_product(w, v)
+    else:
+        step, here = 1e-6 * (1 + float(np.max(np.abs(w), initial=0.0))), function.gradient(w)
+        change = function.gradient(w + step * v) - here
+        image = change / step if np.linalg.norm(change) > 1e-13 * np.linalg.norm(here) else np.zeros_like(w)
+    if function.gradient_field:
+        return holders * abs(float(v @ image)) / w.size
+    return holders * float(np.linalg.norm(image) / np.sqrt(w.size))
 
 
 # --------------------------------------------------------------------------------------------------- the server's half
@@ -255,7 +273,7 @@ class Gamma:
 
     Two estimates of a good gamma are at hand: |p - w0| / rms |F_i|, the distance over the disagreement that must be
     built up, and |change of x| / |change of F|, the inverse curvature along the last moves. Their geometric mean is
-    taken.
+    taken, within TRUST of the second: the first is of no use where w0 is far away.
     """
 
     fixed: bool
@@ -273,7 +291,8 @@ class Gamma:
         if self.fixed or k - self.last < self.wait or self.changes >= CHANGES or len(self.ratios) < WINDOW // 2:
             return self.value
         seen = float(np.exp(np.mean(np.log(self.ratios[-WINDOW:]))))
-        wanted = np.sqrt(seen * distance / np.sqrt(size / holders)) if size > 0 and distance > 0 else seen
+        ratio = np.sqrt(distance / np.sqrt(size / holders) / seen) if size > 0 else 1.0
+        wanted = seen * float(np.clip(ratio, 1 / TRUST, TRUST))
         factor = float(np.clip(wanted / self.value, 1 / LEAP, LEAP))
         if 1 / BAND < factor < BAND:
             return self.value
@@ -345,10 +364,10 @@ def ifeddr(
     participation: max(participation N, 1) owners are drawn anew for every round; below 1 it is beyond the paper, and
         gamma is not adapted (`_sampled`)
     """
-    _check_options(relaxation, error, local_solver, start, refinement)
+    _check_options(relaxation, error, steps, local_solver, start, refinement)
     check_options(run, participation)
     problem, fleet = run.problem, run.fleet
-    for holder in (problem.server, *problem.shares):
+    for holder in (*problem.shares, problem.server):
         if holder.constraint is not None or (holder is problem.server and holder.parts):
             raise OptionError(f'{holder.label}: method="ifeddr" takes objectives of owners and a regularizer only')
     best, holders, w0 = run.new_best(), len(fleet.owners), run.w0
@@ -394,8 +413,12 @@ def ifeddr(
             seen = _seen(run, q, replies) if judging else None
             _doubt(doubtful, fleet.owners, replies)
             found = tested(run, replies, total_s, q, now)
+            least, useless = found.error, 0
             while (
-                found.error > error**2 * found.largest and refinements < MOST_REFINEMENTS and run.rounds_left > RESERVE
+                found.error > error**2 * found.largest
+                and refinements < MOST_REFINEMENTS
+                and useless < USELESS
+                and run.rounds_left > RESERVE
             ):
                 if found.error <= 1e-28 * (1 + float(total_s @ total_s)):
                     break  # as exact as rounding allows
@@ -406,8 +429,11 @@ def ifeddr(
                 hessians += sum(r.hessians for r in replies)
                 _doubt(doubtful, fleet.owners, replies)
                 found = tested(run, replies, total_s, q, now)
+                useless = 0 if found.error < 0.9 * least else useless + 1
+                least = min(least, found.error)
             work.accepted()
-            alpha = found.mu / found.xi if found.xi > 0 else 1.0
+            # Accepted, alpha lies between these; outside it is a ratio of rounding errors.
+            alpha = float(np.clip(found.mu / found.xi, 1 - error, 1 / (1 - error))) if found.xi > 0 else 1.0
             residual = np.nan
             if seen is not None:
                 certificate, objective, residual = seen
@@ -435,7 +461,7 @@ def ifeddr(
                 if verdict := _verdict(run, q, certificate, objective, k - lowest_at, doubtful):
                     end = verdict
                     break
-            if refinements >= MOST_REFINEMENTS:
+            if refinements >= MOST_REFINEMENTS or useless >= USELESS:
                 end = Verdict("stalled", _stuck(doubtful))
                 break
             if run.rounds_left <= RESERVE:
@@ -483,10 +509,10 @@ def _verdict(
         if not run.problem.monotone:
             if escapes(run, q, objective, certificate, Asking(run).probed(far_point(q, run.w0))):
                 return Verdict("unbounded", UNBOUNDED)
-        elif np.max(np.abs(q)) > 1e6 * (1 + np.max(np.abs(run.w0))):
+        elif np.max(np.abs(q - run.w0)) > REACH * (1 + np.max(np.abs(run.w0))):
             if doubtful:
                 return Verdict("stalled", _stuck(doubtful))
-            return Verdict("infeasible", "the iterates leave for infinity: the operators have no common zero")
+            return Verdict("infeasible", NO_ZERO.format(np.max(np.abs(q - run.w0))))
     if idle >= STAGNATION:
         return Verdict("stalled", _stuck(doubtful))
     return None
@@ -509,7 +535,9 @@ def _first_gamma(begun: Answers[Begun], holders: int) -> float:
     return 1 / curvature if curvature > 0 else 1.0
 
 
-def _check_options(relaxation: float, error: float, solver: str, start: str, refinement: str) -> None:
+def _check_options(relaxation: float, error: float, steps: int, solver: str, start: str, refinement: str) -> None:
+    if steps != int(steps):
+        raise OptionError(f"steps = {steps!r}: give a whole number of at least 1")
     if not 0 < relaxation < 2:
         raise OptionError(f"relaxation = {relaxation!r}: give a number between 0 and 2")
     if not 0 < error < 1:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from fedpact.functions import Function, LogisticLoss, Quadratic, SoftmaxLoss
+from fedpact.functions import Function, LogisticLoss, SoftmaxLoss, Vector
 from fedpact.functions.arrays import Data
 from fedpact.problem import FederatedProblem, Share
 from fedpact.tasks import checks
@@ -16,6 +16,25 @@ from fedpact.tasks.checks import Labels, Matrix
 
 #: A table of features, dense or sparse.
 Features = ArrayLike | sp.sparray | sp.spmatrix
+
+
+class SquaredNorm(Function):
+    """weight/2 |w|^2, without a matrix: it costs no more than a vector."""
+
+    has_hessian = True
+    constant_hessian = True
+
+    def __init__(self, weight: float, dim: int) -> None:
+        self.weight, self.dim = weight, dim
+
+    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        return float(self.weight / 2 * (w @ w)), self.weight * w
+
+    def hessian(self, w: Vector) -> Matrix:
+        return self.weight * np.eye(w.size)
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        return self.weight * v
 
 
 def logistic_regression(
@@ -96,11 +115,6 @@ def class_number(owners: Mapping[str, tuple[Features, ArrayLike]]) -> int:
     return max(2, 1 + max(int(np.max(np.asarray(y), initial=0)) for _, y in owners.values()))
 
 
-def squared_norm(weight: float, dim: int) -> Quadratic:
-    """weight/2 |w|^2, held as a sparse matrix: it costs no more than a vector."""
-    return Quadratic(weight * sp.eye_array(dim, format="csr"))
-
-
 def _matrices(owners: Mapping[str, tuple[Features, ArrayLike]], columns: Sequence[str] | None) -> dict[str, Data]:
     checks.owner_tables(owners, ("X", "y"))
     matrices = {name: checks.data(name, X, columns) for name, (X, _) in owners.items()}
@@ -111,7 +125,7 @@ def _matrices(owners: Mapping[str, tuple[Features, ArrayLike]], columns: Sequenc
 def _regularized(loss: Function, weight: float, owners: int) -> Function:
     checks.nonnegative("weight", weight)
     assert loss.dim is not None
-    return (1 / owners) * (loss + squared_norm(weight, loss.dim) if weight > 0 else loss)
+    return (1 / owners) * (loss + SquaredNorm(weight, loss.dim) if weight > 0 else loss)
 
 
 def _zero_for_minus_one(y: ArrayLike) -> Labels | ArrayLike:
