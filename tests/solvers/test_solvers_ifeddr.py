@@ -530,9 +530,32 @@ def test_what_the_policies_ask_for() -> None:
         assert steps[0] == level
         level *= 2**refusals
     assert level > 1
-    first = [steps[0] for _, steps in asked["adaptive"]]
-    assert any(a > b for a, b in itertools.pairwise(first))
-    assert any(a < b for a, b in itertools.pairwise(first))
+    assert {n for _, steps in asked["adaptive"] for n in steps} == {1}  # never more than given
+
+
+def test_by_default_every_owner_does_as_much_as_it_needs() -> None:
+    """The owner whose subproblem is hardest computes most, and the amount goes up and down again."""
+    problem = uneven_curvature()
+    found = fp.solve(problem, "ifeddr", tol=1e-8, local_solver="gradient", gamma=0.05, error=0.5)
+    assert found.status == "solved"
+    spent = np.array([record.gradients for record in found.history.local])
+    assert np.argmax(spent.sum(axis=0)) == len(problem.shares) - 1
+    assert spent[:, -1].sum() > 1.5 * spent[:, 0].sum()
+    changes = np.diff(spent[:, -1])
+    assert np.any(changes > 0)
+    assert np.any(changes < 0)
+    refined = sum(record.refinements for record in found.history.local)
+    assert refined < 0.2 * len(found.history.local)  # it is foreseen, not asked for
+
+
+def uneven_curvature() -> fp.FederatedProblem:
+    """Strictly convex quadratics of three owners whose curvature differs by 100."""
+    rng = np.random.default_rng(0)
+    shares = []
+    for curvature in (1.0, 10.0, 100.0):
+        A = rng.normal(size=(30, 6)) * np.sqrt(curvature / 30)
+        shares.append(fp.Share(fp.functions.Quadratic(A.T @ A, -A.T @ (A @ rng.normal(size=6)))))
+    return fp.FederatedProblem(shares)
 
 
 @pytest.mark.parametrize("name", ["ridge logistic", "quadratic and bilinear"])

@@ -55,14 +55,14 @@ MOST_REFINEMENTS = 40
 #: Requests in a row that bring the error down by less than a tenth, after which it is given up too.
 USELESS = 10
 #: Local steps an order asks for at most.
-MOST_STEPS = 2000
+MOST_STEPS = 500
 #: gamma is looked at after FIRST rounds and then ever more rarely (WAIT times longer), moved when it is off by BAND, by
 #: at most LEAP, and CHANGES times in all: after that the theory's fixed gamma applies.
 FIRST, WAIT, BAND, LEAP, CHANGES, WINDOW, TRUST = 6, 1.5, 2.0, 10.0, 15, 6, 3.0
 #: The certificate is asked for when it is expected within this factor, and at least every so many rounds.
 NEAR, AT_LEAST = 10.0, 5
-#: Rounds without refinement after which one step less is tried.
-CALM = 5
+#: The part of the error allowed that an owner takes: at first, the factors by which it grows and shrinks, the least.
+PART, MORE, LESS, LEAST = 0.25, 1.1, 2.0, 1e-4
 #: Rounds in which the certificate does not halve before a far point is looked at, and before giving up.
 PATIENCE, STAGNATION = 300, 3000
 #: How far the iterates must have gone, without coming nearer, before a zero is given up.
@@ -304,19 +304,24 @@ class Gamma:
 
 @dataclass
 class Work:
-    """How much the owners do in a round: what sufficed before, more when asked for, and less again when it was calm.
+    """How much the owners do in a round.
 
-    policy: "adaptive" (the default); those of the paper: "repeat" (always tau), "total" (tau times the number of all
+    policy: "adaptive" (the default), each owner for itself: it stops when its gap is at most a part of what the test
+    allows all of them together, going by the round before. The part grows while the test is passed at once and shrinks
+    when it is not. Those of the paper, the same for all: "repeat" (always tau), "total" (tau times the number of all
     refinements so far), "double" (twice as much after every refinement)
     """
 
     policy: str
     tau: int
+    holders: int
+    error: float  # sigma
+    part: float = PART
     steps: int = 0
     total: int = 0
-    calm: int = 0
 
     def start(self) -> int:
+        """Steps of a round."""
         self.steps = self.steps or self.tau
         if self.policy == "repeat":
             self.steps = self.tau
@@ -324,20 +329,24 @@ class Work:
             self.steps = min(self.tau * max(self.total, 1), MOST_STEPS)
         return self.steps
 
+    def target(self, largest: float) -> float:
+        """The gap at which an owner may stop, where max(xi, zeta) will be about so large."""
+        if self.policy != "adaptive":
+            return 0.0
+        return self.error * float(np.sqrt(self.part * largest / self.holders))
+
     def more(self) -> int:
         """Steps of a refinement."""
         self.total += 1
-        self.calm = 0
-        if self.policy == "double":
-            self.steps = min(2 * self.steps, MOST_STEPS)
-        elif self.policy == "adaptive":
-            self.steps = min(self.steps + max(self.steps // 2, 1), MOST_STEPS)
-        return self.tau if self.policy in ("repeat", "total") else max(self.steps // 2, 1)
+        self.part = max(self.part / LESS, LEAST)
+        if self.policy != "double":
+            return self.tau
+        self.steps = min(2 * self.steps, MOST_STEPS)
+        return max(self.steps // 2, 1)
 
-    def accepted(self) -> None:
-        self.calm += 1
-        if self.policy == "adaptive" and self.calm >= CALM and self.steps > 1:
-            self.steps, self.calm = self.steps - max(self.steps // 8, 1), 0
+    def accepted(self, refinements: int) -> None:
+        if not refinements:
+            self.part = min(self.part * MORE, float(self.holders))
 
 
 def ifeddr(
@@ -356,7 +365,8 @@ def ifeddr(
 
     gamma: fixed when given; when None chosen from the owners' curvature and adapted (`Gamma`)
     relaxation (lambda) in (0, 2); error (sigma) in (0, 1)
-    steps: of the local solver in a round, before refinement; 0: one for Newton, two for others
+    steps: of the local solver in a round, before refinement; 0: as many as are needed, or in the paper's policies of
+        refinement one for Newton and two for others
     local_solver: gradient, agd, lbfgs, newton, extragradient; by default as the owner's functions allow
     start: of the local solver: "p", "last" (its x of the round before) or "s" (the paper's); by default "last" for
         newton and lbfgs, "p" for the others
@@ -373,7 +383,10 @@ def ifeddr(
     best, holders, w0 = run.new_best(), len(fleet.owners), run.w0
     begun = fleet.ask(begin, Begin(w=w0, holders=holders))
     pace = Gamma(gamma is not None, gamma or _first_gamma(begun, holders))
-    work = Work(refinement, steps or (1 if all(b.newton for b in begun) and not local_solver else 2))
+    second_order = all(b.newton for b in begun) and not local_solver
+    work = Work(
+        refinement, steps or (MOST_STEPS if refinement == "adaptive" else 1 if second_order else 2), holders, error
+    )
     run.history.notes.append(f"gamma = {pace.value:.3g} at the start")
     if max(1, round(participation * holders)) < holders:
         order = Round(
@@ -390,6 +403,7 @@ def ifeddr(
         return _sampled(run, begun, order, work, relaxation, error, participation)
     q, total_s, step, now = w0, holders * w0 + pace.value * begun.total.image, 0.0, pace.value
     expected, judged_at = np.inf, 0
+    largest = now**2 * max(begun.total.size - float(begun.total.image @ begun.total.image) / holders, 0.0)  # at w0
     doubtful: list[str] = []
     lowest, lowest_at = np.inf, 0
     end = out_of_rounds(run)
@@ -404,7 +418,7 @@ def ifeddr(
                 solver=local_solver,
                 start=start,
                 steps=work.start(),
-                target=0.0,
+                target=work.target(largest),
                 judge=judging,
             )
             replies = fleet.ask(advance, order)
@@ -423,7 +437,9 @@ def ifeddr(
                 if found.error <= 1e-28 * (1 + float(total_s @ total_s)):
                     break  # as exact as rounding allows
                 refinements += 1
-                more = Refine(q=q, holders=holders, solver=local_solver, steps=work.more(), target=0.0)
+                more = Refine(
+                    q=q, holders=holders, solver=local_solver, steps=work.more(), target=work.target(found.largest)
+                )
                 replies = fleet.ask(refine, more)
                 spent = [a + r.gradients for a, r in zip(spent, replies, strict=True)]
                 hessians += sum(r.hessians for r in replies)
@@ -431,7 +447,8 @@ def ifeddr(
                 found = tested(run, replies, total_s, q, now)
                 useless = 0 if found.error < 0.9 * least else useless + 1
                 least = min(least, found.error)
-            work.accepted()
+            work.accepted(refinements)
+            largest = found.largest
             # Accepted, alpha lies between these; outside it is a ratio of rounding errors.
             alpha = float(np.clip(found.mu / found.xi, 1 - error, 1 / (1 - error))) if found.xi > 0 else 1.0
             residual = np.nan
@@ -473,6 +490,7 @@ def ifeddr(
             if following != now:
                 run.history.notes.append(f"round {k}: gamma = {following:.3g}")
                 total_s = holders * q + following / now * (total_s - holders * q)
+                largest *= min(following / now, 1.0) ** 2
                 now = following
             first_order = not all(b.newton for b in begun) or local_solver in ("gradient", "agd", "extragradient")
             near = norm * expected <= NEAR * run.tol[0] or k - judged_at >= AT_LEAST
@@ -648,6 +666,10 @@ class Totals:
         return seen
 
     @property
+    def largest(self) -> float:
+        return float(max(self.products[0], self.products[2]))
+
+    @property
     def alpha(self) -> float:
         return float(self.products[1] / self.products[0]) if self.products[0] > 0 else 1.0
 
@@ -668,7 +690,9 @@ def _sampled(
         for k in course.rounds():
             asked, alpha, p = course.asked(k), totals.alpha, totals.p
             replies = run.fleet.ask(
-                advance_sampled, replace(order, p=p, step=relaxation * alpha, steps=work.start()), asked
+                advance_sampled,
+                replace(order, p=p, step=relaxation * alpha, steps=work.start(), target=work.target(totals.largest)),
+                asked,
             )
             totals.add(replies.total)
             refinements: list[Answers[Changed]] = []
@@ -679,11 +703,16 @@ def _sampled(
                     course.end = Verdict("stalled", _stuck([]))
                     break
                 more = RefineAt(
-                    q=p, holders=order.holders, solver=order.solver, steps=work.more(), target=0.0, gamma=order.gamma
+                    q=p,
+                    holders=order.holders,
+                    solver=order.solver,
+                    steps=work.more(),
+                    target=work.target(found.largest),
+                    gamma=order.gamma,
                 )
                 refinements.append(run.fleet.ask(refine_sampled, more))
                 totals.take(refinements[-1].total)
-            work.accepted()
+            work.accepted(len(refinements))
             totals.settle()
             course.follow(k, asked, p, totals.p, replies, order.gamma, alpha=alpha, refinements=refinements)
     except KeyboardInterrupt:
