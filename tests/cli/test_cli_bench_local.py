@@ -204,8 +204,13 @@ def test_work_against_fixed_numbers_of_steps(tmp_path: Path) -> None:
         steps=3,
     )
     assert sum(direct.points[-1].gradients) == totals[4]
-    best = min(totals[1:])
-    assert f"- conditioned, gradient: automatic {totals[0]} gradients, best fixed {best} (" in done.stdout
+    assert f"- conditioned, gradient: automatic {totals[0]} gradients; best fixed number: " in done.stdout
+    for first, name in ((1, "ifeddr, repeat"), (3, "feddr"), (5, "feddr, lambda 1.8")):
+        best = min(totals[first : first + 2])
+        assert (
+            f"{best} ({name}, {'1 step' if best == totals[first] else '3 steps'}: {totals[0] / best:.2f})"
+            in done.stdout
+        )
     assert len([line for line in done.stdout.splitlines() if line.startswith("| conditioned |")]) == 7
 
 

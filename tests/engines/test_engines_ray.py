@@ -32,7 +32,9 @@ from fedpact.cones import Nonnegative
 from fedpact.engines import InProcess, Ray
 from fedpact.errors import OptionError, OwnerError
 from fedpact.federation import Fleet
-from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth
+from fedpact.functions import Affine, Linear, LogisticLoss, Quadratic, Smooth
+from fedpact.problem import MonotoneProblem
+from fedpact.prox import Box
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install 'fedpact[ray]'")
@@ -110,6 +112,52 @@ def gone(process: int) -> bool:
 def test_ray_gives_the_bits_of_the_other_engines(method: str, cluster: str) -> None:
     for engine in ("threads", "ray"):
         assert_same_run(fp.solve(problem(), method, engine=engine), expected(method))
+
+
+#: method -> options; every one without constraints
+UNCONSTRAINED: dict[str, dict[str, object]] = {
+    "ifeddr": {},
+    "ifeddr, gradient": {"local_solver": "gradient"},
+    "ifeddr, sampled": {"participation": 0.7},
+    "feddr": {"steps": 3},
+    "fedsplit": {"steps": 3},
+    "fedavg": {"steps": 5, "batch_size": 20},
+    "fedprox": {"steps": 5, "participation": 0.7},
+    "scaffold": {"steps": 5, "batch_size": 20, "participation": 0.7},
+}
+
+
+def regression() -> fp.FederatedProblem:
+    return tasks.logistic_regression(data.neyman_pearson(n=3, rows=1000, d=14, seed=1), 0.1)
+
+
+def saddle() -> MonotoneProblem:
+    """Owners who pull x and y apart: strongly convex in x, strongly concave in y."""
+    rng = np.random.default_rng(2)
+    shares = []
+    for _ in range(3):
+        B = rng.normal(size=(4, 4))
+        M = np.block([[0.2 * np.eye(4), B], [-B.T, 0.2 * np.eye(4)]])
+        shares.append(fp.Share(Linear(M, rng.normal(size=8))))
+    return MonotoneProblem(shares, Box(-0.5, 0.5))
+
+
+@pytest.mark.parametrize("name", UNCONSTRAINED)
+def test_ray_gives_the_bits_of_ifeddr_and_its_baselines(name: str, cluster: str) -> None:
+    one, other = (
+        fp.solve(
+            regression(), name.split(",")[0], tol=1e-5, max_rounds=40, seed=3, engine=engine, **UNCONSTRAINED[name]
+        )
+        for engine in (None, "ray")
+    )
+    assert len(one.history.local) > 5
+    assert_same_run(other, one)
+
+
+def test_ray_gives_the_bits_of_a_saddle_point(cluster: str) -> None:
+    one, other = (fp.solve(saddle(), "ifeddr", tol=1e-8, engine=engine) for engine in (None, "ray"))
+    assert one.solved
+    assert_same_run(other, one)
 
 
 def many(owners: int) -> fp.FederatedProblem:

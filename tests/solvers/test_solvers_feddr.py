@@ -7,6 +7,7 @@ from averaging_cases import Quadratics, Watching, logistic, quadratics
 import fedpact as fp
 from fedpact.errors import OptionError
 from fedpact.functions import Linear, LogisticLoss, Quadratic
+from fedpact.problem import MonotoneProblem
 
 CASE = quadratics(4)
 GAMMA = 2 / CASE.lipschitz
@@ -60,7 +61,7 @@ def test_with_exact_resolvents_it_is_ifeddr(problem: fp.FederatedProblem, gamma:
     options = {"gamma": gamma, "relaxation": 1.0, "steps": 12, "local_solver": "newton", "max_rounds": 45}
     plain, inexact = Watching(), Watching()
     fp.solve(problem, "feddr", tol=1e-9, engine=plain, **options)
-    found = fp.solve(problem, "ifeddr", tol=1e-9, engine=inexact, **options)
+    found = fp.solve(problem, "ifeddr", tol=1e-9, engine=inexact, refinement="repeat", **options)
     assert all(r.alpha == pytest.approx(1.0, abs=1e-6) for r in found.history.local[:10])
     ours, theirs = plain.iterates("p"), inexact.iterates("p")[1:]  # theirs begins with w0, ours with the first p
     count = min(len(ours), len(theirs))
@@ -268,3 +269,13 @@ def test_every_evaluation_is_counted(method: str, options: dict[str, str]) -> No
 def test_feddr_misuse(method: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         fp.solve(CASE.problem(), method, **options)
+
+
+def test_the_first_gamma_of_a_skew_operator_is_its_inverse_size() -> None:
+    """v' J v is zero for every v there; a gamma from it would be infinite."""
+    J = np.array([[0.0, 4.0], [-4.0, 0.0]])
+    problem = MonotoneProblem([fp.Share(Linear(J, np.array([1.0, i - 1.0]))) for i in range(3)], fp.prox.Box(-2, 2))
+    found = fp.solve(problem, "feddr", tol=1e-8)
+    assert found.solved
+    assert found.history.local[0].gamma == pytest.approx(1 / 12)  # F_i = 3 J
+    np.testing.assert_allclose(J @ found.w, [-1.0, 0.0], atol=1e-8)

@@ -394,11 +394,14 @@ def _show_work(rows: Sequence[LocalWork], markdown: bool) -> list[str]:
             same = [other for other in rows if other.problem == row.problem and other.setting.startswith(f"{solver},")]
             fixed = [other for other in same if other.method != AUTOMATIC and other.gradients_of_all is not None]
             if row.gradients_of_all is not None and fixed:
-                best = min(fixed, key=lambda other: other.gradients_of_all or 0)
-                notes.append(
-                    f"{row.problem}, {solver}: automatic {row.gradients_of_all} gradients, best fixed "
-                    f"{best.gradients_of_all} ({best.method}, {best.setting}), ratio {row.ratio:.2f}"
-                )
+                notes.append(f"{row.problem}, {solver}: automatic {row.gradients_of_all} gradients; best fixed number:")
+                for label in FIXED:
+                    reached = [other for other in fixed if other.method == label]
+                    if reached:
+                        best = min(reached, key=lambda other: other.gradients_of_all or 0)
+                        times = row.gradients_of_all / (best.gradients_of_all or 1)
+                        notes[-1] += f" {best.gradients_of_all} ({label}, {best.setting.split(', ')[1]}: {times:.2f}),"
+                notes[-1] = notes[-1][:-1]
     show(
         columns,
         lines,

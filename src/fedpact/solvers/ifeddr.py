@@ -48,6 +48,7 @@ from fedpact.solvers.local.resolvent import (
 )
 from fedpact.solvers.local.resolvent import Resolved as Found
 from fedpact.solvers.run import Run
+from fedpact.solvers.scales import mean_curvature
 from fedpact.solvers.solution import LocalRecord, Solution
 
 #: Refinement requests in one round after which the method gives up.
@@ -145,7 +146,7 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
     return fresh, Begun(
         image=image,
         size=float(image @ image),
-        curvature=_mean_curvature(share, w, order.holders),
+        curvature=order.holders * mean_curvature(function, w),
         newton=default_solver(function, w.size) == "newton",
     )
 
@@ -207,22 +208,6 @@ def _reply(before: State, after: State, q: Vector, found: Found, judged: tuple[f
         hessians=found.hessians,
         monotone=found.monotone and seems_monotone(before.x, before.image, after.x, after.image, after.lipschitz),
     )
-
-
-def _mean_curvature(share: Share, w: Vector, holders: int) -> float:
-    """|v' J v| / d for one fixed vector of signs; |J v| / sqrt(d) for operators, where v' J v may be zero (skew J)."""
-    function = share.objective
-    assert function is not None
-    v = np.random.default_rng(0).choice([-1.0, 1.0], w.size)
-    if function.has_hessian:
-        image = function.hessian_product(w, v)
-    else:
-        step, here = 1e-6 * (1 + float(np.max(np.abs(w), initial=0.0))), function.gradient(w)
-        change = function.gradient(w + step * v) - here
-        image = change / step if np.linalg.norm(change) > 1e-13 * np.linalg.norm(here) else np.zeros_like(w)
-    if function.gradient_field:
-        return holders * abs(float(v @ image)) / w.size
-    return holders * float(np.linalg.norm(image) / np.sqrt(w.size))
 
 
 # --------------------------------------------------------------------------------------------------- the server's half

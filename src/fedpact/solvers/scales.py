@@ -41,7 +41,7 @@ def introduce(share: Share, state: None, order: Introduce) -> tuple[None, Introd
         value, gradient = share.objective.value_and_gradient(w)
         _check("objective", np.asarray(value), ())
         _check("objective's gradient", gradient, w.shape)
-        curvature = _mean_curvature(share.objective, w)
+        curvature = mean_curvature(share.objective, w)
     if share.constraint is not None:
         rows = share.constraint.cone.dim
         c, jacobian = share.constraint.function.value_and_jacobian(w)
@@ -82,15 +82,21 @@ def default_consensus_penalty(scales: Scales, owners: int) -> float:
     return (scales.curvature or 1.0) / owners
 
 
-def _mean_curvature(function: Function, w: Vector) -> float:
-    """|v'Hv| / d for one fixed vector of signs: Hutchinson's estimate of the mean diagonal."""
+def mean_curvature(function: Function, w: Vector) -> float:
+    """|v' J v| / d for one fixed vector of signs: Hutchinson's estimate of the mean diagonal of the Hessian.
+
+    |J v| / sqrt(d) for operators, where v' J v may vanish (skew J). Changes of the size of rounding count as none.
+    """
     v = np.random.default_rng(0).choice([-1.0, 1.0], w.size)
     if function.has_hessian:
         product = function.hessian_product(w, v)
     else:
-        step = 1e-6 * (1 + float(np.max(np.abs(w), initial=0.0)))
-        product = (function.gradient(w + step * v) - function.gradient(w)) / step
-    return float(abs(v @ product)) / w.size
+        step, here = 1e-6 * (1 + float(np.max(np.abs(w), initial=0.0))), function.gradient(w)
+        change = function.gradient(w + step * v) - here
+        product = change / step if np.linalg.norm(change) > 1e-13 * np.linalg.norm(here) else np.zeros_like(w)
+    if function.gradient_field:
+        return abs(float(v @ product)) / w.size
+    return float(np.linalg.norm(product) / np.sqrt(w.size))
 
 
 def _check(what: str, array: Vector, shape: tuple[int, ...]) -> None:

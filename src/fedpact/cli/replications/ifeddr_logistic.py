@@ -47,7 +47,7 @@ class Size:
     factors: tuple[float, ...]
 
 
-FULL = Size({"vehicle": 2000, "w8a": 1000}, {"vehicle": 40_000, "w8a": 12_000}, (10, 100), (1.0, 0.1, 0.01))
+FULL = Size({"vehicle": 2000, "w8a": 400}, {"vehicle": 22_000, "w8a": 4400}, (10, 100), (1.0, 0.1, 0.01))
 QUICK = Size({"vehicle": 12}, {"vehicle": 200}, (10,), (1.0,))
 
 LOADERS: dict[str, Callable[[str | None], Any]] = {"vehicle": data.vehicle23, "w8a": data.w8a}
