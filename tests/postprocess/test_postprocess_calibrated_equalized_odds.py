@@ -28,7 +28,7 @@ def test_rates_by_hand(costs: tuple[float, float], cost_a: float, cost_b: float)
     assert predictor.rate == pytest.approx(1 / 2)
     assert predictor.base_rate == 1 / 2
     assert predictor.costs == pytest.approx({"a": cost_a, "b": cost_b})
-    assert predictor.cost == pytest.approx(cost_b)
+    assert predictor.costs_after == pytest.approx({"a": cost_b, "b": cost_b})
 
 
 def test_costs_are_equal_and_scores_calibrated_in_expectation() -> None:
@@ -51,7 +51,19 @@ def test_base_rates_that_differ() -> None:
     assert predictor.better_off == 0
     assert predictor.rate == pytest.approx((2 / 5) / (3 / 4))
     with pytest.raises(DataError, match=r"group 1 has cost 0\.6, group 0 0, and 0\.25 with all its scores withheld"):
-        calibrated_equalized_odds(y, scores, group)  # missed: 3/5 in b, and a misses no more than 1/4
+        calibrated_equalized_odds(y, scores, group)  # missed: 3/5 in group 1, and group 0 misses no more than 1/4
+    all_withheld = calibrated_equalized_odds(y, scores, group, on_infeasible="withhold")
+    assert all_withheld.rate == 1
+    assert all_withheld.costs_after == pytest.approx({0: 1 / 4, 1: 3 / 5})
+    np.testing.assert_array_equal(all_withheld.withhold(scores, group, seed=0), [0.75] * 4 + [0.4] * 5)
+
+
+def test_scores_worse_than_the_base_rate_are_not_withheld() -> None:
+    """Group 0 misses 3/5 with its scores and 1/2 without: withholding would only widen the gap to group 1."""
+    y, scores, group = [0, 1, 0, 1], [0.5, 0.4, 0.5, 0.2], [0, 0, 1, 1]
+    with pytest.raises(DataError, match="no rate makes the costs equal"):
+        calibrated_equalized_odds(y, scores, group)
+    assert calibrated_equalized_odds(y, scores, group, on_infeasible="withhold").rate == 0
 
 
 def test_equal_costs_withhold_nothing() -> None:
@@ -83,6 +95,8 @@ def test_bad_rows_are_named(changed: dict[str, Any], message: str) -> None:
 def test_other_misuse() -> None:
     with pytest.raises(OptionError, match="both costs are 0"):
         calibrated_equalized_odds(Y, SCORES, GROUP, false_negative_cost=0)
+    with pytest.raises(OptionError, match="on_infeasible is 'clip'; allowed: 'error', 'withhold'"):
+        calibrated_equalized_odds(Y, SCORES, GROUP, on_infeasible="clip")  # type: ignore[arg-type]
     predictor = calibrated_equalized_odds(Y, SCORES, GROUP)
     with pytest.raises(DataError, match=r"group 'c' \(row 0\) was not there"):
         predictor.predict([0.5], ["c"], seed=0)
