@@ -26,6 +26,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "functions": set(),
     "federation": set(),
     "data": set(),
+    "postprocess": set(),
+    "alignment": set(),
     "prox": {"cones"},
     "problem": {"cones", "functions", "prox"},
     "solvers": {"problem", "federation", "functions", "prox", "cones"},

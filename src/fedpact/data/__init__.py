@@ -9,13 +9,26 @@ from fedpact.data.partition import by_label, dirichlet, iid, stratified
 from fedpact.data.synthetic import QPArrays, lcqp, neyman_pearson
 from fedpact.data.table import Table, standardize, with_intercept
 from fedpact.data.uci import breast_cancer_wisconsin, monks1, wdbc
+from fedpact.data.vertical import (
+    Block,
+    TrainAndTest,
+    VerticalTable,
+    split,
+    split_columns,
+    vertical_adult,
+    vertical_communities,
+    vertical_compas,
+)
 
 __all__ = [
+    "Block",
     "ClientsAndServer",
     "IFedDRProblems",
     "OwnersAndTest",
     "QPArrays",
     "Table",
+    "TrainAndTest",
+    "VerticalTable",
     "adult_a",
     "adult_b",
     "breast_cancer_wisconsin",
@@ -30,9 +43,14 @@ __all__ = [
     "monks1",
     "neyman_pearson",
     "read_csv",
+    "split",
+    "split_columns",
     "standardize",
     "stratified",
     "vehicle23",
+    "vertical_adult",
+    "vertical_communities",
+    "vertical_compas",
     "w8a",
     "wdbc",
     "wdbc_by_label",

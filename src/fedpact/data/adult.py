@@ -69,10 +69,10 @@ def adult_a(folder: str | Path | None = None, encoding: Encoding = "onehot") -> 
         "codes": 14 columns, a category as the position of its name in sorted order.
     Optimum for one owner and bound 0.2, standardized with intercept: one-hot 0.63, codes 0.94; the paper has 0.73.
     """
-    rows = _rows("adult.data", folder)[1:]
+    rows = adult_rows("adult.data", folder)[1:]
     y = (rows[:, 14] == ">50K").astype(np.int64)
     kept = cut_classes(y, multiple=5)
-    X, columns = encode(_fields(rows[kept]), CATEGORICAL, encoding)
+    X, columns = encode(as_fields(rows[kept]), CATEGORICAL, encoding)
     return Table(X, y[kept], columns)
 
 
@@ -90,7 +90,7 @@ def adult_b(folder: str | Path | None = None) -> ClientsAndServer:
     capital-loss (1 when positive); relationship, race, workclass, occupation one-hot with all levels; sex (male 1)
     last. Education is dropped (education-num says it). The one-hot blocks contain the intercept: do not add one.
     """
-    train, test = (_without_missing(_rows(name, folder)) for name in ("adult.data", "adult.test"))
+    train, test = (without_missing(adult_rows(name, folder)) for name in ("adult.data", "adult.test"))
     X, columns = _features_b(np.vstack([train, test]))
     X[:, : len(NUMERIC_B)] = standardize(X[:, : len(NUMERIC_B)], like=X[: len(train), : len(NUMERIC_B)])
     y = np.concatenate([train[:, 14], test[:, 14]]) == "<=50K"
@@ -102,7 +102,7 @@ def adult_b(folder: str | Path | None = None) -> ClientsAndServer:
 
 
 def _features_b(rows: NDArray[np.str_]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    fields = _fields(rows)
+    fields = as_fields(rows)
     married = np.isin(fields["marital-status"], ["Married-civ-spouse", "Married-AF-spouse"])
     binary = {
         "marital-status": ~married,
@@ -117,17 +117,20 @@ def _features_b(rows: NDArray[np.str_]) -> tuple[NDArray[np.float64], tuple[str,
     return X, (*NUMERIC_B, *binary, *levels, "sex")
 
 
-def _rows(name: str, folder: str | Path | None) -> NDArray[np.str_]:
+def adult_rows(name: str, folder: str | Path | None) -> NDArray[np.str_]:
+    """The rows of `adult.data` or `adult.test` as text, 15 fields each: FIELDS, then '<=50K' or '>50K'."""
     path = find(name, folder)
     rows = read_rows(path.read_text(), ",", width=15, file=path.name)
     rows[:, 14] = np.char.rstrip(rows[:, 14], ".")  # adult.test ends its labels with a full stop
     return rows
 
 
-def _without_missing(rows: NDArray[np.str_]) -> NDArray[np.str_]:
+def without_missing(rows: NDArray[np.str_]) -> NDArray[np.str_]:
+    """The rows that have no '?'."""
     complete = np.all(rows != "?", axis=1)
     return rows[complete]
 
 
-def _fields(rows: NDArray[np.str_]) -> dict[str, NDArray[np.str_]]:
+def as_fields(rows: NDArray[np.str_]) -> dict[str, NDArray[np.str_]]:
+    """Field -> its values, without the label."""
     return {name: rows[:, j] for j, name in enumerate(FIELDS)}
