@@ -1,7 +1,7 @@
 """fedpact: federated learning under constraints that every owner agreed to, with a checked certificate."""
 
 from fedpact import cones, engines, errors, functions, prox
-from fedpact.problem import Certificate, Constraint, FederatedProblem, RemoteProblem, Share, certify
+from fedpact.problem import Certificate, Constraint, FederatedProblem, RemoteProblem, Share, VerticalProblem, certify
 from fedpact.solve import solve
 from fedpact.solvers import Solution
 
@@ -14,6 +14,7 @@ __all__ = [
     "RemoteProblem",
     "Share",
     "Solution",
+    "VerticalProblem",
     "certify",
     "cones",
     "engines",

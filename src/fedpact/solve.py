@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from fedpact.engines import InProcess
 from fedpact.errors import OptionError, OwnerLost, ProblemError
 from fedpact.federation import Checkpoint, Fleet, Policy
-from fedpact.problem import FederatedProblem, RemoteProblem, coupled_scale, decouple
-from fedpact.solvers import COUPLES, METHODS, MONOTONE, POOLED, Progress, Run, Solution, described, refusal
+from fedpact.problem import FederatedProblem, RemoteProblem, VerticalProblem, coupled_scale, decouple
+from fedpact.solvers import COUPLES, METHODS, MONOTONE, POOLED, VERTICAL, Progress, Run, Solution, described, refusal
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
 DEFAULT_MAX_ROUNDS = 100_000
@@ -38,7 +38,7 @@ class Engine(Protocol):
 
 
 def solve(
-    problem: FederatedProblem | RemoteProblem,
+    problem: FederatedProblem | RemoteProblem | VerticalProblem,
     method: str = "auto",
     *,
     tol: float | tuple[float, float] = 1e-3,
@@ -68,8 +68,8 @@ def solve(
     callbacks:  called with a Progress after every exchange of the inner solver
     options:    of the method, e.g. penalty=300 for "proximal-al"; None means its default
 
-    secure_sum: the server sees sums over the owners, and nobody's own vectors and matrices; None: only for
-                "interior-point" between organisations (Flower). Two more exchanges, two owners or more.
+    secure_sum: the server sees sums over the owners, and nobody's own vectors and matrices; None: for vertical methods,
+                and for "interior-point" between organisations (Flower). Two more exchanges, two owners or more.
     on_failure, deadline, retries, max_staleness: what happens when an owner does not answer, see
                 `fedpact.federation.Policy`; an owner that stays away ends the solve with status `client_lost`
     checkpoint: folder in which the run is kept, every `checkpoint_every` exchanges and when it ends, is interrupted
@@ -79,8 +79,11 @@ def solve(
     In a terminal a live line shows where the solve is; Ctrl-C returns the best certified point so far. Raises
     OptionError, ProblemError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
     """
-    if not isinstance(problem, FederatedProblem | RemoteProblem):
-        raise ProblemError(f"fp.solve takes an fp.FederatedProblem or fp.RemoteProblem, got {type(problem).__name__}")
+    if not isinstance(problem, FederatedProblem | RemoteProblem | VerticalProblem):
+        raise ProblemError(
+            "fp.solve takes an fp.FederatedProblem, fp.RemoteProblem or fp.VerticalProblem, got "
+            f"{type(problem).__name__}"
+        )
     tolerances = _tolerances(tol)
     limit = DEFAULT_MAX_ROUNDS if max_rounds is None else max_rounds
     if not isinstance(limit, int | np.integer) or limit < LEAST_ROUNDS:
@@ -109,7 +112,14 @@ def solve(
                 fleet.keep(Checkpoint(folder, {**about, "owners": list(sources)}, checkpoint_every, resume))
             return fleet
 
-        if isinstance(problem, RemoteProblem):
+        if isinstance(problem, VerticalProblem):
+            if w0 is not None:
+                raise OptionError("w0: vertical methods start at zero, as no one holds a whole w; leave it out")
+            name, choice = ("vertical-al", "") if method == "auto" else (method, "")
+            if name not in VERTICAL:
+                raise OptionError(f'method "{name}" needs all columns at every owner; use {", ".join(VERTICAL)}')
+            w, fleet = np.zeros(problem.dim), opened({party.name: party for party in problem.shares})
+        elif isinstance(problem, RemoteProblem):
             fleet = opened(problem.sources)
             problem = described(problem, fleet)
             w = problem.start(w0)
@@ -124,6 +134,8 @@ def solve(
                 problem = decouple(problem, w.size, coupled_scale(problem, w))
             fleet = opened({share.label: share for share in problem.shares})
         run_method = _method(name, options)
+        if name in VERTICAL and not isinstance(problem, VerticalProblem):
+            raise OptionError(f'method "{name}" is for an fp.VerticalProblem, whose parties hold different columns')
         if problem.monotone and name not in MONOTONE:
             raise OptionError(f'method "{name}" minimises; for operators use {" or ".join(sorted(MONOTONE))}')
         start = np.concatenate([w, np.zeros((problem.dim or w.size) - w.size)])
@@ -137,14 +149,19 @@ def solve(
             for listener in listeners:
                 listener(progress)
 
-        run = Run(problem, fleet, name, start, tolerances, int(limit), seed, notify, choice)
+        asked: Any = problem  # vertical methods know that theirs is a VerticalProblem
+        run = Run(asked, fleet, name, start, tolerances, int(limit), seed, notify, choice)
         if choice:
             run.history.notes.append(f"auto chose {name}: {choice}")
         try:
             # A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default.
-            by_default = fleet.networked and name == "interior-point" and len(fleet.owners) > 1
-            if secure_sum or (secure_sum is None and by_default):
+            # Scores of single parties tell their columns, so vertical methods never show them unless asked to.
+            one_by_one = bool(options.get("asynchronous"))
+            telling = (fleet.networked and name == "interior-point") or (name in VERTICAL and not one_by_one)
+            if secure_sum or (secure_sum is None and telling and len(fleet.owners) > 1):
                 fleet.secure()
+            elif one_by_one:
+                run.history.notes.append("asynchronous: the coordinator sees the scores of every single party")
             return run_method(run, **{option: value for option, value in options.items() if value is not None})
         except OwnerLost as lost:
             kept = f"; the run is kept in {checkpoint}, resume=True goes on with it" if checkpoint is not None else ""
@@ -174,7 +191,10 @@ def _method(name: str, options: Mapping[str, Any]) -> Callable[..., Solution]:
         if option not in allowed:
             takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none: there is nothing to tune"
             raise OptionError(f"method {name!r} has no option {option!r}; {takes}")
-        if isinstance(defaults[option], str):
+        if isinstance(defaults[option], bool):
+            if value is not None and not isinstance(value, bool):
+                raise OptionError(f"{option} = {value!r}: give True or False")
+        elif isinstance(defaults[option], str):
             if value is not None and not isinstance(value, str):
                 raise OptionError(f"{option} = {value!r}: give a name")
         elif value is not None and (not isinstance(value, int | float) or not 0 < value < np.inf):

@@ -68,7 +68,7 @@ def test_tickets_are_counted_for_their_owner_only() -> None:
         assert before.owners["b"] == Traffic(1, 0, DOWN, 0, ())
         assert fleet.wait_any([ticket]) == [ticket]
         after = fleet.ledger.read()
-    assert after == Communication(0, {"a": Traffic(), "b": Traffic(1, 1, DOWN, 8, ("Short.loss",))})
+    assert after == Communication(1, {"a": Traffic(), "b": Traffic(1, 1, DOWN, 8, ("Short.loss",))})
 
 
 def test_what_was_read_does_not_change() -> None:

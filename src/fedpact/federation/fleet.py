@@ -276,11 +276,15 @@ class Fleet(ABC):
     def wait_any(self, tickets: Sequence[Ticket], timeout: float | None = None) -> list[Ticket]:
         """The tickets that are answered, at least one unless the timeout (seconds) passes; in the order given.
 
-        Each ticket is counted in the ledger when it is first handed back: pass only tickets still waited for.
+        Each ticket is counted in the ledger when it is first handed back: pass only tickets still waited for. A ticket
+        whose owner failed is among them; its `reply` raises why. Each call that brings something counts as an exchange.
         """
         done, _ = wait([t.future for t in tickets], timeout, FIRST_COMPLETED)
         ready = [t for t in tickets if t.future in done]
+        self.ledger.rounds += bool(ready)
         for ticket in ready:
+            if ticket.future.exception() is not None:
+                continue  # `reply` raises it
             self.ledger.up(ticket.owner, ticket.future.result(), ticket.round)
             self._after[ticket.owner] = max(self._after[ticket.owner], ticket.round)
         return ready

@@ -6,6 +6,7 @@ from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.remote import Description, RemoteProblem, describe
 from fedpact.problem.share import Constraint, Share
+from fedpact.problem.vertical import Party, Piece, Scored, VerticalProblem
 
 __all__ = [
     "Certificate",
@@ -14,9 +15,13 @@ __all__ = [
     "FederatedProblem",
     "MinimaxProblem",
     "MonotoneProblem",
+    "Party",
+    "Piece",
     "RemoteProblem",
+    "Scored",
     "Share",
     "Terms",
+    "VerticalProblem",
     "added",
     "assemble",
     "certify",

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from fedpact.solvers.accelerated import accelerated
 from fedpact.solvers.centralized_proximal_al import centralized_proximal_al
 from fedpact.solvers.describing import described
+from fedpact.solvers.fair_vfl import fair_vfl
 from fedpact.solvers.fedavg import fedavg
+from fedpact.solvers.fedbcd import fedbcd
 from fedpact.solvers.feddr import feddr, fedsplit
 from fedpact.solvers.fedprox import fedprox
 from fedpact.solvers.ifeddr import ifeddr
@@ -15,6 +17,7 @@ from fedpact.solvers.proximal_al import proximal_al
 from fedpact.solvers.run import Progress, Run
 from fedpact.solvers.scaffold import scaffold
 from fedpact.solvers.solution import History, Solution
+from fedpact.solvers.vertical_al import vertical_al
 
 METHODS: dict[str, Callable[..., Solution]] = {
     "interior-point": interior_point,
@@ -28,13 +31,30 @@ METHODS: dict[str, Callable[..., Solution]] = {
     "scaffold": scaffold,
     "fedavg": fedavg,
     "fedprox": fedprox,
+    "vertical-al": vertical_al,
+    "fair-vfl": fair_vfl,
+    "fedbcd": fedbcd,
 }
 
 #: Methods that take coupled constraints as they are; for all others they are decoupled by slack variables first.
 COUPLES = {"interior-point"}
 #: Methods that take operators which are no gradients.
 MONOTONE = {"ifeddr", "feddr", "fedprox"}
+#: Methods for a VerticalProblem; the first is the default.
+VERTICAL = ("vertical-al", "fair-vfl", "fedbcd")
 #: Methods that read all shares in one process.
 POOLED = {"centralized-proximal-al"}
 
-__all__ = ["COUPLES", "METHODS", "MONOTONE", "POOLED", "History", "Progress", "Run", "Solution", "described", "refusal"]
+__all__ = [
+    "COUPLES",
+    "METHODS",
+    "MONOTONE",
+    "POOLED",
+    "VERTICAL",
+    "History",
+    "Progress",
+    "Run",
+    "Solution",
+    "described",
+    "refusal",
+]
