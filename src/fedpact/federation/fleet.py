@@ -32,6 +32,11 @@ R = TypeVar("R", bound=Reply)
 PAUSE, LONGEST_PAUSE = 0.05, 5.0
 
 
+def pause(attempt: int) -> float:
+    """Seconds before an order is sent again that was sent so many times before the last."""
+    return float(min(PAUSE * 2**attempt, LONGEST_PAUSE))
+
+
 @dataclass(frozen=True)
 class Policy:
     """What to do about an owner that is late, gone, or sends what cannot be read.
@@ -229,7 +234,7 @@ class Fleet(ABC):
                 return replies
             if self.policy.on_failure == "stop" or attempt == self.policy.retries:
                 break
-            time.sleep(min(PAUSE * 2**attempt, LONGEST_PAUSE))
+            time.sleep(pause(attempt))
         self.save()
         raise OwnerLost("; ".join(missing.values()))
 

@@ -190,6 +190,12 @@ class VerticalProblem:
         given = dict(parties) if isinstance(parties, Mapping) else {f"party {k}": X for k, X in enumerate(parties, 1)}
         if not given:
             raise ProblemError("a vertical problem needs at least one party; give name -> columns")
+        for name in given:
+            if not isinstance(name, str):
+                raise ProblemError(f"party {name!r}: its name is no text; call it 'party {name}'")
+        for name in columns or ():
+            if name not in given:
+                raise ProblemError(f"columns: no party is called {name!r}; they are {', '.join(map(repr, given))}")
         weights = _each(regularizer, len(given), labels.size)
         self.shares: tuple[Party, ...] = tuple(
             _party(name, X, h, labels.size, tuple((columns or {}).get(name, ())), standardize, keep)
@@ -333,7 +339,8 @@ def _party(
         scale = np.where(varies, deviation, 1.0)
         matrix = np.where(varies, (matrix - mean) / scale, 0.0)
     curvature = np.broadcast_to(np.asarray(h.curvature, dtype=np.float64), (width,)).copy()
-    return Party(matrix, curvature, name, columns, mean, scale, str(Path(keep) / f"{name}.npz") if keep else "")
+    kept = str(Path(keep).absolute() / f"{name}.npz") if keep else ""  # a party may work in a process of its own
+    return Party(matrix, curvature, name, columns, mean, scale, kept)
 
 
 def _each(regularizer: Prox | Sequence[Prox] | None, parties: int, rows: int) -> list[Prox]:
@@ -358,7 +365,14 @@ def _rows(
         raise DataError(f"group has shape {members.shape}, y has {y.size} rows; give one group label a row")
     if members.dtype.kind == "f" and not np.all(np.isfinite(members)):
         raise DataError(f"group has {np.sum(~np.isfinite(members))} missing values; give every row a group")
-    names = list(np.unique(members))
+    if any(member is None for member in members.flat):
+        raise DataError(f"group has {sum(m is None for m in members.flat)} missing values; give every row a group")
+    try:
+        names = list(np.unique(members))
+    except TypeError as error:
+        raise DataError(f"group has labels that cannot be compared ({error}); use text or numbers only") from error
+    if pairs is not None and not (len(pairs) and all(len(set(pair)) == len(pair) == 2 for pair in pairs)):
+        raise ProblemError(f"pairs = {pairs!r}: give at least one pair of two different groups, or leave it out")
     if len(names) < 2:
         raise DataError(f"all rows are of group {names[0]!s}; a gap needs two groups")
     among = {"positives": {"y = 1": y > 0}, "all": {"": y == y}, "classes": {"y = 1": y > 0, "y = 0": y <= 0}}[gap]
@@ -386,8 +400,11 @@ def _bounds(max_gap: ArrayLike | None, names: tuple[str, ...]) -> Vector:
         if max_gap is not None:
             raise ProblemError("max_gap is given without group; give one group label a row")
         return np.zeros(0)
-    bounds = np.atleast_1d(np.asarray(max_gap, dtype=np.float64))
-    if bounds.size not in (1, len(names)) or not np.all(np.isfinite(bounds)) or np.any(bounds < 0):
+    try:
+        bounds = np.atleast_1d(np.asarray(max_gap, dtype=np.float64))
+    except (TypeError, ValueError):
+        bounds = np.zeros(0)
+    if bounds.shape not in ((1,), (len(names),)) or not np.all(np.isfinite(bounds)) or np.any(bounds < 0):
         raise ProblemError(
             f"max_gap = {max_gap!r}: give a number of at least 0, or one for each of {', '.join(map(repr, names))}"
         )

@@ -20,19 +20,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fedpact.errors import OptionError, OwnerLost
-from fedpact.federation import Order, Reply, Summed, Ticket, client_step
+from fedpact.federation import Order, Reply, Summed, Ticket, client_step, pause
 from fedpact.functions import Vector
 from fedpact.problem import Party, Scored, VerticalProblem
-from fedpact.solvers.endings import SOLVED, Verdict, interrupted, out_of_rounds
+from fedpact.solvers.endings import Verdict, interrupted, out_of_rounds
 from fedpact.solvers.run import MARGIN, Run
 from fedpact.solvers.solution import Solution
-from fedpact.solvers.vertical import certificate_of, finished
+from fedpact.solvers.vertical import finished, judged, solved, theta_at
 
 #: f must fall by GOOD of what the steps predict for scale to shrink by SHORTER, and by BAD of it not to grow by LONGER.
 GOOD, BAD, SHORTER, LONGER = 0.5, 0.1, 0.9, 1.5
@@ -54,10 +54,14 @@ DIVERGED = "the steps lead away: eta = {:g} is too small for these columns; give
 
 @dataclass(frozen=True)
 class Place:
-    """A party's theta, and that of before its last updates; the labels and gaps it was told; its largest |X_k v|^2."""
+    """A party's theta after the order of this number, and that of before it; the labels and gaps it was told.
 
-    theta: Vector
+    size: its largest |X_k v|^2
+    """
+
+    number: int
     before: Vector
+    theta: Vector
     told: Scored
     size: float
 
@@ -81,8 +85,11 @@ class Begun(Reply):
 class Update(Order):
     """scores: of all parties together; net: lambda_1 - lambda_2; eta: 0 means scale * holders * own curvature
 
-    back: the last updates were too long, begin again from before them
+    number: of this order; base: of the order whose outcome it goes on from, the party's last or the one before
     """
+
+    number: int
+    base: int
 
     scores: Vector
     net: Vector
@@ -90,7 +97,6 @@ class Update(Order):
     eta: float
     scale: float
     holders: int
-    back: bool
     noise: float
 
 
@@ -101,12 +107,15 @@ class Updated(Reply):
     predicted: Summed[float]  # by how much f falls at least, if its curvature is eta
     stationarity: float  # largest entry of the gradient, before the updates
 
+    def known(self, order: Update) -> Known:
+        return Known(self.scores, self.penalty, order.number)
+
 
 @client_step
 def begin(share: Party, state: Any, order: Begin) -> tuple[Place, Begun]:
     size = float(np.linalg.norm(share.X, 2) ** 2) if share.X.size else 0.0
     zero = np.zeros(share.X.shape[1])
-    place = Place(zero, zero, Scored(order.loss, order.y, order.rows), size)
+    place = Place(0, zero, zero, Scored(order.loss, order.y, order.rows), size)
     return place, Begun(size=size, curvature=float(np.max(share.curvature, initial=0.0)))
 
 
@@ -114,7 +123,7 @@ def begin(share: Party, state: Any, order: Begin) -> tuple[Place, Begun]:
 def update(share: Party, state: Place, order: Update) -> tuple[Place, Updated]:
     """Lines 4 to 7 of Algorithm 1, up to Q times with the same scores of the others; with updates = 0 only a look."""
     told, z = state.told, order.scores
-    theta = start = state.before if order.back else state.theta
+    theta = start = theta_at(state, order.base)
     weights = told.weights(order.net)
     own = told.smoothness * float(np.max(np.abs(weights))) * state.size + float(np.max(share.curvature, initial=0.0))
     eta = order.eta or order.scale * order.holders * max(own, 1e-300)
@@ -128,7 +137,7 @@ def update(share: Party, state: Place, order: Update) -> tuple[Place, Updated]:
         step = -gradient / eta
         theta, z = theta + step, z + share.X @ step
         predicted += 0.5 * eta * float(step @ step)
-    after = replace(state, theta=theta, before=start)
+    after = replace(state, number=order.number, before=start, theta=theta) if order.updates else state
     scores = share.X @ theta
     if order.noise:  # from the system's entropy: whoever knows a seed can take it off again
         scores = scores + order.noise * np.random.default_rng().standard_normal(scores.size)
@@ -143,6 +152,15 @@ def update(share: Party, state: Place, order: Update) -> tuple[Place, Updated]:
 # ---------------------------------------------------------------------------------------------- the coordinator's half
 
 
+@dataclass(frozen=True)
+class Known:
+    """What the coordinator knows of a party, or of all together: X_k theta_k and h_k after the order of this number."""
+
+    scores: Vector
+    penalty: float
+    number: int
+
+
 @dataclass
 class Descent:
     """Where a run is: what the coordinator knows of the parties, and the prices."""
@@ -153,20 +171,31 @@ class Descent:
     regularization: float
     theory: Theory | None
     noise: float
+    holders: int
+    known: dict[str, Known]
+    prices: Vector  # lambda_1 and lambda_2, (2, gaps)
     scale: float = 1.0
     step: int = 0
-    prices: Vector = field(default_factory=lambda: np.zeros(0))  # lambda_1 and lambda_2, (2, gaps)
-    scores: dict[str, Vector] = field(default_factory=dict)
-    penalties: dict[str, float] = field(default_factory=dict)
-    slopes: dict[str, float] = field(default_factory=dict)
+    sent: int = 0
 
     @property
     def z(self) -> Vector:
-        return np.asarray(np.sum(list(self.scores.values()), axis=0))
+        return np.asarray(np.sum([known.scores for known in self.known.values()], axis=0))
 
     @property
     def net(self) -> Vector:
         return np.asarray(self.prices[0] - self.prices[1])
+
+    @property
+    def adaptive(self) -> bool:
+        return not self.eta and self.theory is None
+
+    @property
+    def objective(self) -> float:
+        return float(np.mean(self.problem.scored.losses(self.z))) + sum(k.penalty for k in self.known.values())
+
+    def lagrangian(self, net: Vector) -> float:
+        return self.objective + float(net @ self.problem.scored.gaps(self.z))
 
     def ascend(self, z: Vector, part: float = 1.0) -> None:
         """(9), with the scores just received; part: of the parties that sent some."""
@@ -176,24 +205,20 @@ class Descent:
         slope = np.stack([gaps - eps, -gaps - eps]) - c * self.prices
         self.prices = np.maximum(self.prices + part * self.dual_step * slope, 0.0)
 
-    def order(self, z: Vector, updates: int, holders: int, back: bool = False) -> Update:
-        eta = self.theory.eta(self.step) if self.theory else self.eta
+    def order(self, who: str, z: Vector, updates: int) -> Update:
+        """To update so often from where the coordinator knows them to be; 0: only look."""
+        self.sent += 1
         return Update(
+            number=self.sent,
+            base=self.known[who].number,
             scores=z,
             net=self.net,
             updates=updates,
-            eta=eta,
+            eta=self.theory.eta(self.step) if self.theory else self.eta,
             scale=self.scale,
-            holders=holders,
-            back=back,
+            holders=self.holders,
             noise=self.noise,
         )
-
-    def lagrangian(self, z: Vector, net: Vector) -> float:
-        return self.objective(z) + float(net @ self.problem.scored.gaps(z))
-
-    def objective(self, z: Vector) -> float:
-        return float(np.mean(self.problem.scored.losses(z))) + sum(self.penalties.values())
 
     def learn(self, fall: float, predicted: float, least: float) -> None:
         """Shorter or longer steps, by how f fell."""
@@ -252,6 +277,8 @@ def fair_vfl(
         raise OptionError(f"schedule = {schedule!r}: choose 'constant' or 'theory'")
     if local_updates != int(local_updates):
         raise OptionError(f"local_updates = {local_updates!r}: give a whole number of at least 1")
+    if asynchronous and run.fleet.checkpoint is not None:
+        raise OptionError("asynchronous runs cannot be kept: who answers first is not on record; leave checkpoint out")
     problem: Any = run.problem
     return descend(
         run,
@@ -292,13 +319,22 @@ def descend(
     schedule = None
     if theory:
         schedule = _theory(problem, [*begun, mine], beta, holders * updates)
-    state = Descent(problem, eta or 0.0, beta, regularization, schedule, noise)
-    state.prices = np.zeros((2, len(problem.gap_names)))
-    state.scores = {"all": zero, server.name: zero}
-    state.penalties = {"all": 0.0}
+    names = fleet.owners if asynchronous else ("all",)
+    state = Descent(
+        problem,
+        eta or 0.0,
+        beta,
+        regularization,
+        schedule,
+        noise,
+        holders,
+        {name: Known(zero, 0.0, 0) for name in (*names, server.name)},
+        np.zeros((2, len(problem.gap_names))),
+    )
     coordinator = Coordinator(server, own)
-    end = (_asynchronously if asynchronous else _in_rounds)(run, state, coordinator, updates, holders)
-    return finished(run, problem, state.net, coordinator.place.theta, end, reveal)
+    end = (_asynchronously if asynchronous else _in_rounds)(run, state, coordinator, updates)
+    intercept = theta_at(coordinator.place, state.known[server.name].number)
+    return finished(run, problem, [state.known[name].number for name in names], intercept, end, reveal)
 
 
 def _theory(problem: VerticalProblem, begun: Sequence[Begun], beta: float, updates: int) -> Theory:
@@ -307,7 +343,7 @@ def _theory(problem: VerticalProblem, begun: Sequence[Begun], beta: float, updat
     size = sum(b.size for b in begun)
     lipschitz = scored.smoothness * size / scored.y.size + max(b.curvature for b in begun)
     largest = 1.0 if scored.loss == "logistic" else float(np.max(np.abs(scored.y), initial=0.0))
-    cross = float(np.sqrt(size) * np.linalg.norm(scored.rows) * largest)
+    cross = float(np.sqrt(2 * size) * np.linalg.norm(scored.rows) * largest)  # of D - eps and of -D - eps
     return Theory(beta, lipschitz, cross, updates)
 
 
@@ -320,19 +356,17 @@ class Watch:
     lowest: float = np.inf
     lowest_at: int = 0
 
-    def met(self, k: int, z: Vector, net: Vector, slopes: Sequence[float]) -> bool:
-        run, problem = self.run, self.state.problem
-        certificate = certificate_of(problem, z, net, slopes)
-        objective = self.state.objective(z)
-        run.best.certificate = None  # the parties hold one point, and this is it
-        run.best.offer(k, np.zeros(0), np.zeros(0), certificate, objective)
+    def met(self, k: int, slopes: Sequence[float]) -> bool:
+        run, state = self.run, self.state
+        objective = state.objective
+        certificate = judged(run, state.problem, k, state.z, state.net, slopes, objective)
         run.record(
             k,
             certificate,
             objective,
             inner_rounds=1,
-            penalty=self.state.dual_step,
-            consensus_penalty=self.state.scale,
+            penalty=state.dual_step,
+            consensus_penalty=state.scale,
             gradients=len(slopes),
             hessians=0,
         )
@@ -341,6 +375,13 @@ class Watch:
         if miss < 0.9 * self.lowest:
             self.lowest, self.lowest_at = miss, k
         return certificate.meets((run.tol[0], MARGIN * run.tol[1]))
+
+    @property
+    def solved(self) -> Verdict:
+        assert self.run.best.certificate is not None
+        penalty = sum(known.penalty for known in self.state.known.values())
+        allowed = max(self.run.best.certificate.violation, self.run.tol[1])
+        return solved(self.state.problem, self.state.z, penalty, allowed)
 
     def idle(self, k: int) -> bool:
         return k - self.lowest_at >= STAGNATION
@@ -358,34 +399,30 @@ class Coordinator:
         return reply
 
 
-def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int, holders: int) -> Verdict:
+def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int) -> Verdict:
     """The synchronous form: in every round all parties update at once."""
-    watch, z, k = Watch(run, state), state.z, 0
-    highest, adaptive = FAR * (1 + abs(state.objective(z))), not state.eta and state.theory is None
-    end, back = out_of_rounds(run), False
+    watch, k, back = Watch(run, state), 0, False
+    highest, end = FAR * (1 + abs(state.objective)), out_of_rounds(run)
     try:
         for k in range(1, run.max_rounds):
             if not back:
-                state.ascend(z)
-            before, order = state.lagrangian(z, state.net), state.order(z, updates, holders, back)
-            replies = run.fleet.ask(update, order)
-            mine = own.update(order)
-            near = watch.met(k, z, state.net, [mine.stationarity, *(r.stationarity for r in replies)])
-            known = state.scores, state.penalties
-            state.scores = {"all": replies.total.scores, own.share.name: mine.scores}
-            state.penalties = {"all": replies.total.penalty}
-            fall = before - state.lagrangian(state.z, state.net)
-            if adaptive:
-                state.learn(fall, replies.total.predicted + mine.predicted, 0.0)
-            back = adaptive and not fall >= 0 and not near  # f rose: nobody keeps what they did
-            if back:
-                state.scores, state.penalties = known
-            z = state.z
+                state.ascend(state.z)
+            before, order = state.lagrangian(state.net), state.order("all", state.z, updates)
             if not before < highest:
                 end = Verdict("stalled", DIVERGED.format(order.eta))
                 break
-            if near and _judged(run, state, own, watch, k, holders):
-                return SOLVED
+            replies = run.fleet.ask(update, order)
+            mine = own.update(order)
+            if watch.met(k, [mine.stationarity, *(r.stationarity for r in replies)]):
+                return watch.solved  # where they were before these updates
+            together = Known(replies.total.scores, replies.total.penalty, order.number)
+            known, state.known = state.known, {"all": together, own.share.name: mine.known(order)}
+            fall = before - state.lagrangian(state.net)
+            if state.adaptive:
+                state.learn(fall, replies.total.predicted + mine.predicted, 0.0)
+            back = state.adaptive and not fall >= 0  # f rose: nobody keeps what they did
+            if back:
+                state.known = known
             if watch.idle(k):
                 end = Verdict("stalled", STALLED.format(STAGNATION))
                 break
@@ -393,15 +430,10 @@ def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int, holders
                 break
     except KeyboardInterrupt:
         end = interrupted(run)
-    return SOLVED if _judged(run, state, own, watch, k, holders, back) else end
-
-
-def _judged(run: Run, state: Descent, own: Coordinator, watch: Watch, k: int, holders: int, back: bool = False) -> bool:
-    """One exchange in which nobody moves: the certificate of where the parties are now."""
-    order = state.order(state.z, 0, holders, back)
+    order = state.order("all", state.z, 0)
     replies = run.fleet.ask(update, order)
     slopes = [own.update(order).stationarity, *(r.stationarity for r in replies)]
-    return watch.met(k, state.z, state.net, slopes)
+    return watch.solved if watch.met(k, slopes) else end
 
 
 # ------------------------------------------------------------------------------------------------------ asynchronously
@@ -409,110 +441,111 @@ def _judged(run: Run, state: Descent, own: Coordinator, watch: Watch, k: int, ho
 
 @dataclass(frozen=True)
 class Waiting:
-    """An order under way at a party, since when, and how often it was sent."""
+    """An order for a party: since when it is under way, and how often it was sent before.
 
-    ticket: Ticket
+    ticket: None where it was lost, and is sent again at `since`
+    """
+
     order: Update
     since: float
     attempt: int
+    ticket: Ticket | None
 
 
-def _asynchronously(run: Run, state: Descent, own: Coordinator, updates: int, holders: int) -> Verdict:
+def _asynchronously(run: Run, state: Descent, own: Coordinator, updates: int) -> Verdict:
     """The coordinator takes a step whenever any party has answered; it never waits for the slowest."""
     fleet, watch, k = run.fleet, Watch(run, state), 0
-    none = state.scores["all"]
-    state.scores = {own.share.name: none, **dict.fromkeys(fleet.owners, none)}
-    state.penalties = dict.fromkeys(fleet.owners, 0.0)
-    highest = FAR * (1 + abs(state.objective(none)))
+    highest, end = FAR * (1 + abs(state.objective)), out_of_rounds(run)
     slopes: dict[str, float] = {}
-    end = out_of_rounds(run)
-    waiting = {owner: _sent(run, owner, state.order(none, updates, holders)) for owner in fleet.owners}
-    z = none
+    waiting: dict[str, Waiting] = {}
     try:
         for k in range(1, run.max_rounds):
-            replies = _answered(run, waiting)
-            net, before = state.net, state.lagrangian(z, state.net)
-            predicted = 0.0
-            for owner, reply in replies.items():
-                state.scores[owner], state.penalties[owner] = reply.scores, reply.penalty
-                slopes[owner] = reply.stationarity
-                predicted += reply.predicted
-            mine = own.update(state.order(z, 1, holders))
-            state.scores[own.share.name], slopes[own.share.name] = mine.scores, mine.stationarity
             z = state.z
-            after = state.lagrangian(z, net)
+            for owner in [o for o in fleet.owners if o not in waiting]:
+                waiting[owner] = _sent(run, owner, state.order(owner, z, updates))
+            replies = _answered(run, waiting)
+            net, before = state.net, state.lagrangian(state.net)
+            predicted = 0.0
+            for owner, (order, reply) in replies.items():
+                state.known[owner], slopes[owner] = reply.known(order), reply.stationarity
+                predicted += reply.predicted
+            order = state.order(own.share.name, z, 1)
+            mine = own.update(order)
+            state.known[own.share.name], slopes[own.share.name] = mine.known(order), mine.stationarity
+            after = state.lagrangian(net)
             if not after < highest:
-                end = Verdict("stalled", DIVERGED.format(state.eta))
+                end = Verdict("stalled", DIVERGED.format(order.eta))
                 break
-            if not state.eta and state.theory is None:
+            if state.adaptive:
                 state.learn(before - after, predicted + mine.predicted, LEAST)
-            state.ascend(z, len(replies) / len(fleet.owners))
-            near = len(slopes) == len(state.scores) and watch.met(k, z, state.net, list(slopes.values()))
-            if near:
-                _drained(run, state, waiting)
-                if _judged_apart(run, state, own, watch, k, holders):
-                    return SOLVED
-                z = state.z
+            state.ascend(state.z, len(replies) / len(fleet.owners))
+            near = len(slopes) == len(state.known) and watch.met(k, list(slopes.values()))
+            if near and _judged(run, state, own, watch, k, waiting):
+                return watch.solved
             if watch.idle(k):
                 end = Verdict("stalled", STALLED.format(STAGNATION))
                 break
-            if run.rounds_left <= RESERVE:
+            if run.rounds_left <= RESERVE + 2 * len(fleet.owners):  # they may answer one by one at the end
                 break
-            for owner in [o for o in fleet.owners if o not in waiting]:
-                waiting[owner] = _sent(run, owner, state.order(z, updates, holders))
     except KeyboardInterrupt:
         end = interrupted(run)
-    _drained(run, state, waiting)
-    return SOLVED if _judged_apart(run, state, own, watch, k, holders) else end
+        waiting = {}  # what is under way has not happened: nothing that it changed is counted
+    return watch.solved if _judged(run, state, own, watch, k, waiting) else end
 
 
-def _judged_apart(run: Run, state: Descent, own: Coordinator, watch: Watch, k: int, holders: int) -> bool:
-    """As `_judged`, with every party's scores kept apart afterwards."""
-    order = state.order(state.z, 0, holders)
-    tickets = {owner: run.fleet.submit(owner, update, order) for owner in run.fleet.owners}
-    slopes = [own.update(order).stationarity]
-    while tickets:
-        for ticket in run.fleet.wait_any(list(tickets.values())):
-            slopes.append(ticket.reply().stationarity)
-            del tickets[ticket.owner]
-    return watch.met(k, state.z, state.net, slopes)
+def _judged(run: Run, state: Descent, own: Coordinator, watch: Watch, k: int, waiting: dict[str, Waiting]) -> bool:
+    """Wait for what is under way; then an exchange in which nobody moves: the certificate of where the parties are."""
+    for owner, (order, reply) in _all_answered(run, waiting).items():
+        state.known[owner] = reply.known(order)
+    looks = {owner: _sent(run, owner, state.order(owner, state.z, 0)) for owner in run.fleet.owners}
+    mine = own.update(state.order(own.share.name, state.z, 0))
+    return watch.met(k, [mine.stationarity, *(reply.stationarity for _, reply in _all_answered(run, looks).values())])
 
 
 def _sent(run: Run, owner: str, order: Update, attempt: int = 0) -> Waiting:
-    return Waiting(run.fleet.submit(owner, update, order), order, time.monotonic(), attempt)
+    return Waiting(order, time.monotonic(), attempt, run.fleet.submit(owner, update, order))
 
 
-def _answered(run: Run, waiting: dict[str, Waiting]) -> dict[str, Updated]:
-    """Replies of at least one party, taken out of `waiting`. Lost and overdue orders are sent again.
-
-    An order that was lost is sent again as a new one: a party that did get it has moved, and moves once more.
-    """
-    policy = run.fleet.policy
-    answers: dict[str, Updated] = {}
-    while not answers:
-        done = run.fleet.wait_any([w.ticket for w in waiting.values()], policy.deadline)
-        lost: dict[str, str] = {}
-        for ticket in done:
-            try:
-                answers[ticket.owner] = ticket.reply()
-            except OwnerLost as error:
-                lost[ticket.owner] = str(error)
-        for owner, sent in waiting.items():
-            late = policy.deadline is not None and time.monotonic() - sent.since > policy.deadline
-            if late and owner not in answers:
-                lost.setdefault(owner, f"{owner}: no reply within {policy.deadline:g} s")
-        for owner in answers:
-            del waiting[owner]
-        for owner, why in lost.items():
-            sent = waiting.pop(owner)
-            if policy.on_failure == "stop" or sent.attempt >= policy.retries:
-                raise OwnerLost(why)
-            waiting[owner] = _sent(run, owner, sent.order, sent.attempt + 1)
+def _all_answered(run: Run, waiting: dict[str, Waiting]) -> dict[str, tuple[Update, Updated]]:
+    answers: dict[str, tuple[Update, Updated]] = {}
+    while waiting:
+        answers |= _answered(run, waiting)
     return answers
 
 
-def _drained(run: Run, state: Descent, waiting: dict[str, Waiting]) -> None:
-    """Wait for what is under way, so that the coordinator knows where everybody is."""
-    while waiting:
-        for owner, reply in _answered(run, waiting).items():
-            state.scores[owner], state.penalties[owner] = reply.scores, reply.penalty
+def _answered(run: Run, waiting: dict[str, Waiting]) -> dict[str, tuple[Update, Updated]]:
+    """What at least one party was asked and replied, taken out of `waiting`. Lost and overdue orders are sent again.
+
+    A party that did obey an order whose reply was lost obeys it once more from the same base: nothing is done twice.
+    """
+    policy = run.fleet.policy
+    patience = np.inf if policy.deadline is None else policy.deadline
+    answers: dict[str, tuple[Update, Updated]] = {}
+    while not answers:
+        for owner, asked in waiting.items():
+            if asked.ticket is None and asked.since <= time.monotonic():
+                waiting[owner] = _sent(run, owner, asked.order, asked.attempt)
+        ends = [w.since if w.ticket is None else w.since + patience for w in waiting.values()]
+        left = max(min(ends) - time.monotonic(), 0.0)
+        tickets = [w.ticket for w in waiting.values() if w.ticket is not None]
+        if not tickets:
+            time.sleep(left)
+            continue
+        lost: dict[str, str] = {}
+        for ticket in run.fleet.wait_any(tickets, None if left == np.inf else left):
+            try:
+                answers[ticket.owner] = waiting[ticket.owner].order, ticket.reply()
+            except OwnerLost as error:
+                lost[ticket.owner] = str(error)
+        for owner, asked in waiting.items():
+            if asked.ticket is not None and owner not in answers and time.monotonic() - asked.since >= patience:
+                lost.setdefault(owner, f"{owner}: no reply within {patience:g} s")
+        for owner in answers:
+            del waiting[owner]
+        for owner, why in lost.items():
+            asked = waiting[owner]
+            if policy.on_failure == "stop" or asked.attempt >= policy.retries:
+                raise OwnerLost(why)
+            later = time.monotonic() + pause(asked.attempt)
+            waiting[owner] = Waiting(asked.order, later, asked.attempt + 1, None)
+    return answers

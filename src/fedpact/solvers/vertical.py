@@ -14,20 +14,36 @@ from fedpact.errors import DataError
 from fedpact.federation import Fleet, Order, Reply, Summed, client_step
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, Party, Piece, VerticalProblem
-from fedpact.solvers.endings import Verdict
+from fedpact.problem.vertical import table
+from fedpact.solvers.endings import FAR, SOLVED, UNBOUNDED, Verdict
 from fedpact.solvers.run import Run
 from fedpact.solvers.solution import Solution
 
 
 class Placed(Protocol):
-    """A party's state: it has a theta."""
+    """A party's state: its theta after the order of this number, and before it."""
 
     @property
     def theta(self) -> Vector: ...
 
+    @property
+    def before(self) -> Vector: ...
+
+    @property
+    def number(self) -> int: ...
+
+
+def theta_at(state: Placed, number: int) -> Vector:
+    """Where the party was after the order of that number, the last of which the coordinator knows the outcome.
+
+    It may have obeyed one more, whose reply was lost, rejected, or not waited for after Ctrl-C.
+    """
+    return state.theta if state.number == number else state.before
+
 
 @dataclass(frozen=True, kw_only=True)
 class Conclude(Order):
+    number: int
     reveal: bool
 
 
@@ -39,9 +55,10 @@ class Concluded(Reply):
 @client_step
 def conclude(share: Party, state: Any, order: Conclude) -> tuple[Any, Concluded]:
     """The party writes its piece to its own file, and hands it out only when asked."""
+    theta = theta_at(state, order.number)
     if share.keep:
-        share.piece(state.theta).save(Path(share.keep))
-    return state, Concluded(theta=state.theta if order.reveal else np.zeros(0))
+        share.piece(theta).save(Path(share.keep))
+    return state, Concluded(theta=theta if order.reveal else np.zeros(0))
 
 
 def certificate_of(problem: VerticalProblem, z: Vector, net: Vector, slopes: Sequence[float]) -> Certificate:
@@ -55,16 +72,41 @@ def certificate_of(problem: VerticalProblem, z: Vector, net: Vector, slopes: Seq
     return Certificate(max(slopes), feasibility, violation, violations)
 
 
+def judged(
+    run: Run, problem: VerticalProblem, k: int, z: Vector, net: Vector, slopes: Sequence[float], objective: float
+) -> Certificate:
+    """The certificate of where the parties are now, which is all they could hand out: no earlier point is kept."""
+    certificate = certificate_of(problem, z, net, slopes)
+    run.best.certificate = None
+    run.best.offer(k, np.full(problem.dim, np.nan), problem.multiplier(net), certificate, objective)
+    return certificate
+
+
+def solved(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> Verdict:
+    """For a point that meets the tolerances: is there a minimiser, or does the loss fall forever beyond it?
+
+    penalty: sum_k h_k; violation: what is allowed. All scores are linear in theta, so nobody needs to be asked.
+    """
+    far, there = FAR * z, FAR**2 * penalty
+    scored = problem.scored
+    worse = np.max(np.abs(scored.gaps(far)) - problem.max_gap, initial=0.0) > violation
+    ends = np.mean(scored.losses(far)) + there > 0.9 * (np.mean(scored.losses(z)) + penalty)
+    return SOLVED if worse or ends or not z.any() else Verdict("unbounded", UNBOUNDED)
+
+
 def finished(
-    run: Run, problem: VerticalProblem, net: Vector, intercept: Vector, end: Verdict, reveal: bool
+    run: Run, problem: VerticalProblem, numbers: Sequence[int], intercept: Vector, end: Verdict, reveal: bool
 ) -> Solution:
-    """One exchange: every party keeps its piece; with `reveal` the answer holds them all, else NaN in their place."""
-    replies = run.fleet.ask(conclude, Conclude(reveal=reveal))
+    """One exchange: every party keeps its piece; with `reveal` the answer holds them all, else NaN in their place.
+
+    numbers: of the last order that counts, one for all parties or one each
+    """
+    orders = [Conclude(number=number, reveal=reveal) for number in numbers]
+    replies = run.fleet.ask(conclude, orders[0] if len(orders) == 1 else orders)
     widths = [party.X.shape[1] for party in problem.shares]
     parts = [r.theta if reveal else np.full(width, np.nan) for r, width in zip(replies, widths, strict=True)]
-    best = run.best
-    best.w, best.server_multiplier = np.concatenate([*parts, intercept]), problem.multiplier(net)
-    return best.solution(run, end.status, end.reason, [np.zeros(0) for _ in problem.shares])
+    run.best.w = np.concatenate([*parts, intercept])
+    return run.best.solution(run, end.status, end.reason, [np.zeros(0) for _ in problem.shares])
 
 
 # ---------------------------------------------------------------------------------------------------------- prediction
@@ -100,7 +142,7 @@ def rows_of(pieces: Sequence[Piece], parties: Mapping[str, ArrayLike]) -> dict[s
     for name, X in parties.items():
         if name not in known:
             raise DataError(f"{name}: has no piece of this model; its parties are {', '.join(known)}")
-        rows[name] = len(np.asarray(X))
+        rows[name] = len(table(name, X, known[name].columns))
     if len(set(rows.values())) > 1:
         told = ", ".join(f"{name} {count}" for name, count in rows.items())
         raise DataError(f"the parties have different numbers of rows ({told}); align them by id (fedpact.alignment)")

@@ -33,10 +33,10 @@ from scipy.optimize import brentq
 from fedpact.federation import Order, Reply, Summed, client_step
 from fedpact.functions import Vector
 from fedpact.problem import VerticalProblem
-from fedpact.solvers.endings import SOLVED, Verdict, interrupted, out_of_rounds
+from fedpact.solvers.endings import Verdict, interrupted, out_of_rounds
 from fedpact.solvers.run import MARGIN, Run
 from fedpact.solvers.solution import Solution
-from fedpact.solvers.vertical import certificate_of, finished
+from fedpact.solvers.vertical import finished, judged, solved
 
 #: Pairs of steps and changes that are kept.
 MEMORY = 20
@@ -60,8 +60,13 @@ STALLED = (
 
 @dataclass(frozen=True)
 class Block:
-    """A party's theta, its gradient there, and its part of the last steps and changes of the gradient, one a row."""
+    """A party's theta, its gradient there, and its part of the last steps and changes of the gradient, one a row.
 
+    number, before: how many orders it has obeyed, and theta before the last of them
+    """
+
+    number: int
+    before: Vector
     theta: Vector
     gradient: Vector
     steps: Vector
@@ -95,15 +100,16 @@ def advance(share: Any, state: Block | None, order: Advance) -> tuple[Block, Adv
     """Take the step, and answer with the gradient there."""
     X = share.X
     none = np.zeros((0, X.shape[1]))
-    before = state or Block(np.zeros(X.shape[1]), np.zeros(X.shape[1]), none, none)
-    step = order.combination @ before.vectors[:-1] if order.combination.size else np.zeros(X.shape[1])
+    zero = np.zeros(X.shape[1])
+    before = state or Block(0, zero, zero, zero, none, none)
+    step = order.combination @ before.vectors[:-1] if order.combination.size else zero
     theta = before.theta + step
     gradient = X.T @ order.slopes + share.curvature * theta
     steps, changes = before.steps, before.changes
     if order.keep:
         steps = np.vstack([steps, step])[-MEMORY:]
         changes = np.vstack([changes, gradient - before.gradient])[-MEMORY:]
-    after = Block(theta, gradient, steps, changes)
+    after = Block(before.number + 1, before.theta, theta, gradient, steps, changes)
     vectors = after.vectors
     return after, Advanced(
         scores=X @ gradient,
@@ -201,6 +207,14 @@ class Prices:
         return True
 
 
+@dataclass
+class Reached:
+    """The last point that was judged: how many orders led to it, and the coordinator's own block there."""
+
+    number: int = 0
+    own: Block | None = None
+
+
 def vertical_al(run: Run, *, penalty: float | None = None, reveal: bool = True) -> Solution:
     """Augmented Lagrangian and L-BFGS.
 
@@ -208,37 +222,42 @@ def vertical_al(run: Run, *, penalty: float | None = None, reveal: bool = True) 
     not, each party has its own only (`VerticalProblem(keep=...)`).
     """
     problem: Any = run.problem
+    run.new_best()
+    reached = Reached()
+    loss = float(np.mean(problem.scored.losses(np.zeros(problem.scored.y.size))))
+    state = Prices(problem, np.zeros(len(problem.gap_names)), penalty or START / max(loss, 1e-300))
+    try:
+        end = _iterate(run, problem, state, reached)
+    except KeyboardInterrupt:
+        if reached.own is None:  # stopped before anything was known
+            raise
+        end = interrupted(run)
+    assert reached.own is not None
+    return finished(run, problem, [reached.number], reached.own.theta, end, reveal)
+
+
+def _iterate(run: Run, problem: VerticalProblem, state: Prices, reached: Reached) -> Verdict:
+    """One exchange a step, until the certificate, the limit or patience ends it."""
     scored, server, fleet = problem.scored, problem.server, run.fleet
-    best = run.new_best()
     z = np.zeros(scored.y.size)
     none = np.zeros((0, z.size))
     memory = Memory(none, none, z)
-    state = Prices(problem, np.zeros(len(problem.gap_names)), 1.0)
-    state.penalty = penalty or START / max(float(np.mean(scored.losses(z))), 1e-300)
     own: Block | None = None
     combination, step, keep = np.zeros(0), None, False
     lowest, lowest_at = np.inf, 0
-    end = out_of_rounds(run)
-    net = state.prices
     for k in range(1, run.max_rounds):
-        ahead = z if step is None else z + step
-        net = state.net(scored.gaps(ahead))
-        order = Advance(slopes=scored.weights(net) * scored.slopes(ahead), combination=combination, keep=keep)
-        try:
-            replies = fleet.ask(advance, order)
-        except KeyboardInterrupt:
-            end = interrupted(run)
-            net = state.net(scored.gaps(z))
-            break
+        z = z if step is None else z + step
+        net = state.net(scored.gaps(z))
+        order = Advance(slopes=scored.weights(net) * scored.slopes(z), combination=combination, keep=keep)
+        replies = fleet.ask(advance, order)
         own, mine = advance(server, own, order)
-        z = ahead
         memory.receive(replies.total.scores + mine.scores, step if keep else None)
         products = replies.total.products + mine.products
         curvatures = replies.total.curvatures + mine.curvatures
-        certificate = certificate_of(problem, z, net, [mine.stationarity, *(r.stationarity for r in replies)])
         objective = float(np.mean(scored.losses(z)) + 0.5 * curvatures[-1, -1])
-        best.certificate = None  # the parties hold this very point, and no other
-        best.offer(k, np.zeros(0), np.zeros(0), certificate, objective)
+        slopes = [mine.stationarity, *(r.stationarity for r in replies)]
+        certificate = judged(run, problem, k, z, net, slopes, objective)
+        reached.number, reached.own = k, own
         run.record(
             k,
             certificate,
@@ -249,16 +268,14 @@ def vertical_al(run: Run, *, penalty: float | None = None, reveal: bool = True) 
             gradients=len(fleet.owners),
             hessians=0,
         )
-        run.report(k, state.count, best)
+        run.report(k, state.count, run.best)
         if certificate.meets((run.tol[0], MARGIN * run.tol[1])):
-            end = SOLVED
-            break
+            return solved(problem, z, 0.5 * float(curvatures[-1, -1]), max(certificate.violation, run.tol[1]))
         miss = max(certificate.stationarity / run.tol[0], certificate.feasibility / run.tol[1])
         if miss < 0.5 * lowest:
             lowest, lowest_at = miss, k
         if k - lowest_at >= STAGNATION:
-            end = Verdict("stalled", STALLED.format(STAGNATION))
-            break
+            return Verdict("stalled", STALLED.format(STAGNATION))
         if run.rounds_left <= RESERVE:
             break
         changed = state.move(scored.gaps(z), certificate.stationarity, run.tol)
@@ -266,9 +283,7 @@ def vertical_al(run: Run, *, penalty: float | None = None, reveal: bool = True) 
         combination = length * combination
         step = memory.of(combination)
         keep = not changed and length > 0  # a pair is of one function; prices that moved make it another
-    if own is None or best.certificate is None:  # stopped before anything was known
-        raise KeyboardInterrupt
-    return finished(run, problem, net, own.theta, end, reveal)
+    return out_of_rounds(run)
 
 
 def _step(state: Prices, z: Vector, memory: Memory, products: Vector, curvatures: Vector) -> tuple[Vector, float]:

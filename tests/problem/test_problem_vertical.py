@@ -1,0 +1,282 @@
+"""Vertical problems: losses, gaps and the pooled problem against plain NumPy; pieces of a model; misuse in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedpact as fp
+from fedpact.errors import DataError, FedpactError, OptionError, ProblemError
+from fedpact.problem import Piece, VerticalProblem
+from fedpact.solvers.vertical import rows_of
+
+RNG = np.random.default_rng(3)
+N = 90
+X = RNG.normal(size=(N, 5))
+GROUP = np.array(["north", "south", "west"])[RNG.integers(0, 3, N)]
+Y = (X[:, 0] + (GROUP == "north") + RNG.normal(size=N) > 0.4).astype(int)
+PARTIES = {"bank": X[:, :2], "shop": X[:, 2:]}
+PAIRS = [("north", "south"), ("north", "west"), ("south", "west")]
+
+
+def problem(**options: Any) -> VerticalProblem:
+    return VerticalProblem(PARTIES, Y, GROUP, 0.05, **options)
+
+
+def of(name: str) -> np.ndarray:
+    return np.equal(GROUP, name)
+
+
+def logistic(w: np.ndarray, chosen: np.ndarray) -> float:
+    """Mean of log(1 + exp(-y z)) over these rows, with y = -1 and 1 and the intercept last."""
+    z = X[chosen] @ w[:5] + w[5]
+    return float(np.mean(np.log1p(np.exp(-(2 * Y[chosen] - 1) * z))))
+
+
+# ------------------------------------------------------------------------------------------------- losses and gaps
+
+
+@pytest.mark.parametrize("gap", ["positives", "all", "classes"])
+def test_gaps_are_differences_of_mean_losses(gap: Any) -> None:
+    asked, w = problem(gap=gap), RNG.normal(size=6)
+    z = X @ w[:5] + w[5]
+    among = {"positives": [("y = 1", Y == 1)], "all": [("", Y >= 0)], "classes": [("y = 1", Y == 1), ("y = 0", Y == 0)]}
+    expected = {
+        f"{a} - {b}{', ' if what else ''}{what}": logistic(w, rows & of(a)) - logistic(w, rows & of(b))
+        for a, b in PAIRS
+        for what, rows in among[gap]
+    }
+    assert asked.gap_names == tuple(expected)
+    np.testing.assert_allclose(asked.scored.gaps(z), list(expected.values()), rtol=1e-12)
+    assert asked.server.multiplier_length == 2 * len(expected)
+
+
+def test_chosen_pairs_have_the_sign_in_which_they_are_given() -> None:
+    z = RNG.normal(size=N)
+    one, other = (problem(pairs=[pair]).scored.gaps(z) for pair in (("west", "north"), ("north", "west")))
+    np.testing.assert_array_equal(one, -other)
+    assert problem(pairs=[("west", "north")]).gap_names == ("west - north, y = 1",)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_slopes_are_derivatives_of_the_losses(loss: Any) -> None:
+    scored = problem(loss=loss, gap="all").scored
+    z, step = 3 * RNG.normal(size=N), 1e-6
+    numeric = (scored.losses(z + step) - scored.losses(z - step)) / (2 * step)
+    np.testing.assert_allclose(scored.slopes(z), numeric, atol=1e-8)
+    second = (scored.slopes(z + step) - scored.slopes(z - step)) / (2 * step)
+    assert np.all(second <= scored.smoothness + 1e-8)
+    if loss == "squared":
+        np.testing.assert_allclose(scored.losses(z), 0.5 * (z - Y) ** 2)
+
+
+def test_scores_far_out_neither_overflow_nor_lose_their_loss() -> None:
+    scored = problem().scored
+    z = np.where(Y == 1, -1e5, 1e5).astype(float)  # all wrong
+    np.testing.assert_array_equal(scored.losses(z), 1e5)
+    np.testing.assert_array_equal(scored.slopes(z), np.where(Y == 1, -1.0, 1.0))
+    np.testing.assert_array_equal(scored.losses(-z), 0.0)
+
+
+def test_weights_are_those_of_the_lagrangian() -> None:
+    scored, z, net = problem().scored, RNG.normal(size=N), np.array([0.3, -0.2, 0.1])
+    by_hand = np.mean(scored.losses(z)) + net @ scored.gaps(z)
+    assert scored.weights(net) @ scored.losses(z) == pytest.approx(by_hand, rel=1e-13)
+
+
+# ---------------------------------------------------------------------------------------------- the pooled problem
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_pooled_problem_has_the_same_values(intercept: bool) -> None:
+    weights = [fp.prox.SquaredL2(0.3), fp.prox.SquaredL2([0.1, 0.2, 0.0])]
+    asked = problem(intercept=intercept, regularizer=weights, pairs=PAIRS[:2])
+    pooled, w = asked.pooled(), RNG.normal(size=6)
+    w = w if intercept else np.append(w[:5], 0.0)
+    given = w if intercept else w[:5]
+    assert pooled.dim == asked.dim == len(given)
+    assert pooled.shares[0].objective.value(given) == pytest.approx(logistic(w, np.ones(N, dtype=bool)), rel=1e-12)
+    ridge = 0.5 * (0.3 * (w[0] ** 2 + w[1] ** 2) + 0.1 * w[2] ** 2 + 0.2 * w[3] ** 2)
+    assert pooled.regularizer.value(given) == pytest.approx(ridge, rel=1e-12)
+    gaps = [logistic(w, (Y == 1) & of(a)) - logistic(w, (Y == 1) & of(b)) for a, b in PAIRS[:2]]
+    sides = np.ravel([[gap - 0.05, -gap - 0.05] for gap in gaps])
+    np.testing.assert_allclose(pooled.server.constraint.function.value(given), sides, rtol=1e-11)
+
+
+def test_the_default_regularizer_is_the_papers_and_spares_the_intercept() -> None:
+    asked, w = problem(), RNG.normal(size=6)
+    assert asked.pooled().regularizer.value(w) == pytest.approx(np.sum(w[:5] ** 2) / N)
+
+
+def test_the_order_of_multipliers_is_that_of_the_pooled_constraints() -> None:
+    """fp.certify adds mu_j grad c_j: where net is the price of D, (max(net, 0), max(-net, 0)) has the same gradient."""
+    asked, w, net = problem(), RNG.normal(size=6), np.array([0.4, -0.7, 0.0])
+    np.testing.assert_array_equal(asked.multiplier(net), [0.4, 0.0, 0.0, 0.7, 0.0, 0.0])
+    z = X @ w[:5] + w[5]
+    columns = np.column_stack([X, np.ones(N)])
+    gradient = columns.T @ (asked.scored.weights(net) * asked.scored.slopes(z)) + np.append(2 / N * w[:5], 0.0)
+    found = fp.certify(asked.pooled(), w, [asked.multiplier(net), np.zeros(0)])
+    assert found.stationarity == pytest.approx(np.max(np.abs(gradient)), rel=1e-11)
+    feasibility, violation = asked.misses(z, net)
+    assert found.feasibility == pytest.approx(feasibility, rel=1e-11)
+    assert found.violation == pytest.approx(violation, rel=1e-11)
+
+
+def test_w_is_cut_by_holder() -> None:
+    cut = {name: part.tolist() for name, part in problem().pieces(np.arange(6.0)).items()}
+    assert cut == {"bank": [0, 1], "shop": [2, 3, 4], "coordinator": [5]}
+    assert problem(intercept=False).pieces(np.arange(5.0))["coordinator"].size == 0
+    with pytest.raises(ProblemError, match=r"w has shape \(7,\), the parties have 6 columns with"):
+        problem().pieces(np.zeros(7))
+
+
+def test_labels_of_minus_one_and_one_are_those_of_zero_and_one() -> None:
+    np.testing.assert_array_equal(VerticalProblem(PARTIES, 2 * Y - 1).scored.y, VerticalProblem(PARTIES, Y).scored.y)
+
+
+def test_a_list_of_tables_gets_names() -> None:
+    assert VerticalProblem(list(PARTIES.values()), Y).names == ("party 1", "party 2")
+
+
+# -------------------------------------------------------------------------------------------------- scaled columns
+
+
+def test_each_party_scales_its_own_columns_and_keeps_how() -> None:
+    raw = {"bank": 1e4 * X[:, :2] + 7e4, "shop": np.column_stack([X[:, 2], np.full(N, 3.7)])}
+    asked = VerticalProblem(raw, Y, standardize=True)
+    for party in asked.shares:
+        varies = raw[party.name].std(axis=0) > 1e-9
+        np.testing.assert_allclose(party.X.mean(axis=0), 0.0, atol=1e-12)
+        np.testing.assert_allclose(party.X.std(axis=0), varies, atol=1e-12)
+        theta = RNG.normal(size=2) * varies
+        piece = party.piece(theta)
+        np.testing.assert_allclose(piece.scores(raw[party.name]), party.X @ theta, atol=1e-11)
+    np.testing.assert_array_equal(asked.shares[1].X[:, 1], 0.0)  # constant: nothing is left of it
+
+
+def test_a_piece_is_saved_and_loaded(tmp_path: Path) -> None:
+    piece = Piece("bank", RNG.normal(size=2), RNG.normal(size=2), np.array([2.0, 0.5]), ("age", "income"))
+    path = piece.save(tmp_path / "deep" / "bank")
+    assert path == tmp_path / "deep" / "bank.npz"
+    again = Piece.load(path)
+    assert (again.name, again.columns) == ("bank", ("age", "income"))
+    np.testing.assert_array_equal(again.scores(X[:, :2]), piece.scores(X[:, :2]))
+    by_hand = [sum((row[j] - piece.mean[j]) / piece.scale[j] * piece.theta[j] for j in (0, 1)) for row in X[:, :2]]
+    np.testing.assert_allclose(again.scores(X[:, :2]), by_hand, rtol=1e-12)
+
+
+def test_damaged_and_foreign_files_are_no_pieces(tmp_path: Path) -> None:
+    path = Piece("bank", np.ones(1), np.zeros(1), np.ones(1)).save(tmp_path / "piece")
+    (tmp_path / "half.npz").write_bytes(path.read_bytes()[:100])
+    np.savez(tmp_path / "other.npz", theta=np.ones(1))
+    np.savez(tmp_path / "old.npz", meta=np.array('{"format": "fedpact-piece-0"}'))
+    for name in ("half", "other", "absent"):
+        with pytest.raises(FedpactError, match=r"cannot be read as a piece of a model \(.*\); save it again"):
+            Piece.load(tmp_path / f"{name}.npz")
+    with pytest.raises(FedpactError, match=r"old.npz is not a piece of a model of format fedpact-piece-1"):
+        Piece.load(tmp_path / "old.npz")
+
+
+def test_new_rows_that_do_not_fit_a_piece_are_refused() -> None:
+    piece = Piece("bank", np.ones(2), np.zeros(2), np.ones(2), ("age", "income"))
+    with pytest.raises(DataError, match="bank: X has 3 columns, but there are 2 column names"):
+        piece.scores(np.ones((4, 3)))
+    with pytest.raises(DataError, match=r"bank: column 'income' has 1 missing or infinite values \(rows 2\)"):
+        piece.scores(np.array([[1.0, 2.0], [1.0, 2.0], [1.0, np.nan]]))
+    bare = Piece("bank", np.ones(2), np.zeros(2), np.ones(2))
+    with pytest.raises(DataError, match="bank: X has 3 columns, its piece of the model 2"):
+        bare.scores(np.ones((4, 3)))
+    with pytest.raises(DataError, match="shop: has no piece of this model; its parties are bank"):
+        rows_of([piece], {"shop": np.ones((4, 2))})
+    with pytest.raises(DataError, match=r"different numbers of rows \(bank 4, shop 5\); align them by id"):
+        rows_of([piece, Piece("shop", *[np.ones(1)] * 3)], {"bank": np.ones((4, 2)), "shop": np.ones((5, 1))})
+    with pytest.raises(DataError, match="bank: X is not a dense table of numbers"):
+        rows_of([piece], {"bank": [["old", "rich"]]})
+
+
+# ---------------------------------------------------------------------------------------------------------- misuse
+
+NAN = X[:, :2].copy()
+NAN[[4, 19], 1] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("parties", "message"),
+    [
+        ({}, "a vertical problem needs at least one party"),
+        ({"coordinator": X}, "a party is called 'coordinator', the name of the coordinator itself; give it another"),
+        ({7: X}, "party 7: its name is no text; call it 'party 7'"),
+        ({"bank": X, "shop": X[:-1]}, "shop: X has 89 rows, y has 90; align the parties by id first"),
+        ({"bank": NAN}, r"bank: column 1 has 2 missing or infinite values \(rows 4, 19\); impute them, or drop"),
+        ({"bank": X[:, 0]}, r"bank: X has shape \(90,\); give a matrix"),
+        ({"bank": X[:, :0]}, r"bank: X has shape \(90, 0\); give a matrix with at least one column"),
+        ({"bank": [["a"]] * N}, "bank: X is not a dense table of numbers .*; encode text columns"),
+    ],
+    ids=["none", "coordinator", "number", "rows", "nan", "vector", "no column", "text"],
+)
+def test_tables_that_cannot_be_used(parties: Any, message: str) -> None:
+    with pytest.raises((DataError, ProblemError), match=message):
+        VerticalProblem(parties, Y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (Y + 1, "y has values other than 0 and 1, such as 2; code the classes so"),
+        (np.where(np.arange(N) < 2, -1, Y), "y has values other than 0 and 1, such as -1"),
+        (Y[:, None], r"y has shape \(90, 1\); give one label a row"),
+        ([], r"y has shape \(0,\); give one label a row"),
+        (np.where(np.arange(N) < 3, np.nan, Y), "y has 3 missing or infinite values; drop these rows everywhere"),
+        (["yes"] * N, "y is not a vector of numbers .*; code the classes as 0 and 1"),
+    ],
+    ids=["two", "mixed", "matrix", "empty", "nan", "text"],
+)
+def test_labels_that_cannot_be_used(y: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        VerticalProblem(PARTIES, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"group": GROUP[:-1]}, r"group has shape \(89,\), y has 90 rows"),
+        ({"group": np.zeros(N)}, "all rows are of group 0.0; a gap needs two groups"),
+        ({"group": np.where(np.arange(N) < 4, np.nan, Y)}, "group has 4 missing values; give every row a group"),
+        ({"group": [None, *GROUP[1:]]}, "group has 1 missing values; give every row a group"),
+        ({"group": np.array([1, *GROUP[1:]], dtype=object)}, "group has labels that cannot be compared"),
+        ({"group": np.where(Y == 1, "a", "b")}, "group b has no row with y = 1, so its mean loss is undefined; leave"),
+        ({"pairs": [("north", "east")]}, "pairs: no row is of group east; the groups are north, south, west"),
+        ({"pairs": [("north", "north")]}, "give at least one pair of two different groups"),
+        ({"pairs": [("north", "south", "west")]}, "give at least one pair of two different groups"),
+        ({"pairs": []}, r"pairs = \[\]: give at least one pair"),
+        ({"max_gap": -0.1}, "max_gap = -0.1: give a number of at least 0"),
+        ({"max_gap": np.nan}, "max_gap = nan: give a number of at least 0"),
+        ({"max_gap": "small"}, "max_gap = 'small': give a number of at least 0"),
+        ({"max_gap": [0.1, 0.2]}, "or one for each of 'north - south, y = 1', 'north - west, y = 1'"),
+        ({"max_gap": None}, "groups are given without max_gap, the largest gap between them; give a number, or 0"),
+        ({"group": None}, "max_gap is given without group; give one group label a row"),
+        ({"group": None, "max_gap": None, "pairs": PAIRS}, "pairs of groups are given without group"),
+        ({"loss": "hinge"}, "loss = 'hinge': choose 'logistic', 'squared'"),
+        ({"gap": "rates"}, "gap = 'rates': choose 'positives', 'all', 'classes'"),
+        ({"loss": "squared"}, 'gap = \'positives\' needs classes, which loss="squared" has not; use gap="all"'),
+        ({"regularizer": fp.prox.L1(0.1)}, r"bank: the regularizer L1\(0.1\) is not smooth; vertical methods take"),
+        ({"regularizer": [fp.prox.Zero()]}, r"regularizer: give one fp.prox.SquaredL2, or a list of 2, one a party"),
+        ({"regularizer": [0.1, 0.1]}, r"regularizer: give one fp.prox.SquaredL2, or a list of 2, one a party"),
+        ({"regularizer": fp.prox.SquaredL2(-1)}, "bank: regularizer: SquaredL2: weight is -1; it must be finite"),
+        ({"regularizer": fp.prox.SquaredL2([1, 2])}, "shop: regularizer: SquaredL2: weight has 2 entries; expected"),
+        ({"columns": {"bank": ["age"]}}, "bank: X has 2 columns, but there are 1 column names"),
+        ({"columns": {"bnak": ["age", "sex"]}}, "columns: no party is called 'bnak'; they are 'bank', 'shop'"),
+    ],
+    ids=lambda value: f"{next(iter(value))} {str(next(iter(value.values())))[:14]}" if isinstance(value, dict) else "",
+)
+def test_options_that_cannot_be_used(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((DataError, ProblemError, OptionError), match=message):
+        VerticalProblem(PARTIES, Y, **{"group": GROUP, "max_gap": 0.05, **options})
+
+
+def test_a_missing_value_is_told_by_the_name_of_its_column() -> None:
+    with pytest.raises(DataError, match="bank: column 'income' has 2 missing"):
+        VerticalProblem({"bank": NAN}, Y, columns={"bank": ["age", "income"]})
