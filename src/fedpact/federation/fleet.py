@@ -180,7 +180,9 @@ class Fleet(ABC):
         (step, orders, past), self._first = self._first, None
         self._looking, ledger, self.ledger = True, self.ledger, Ledger(self.owners, self.ledger.record)
         try:
-            again = self._exchange(step, {owner: replace(order, look=True) for owner, order in orders.items()})
+            # after=0: as the first time, though owners may have agreed on keys before
+            first = {owner: replace(order, look=True, after=0) for owner, order in orders.items()}
+            again = self._exchange(step, first)
         finally:
             self._looking, self.ledger = False, ledger
         for owner, now, before in zip(orders, again.kept, past.kept, strict=True):

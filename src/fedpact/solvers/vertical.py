@@ -44,21 +44,31 @@ def theta_at(state: Placed, number: int) -> Vector:
 @dataclass(frozen=True, kw_only=True)
 class Conclude(Order):
     number: int
-    reveal: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class Concluded(Reply):
-    theta: Vector  # empty unless it was asked for
+class Kept(Reply):
+    """Nothing leaves the party."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revealed(Reply):
+    theta: Vector
 
 
 @client_step
-def conclude(share: Party, state: Any, order: Conclude) -> tuple[Any, Concluded]:
-    """The party writes its piece to its own file, and hands it out only when asked."""
-    theta = theta_at(state, order.number)
+def keep(share: Party, state: Any, order: Conclude) -> tuple[Any, Kept]:
+    """The party writes its piece to its own file, if it has one."""
     if share.keep:
-        share.piece(theta).save(Path(share.keep))
-    return state, Concluded(theta=theta if order.reveal else np.zeros(0))
+        share.piece(theta_at(state, order.number)).save(Path(share.keep))
+    return state, Kept()
+
+
+@client_step
+def reveal(share: Party, state: Any, order: Conclude) -> tuple[Any, Revealed]:
+    """The same, and it hands its piece out."""
+    keep(share, state, order)
+    return state, Revealed(theta=theta_at(state, order.number))
 
 
 def certificate_of(problem: VerticalProblem, z: Vector, net: Vector, slopes: Sequence[float]) -> Certificate:
@@ -95,16 +105,19 @@ def solved(problem: VerticalProblem, z: Vector, penalty: float, violation: float
 
 
 def finished(
-    run: Run, problem: VerticalProblem, numbers: Sequence[int], intercept: Vector, end: Verdict, reveal: bool
+    run: Run, problem: VerticalProblem, numbers: Sequence[int], intercept: Vector, end: Verdict, shown: bool
 ) -> Solution:
-    """One exchange: every party keeps its piece; with `reveal` the answer holds them all, else NaN in their place.
+    """One exchange: every party keeps its piece; if `shown`, the answer holds them all, else NaN in their place.
 
     numbers: of the last order that counts, one for all parties or one each
     """
-    orders = [Conclude(number=number, reveal=reveal) for number in numbers]
-    replies = run.fleet.ask(conclude, orders[0] if len(orders) == 1 else orders)
-    widths = [party.X.shape[1] for party in problem.shares]
-    parts = [r.theta if reveal else np.full(width, np.nan) for r, width in zip(replies, widths, strict=True)]
+    orders = [Conclude(number=number) for number in numbers]
+    asked = orders[0] if len(orders) == 1 else orders
+    if shown:
+        parts = [reply.theta for reply in run.fleet.ask(reveal, asked)]
+    else:
+        run.fleet.ask(keep, asked)
+        parts = [np.full(party.X.shape[1], np.nan) for party in problem.shares]
     run.best.w = np.concatenate([*parts, intercept])
     return run.best.solution(run, end.status, end.reason, [np.zeros(0) for _ in problem.shares])
 
