@@ -36,6 +36,8 @@ from fedpact.solvers.vertical import certificate_of, finished
 
 #: f must fall by GOOD of what the steps predict for scale to shrink by SHORTER, and by BAD of it not to grow by LONGER.
 GOOD, BAD, SHORTER, LONGER = 0.5, 0.1, 0.9, 1.5
+#: The ascent of a gap that passed its bound is damped by DAMPED, that of one that did not freed by FREED.
+DAMPED, FREED, LOWEST = 0.7, 1.1, 1e-4
 #: Where the others have moved on, steps cannot be taken back: the smallest scale, and the part of the ascent, there.
 LEAST, ASCENT = 1.0, 0.2
 #: Rounds in which the certificate does not fall by a tenth before giving up.
@@ -153,6 +155,9 @@ class Descent:
     regularization: float
     theory: Theory | None
     noise: float
+    adaptive_ascent: bool
+    damping: Vector  # of the ascent, by gap
+    sense: Vector  # on which side of its bound a gap was
     scale: float = 1.0
     step: int = 0
     prices: Vector = field(default_factory=lambda: np.zeros(0))  # lambda_1 and lambda_2, (2, gaps)
@@ -173,8 +178,13 @@ class Descent:
         self.step += 1
         gaps, eps = self.problem.scored.gaps(z), self.problem.max_gap
         c = self.theory.regularization(self.step) if self.theory else self.regularization
+        if self.adaptive_ascent:
+            sense = np.sign(np.abs(gaps) - eps)
+            # A gap that passes its bound to and fro has been overshot; one that stays on a side can move faster.
+            self.damping = np.clip(self.damping * np.where(sense != self.sense, DAMPED, FREED), LOWEST, 1.0)
+            self.sense = sense
         slope = np.stack([gaps - eps, -gaps - eps]) - c * self.prices
-        self.prices = np.maximum(self.prices + part * self.dual_step * slope, 0.0)
+        self.prices = np.maximum(self.prices + part * self.dual_step * self.damping * slope, 0.0)
 
     def order(self, z: Vector, updates: int, holders: int, back: bool = False) -> Update:
         eta = self.theory.eta(self.step) if self.theory else self.eta
@@ -292,8 +302,19 @@ def descend(
     schedule = None
     if theory:
         schedule = _theory(problem, [*begun, mine], beta, holders * updates)
-    state = Descent(problem, eta or 0.0, beta, regularization, schedule, noise)
-    state.prices = np.zeros((2, len(problem.gap_names)))
+    gaps = len(problem.gap_names)
+    state = Descent(
+        problem,
+        eta or 0.0,
+        beta,
+        regularization,
+        schedule,
+        noise,
+        adaptive_ascent=dual_step is None and not theory,
+        damping=np.ones(gaps),
+        sense=np.zeros(gaps),
+        prices=np.zeros((2, gaps)),
+    )
     state.scores = {"all": zero, server.name: zero}
     state.penalties = {"all": 0.0}
     coordinator = Coordinator(server, own)
