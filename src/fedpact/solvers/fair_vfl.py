@@ -75,8 +75,8 @@ class Begin(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Reply):
-    size: float  # largest eigenvalue of X_k' X_k
-    curvature: float  # largest of h_k
+    size: Summed[float]  # largest eigenvalue of X_k' X_k
+    curvature: Summed[float]  # largest of h_k
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,7 +301,7 @@ def descend(
     holders = len(fleet.owners) + (1 if problem.intercept else 0)
     schedule = None
     if theory:
-        schedule = _theory(problem, [*begun, mine], beta, holders * updates)
+        schedule = _theory(problem, begun.total, mine, beta, holders * updates)
     gaps = len(problem.gap_names)
     state = Descent(
         problem,
@@ -322,11 +322,11 @@ def descend(
     return finished(run, problem, state.net, coordinator.place.theta, end, reveal)
 
 
-def _theory(problem: VerticalProblem, begun: Sequence[Begun], beta: float, updates: int) -> Theory:
-    """L and L_12 bounded by what is known: |X|^2 is at most the sum over the parties."""
+def _theory(problem: VerticalProblem, parties: Begun, own: Begun, beta: float, updates: int) -> Theory:
+    """L and L_12 bounded by sums over the parties: |X|^2 is at most that of |X_k|^2."""
     scored = problem.scored
-    size = sum(b.size for b in begun)
-    lipschitz = scored.smoothness * size / scored.y.size + max(b.curvature for b in begun)
+    size = parties.size + own.size
+    lipschitz = scored.smoothness * size / scored.y.size + parties.curvature
     largest = 1.0 if scored.loss == "logistic" else float(np.max(np.abs(scored.y), initial=0.0))
     cross = float(np.sqrt(size) * np.linalg.norm(scored.rows) * largest)
     return Theory(beta, lipschitz, cross, updates)
