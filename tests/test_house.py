@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "problem": {"cones", "functions", "prox"},
     "solvers": {"problem", "federation", "functions", "prox", "cones"},
     "engines": {"federation"},
-    "tasks": {"problem", "functions", "cones", "prox", "data"},
+    "tasks": {"problem", "functions", "cones", "prox", "data", "alignment"},
     "report": {"solvers", "problem", "federation"},
     "apps": None,
     "estimators": None,

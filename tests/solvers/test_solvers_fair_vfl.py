@@ -1,7 +1,8 @@
-"""fair-vfl and fedbcd against a literal transcription of the paper, closed forms and the pooled optimum; delays, losses."""
+"""fair-vfl and fedbcd against a transcription of the paper, closed forms and the pooled optimum; delays and losses."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from pathlib import Path
@@ -157,7 +158,7 @@ def test_iterates_are_those_of_algorithms_1_and_2(updates: int, secure: bool) ->
 def test_where_everybody_answers_each_step_the_asynchronous_form_is_the_other(updates: int, intercept: bool) -> None:
     """Without threads all replies are there at once. The coordinator updates its intercept once a step, so Q = 1 there.
 
-    Labels of both kinds have equal losses at zero: the first ascent, which only the synchronous form makes, does nothing.
+    Labels of both kinds have equal losses at zero: the first ascent, which only the other form makes, does nothing.
     """
     asked = small(0, intercept=intercept)
     options = {"eta": 2.0, "dual_step": 0.8, "local_updates": updates, "tol": 1e-9, "max_rounds": 60}
@@ -181,7 +182,7 @@ def test_theory_schedules_are_the_formulas_of_theorem_2() -> None:
 
 
 def test_theory_runs_with_those_steps_and_with_constants_that_bound_the_data() -> None:
-    """L12 bounds |grad_theta grad_lambda f| = sqrt(2) |grad D|, L the curvature of L(theta): from the pooled columns."""
+    """L12 bounds |grad_theta grad_lambda f| = sqrt(2) |grad D|, L the curvature of L(theta); from pooled columns here."""
     asked, watch = small(0), Door()
     found = fp.solve(asked, "fair-vfl", schedule="theory", max_rounds=30, tol=1e-9, engine=watch, local_updates=2)
     etas = np.array([o.eta for name, o, _ in watch.sent if name == "bank" and hasattr(o, "eta")])[:20]
@@ -210,7 +211,7 @@ def test_when_f_rises_the_updates_are_taken_back() -> None:
     X, curvature = matrix(asked)
     blocks = {name: [s for s in watch.states[name] if isinstance(s, Place)] for name in CUTS}
     orders = [o for name, o, _ in watch.sent if name == "bank" and hasattr(o, "base") and o.updates]
-    back = [o.base for a, o in zip(orders, orders[1:], strict=False) if o.base != a.number]
+    back = [o.base for a, o in itertools.pairwise(orders) if o.base != a.number]
     assert len(back) > 3
     scored, kept = asked.scored, 0
 
@@ -218,7 +219,7 @@ def test_when_f_rises_the_updates_are_taken_back() -> None:
         thetas = [blocks[name][k].theta for name in CUTS]
         return 0.5 * sum(2 / len(X) * t @ t for t in thetas)
 
-    for k, (one, other) in enumerate(zip(orders, orders[1:], strict=False)):
+    for k, (one, other) in enumerate(itertools.pairwise(orders)):
         if other.base != one.number or k == 0:
             continue
         f = [np.mean(scored.losses(o.scores)) + one.net @ scored.gaps(o.scores) for o in (one, other)]

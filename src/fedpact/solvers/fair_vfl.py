@@ -36,6 +36,8 @@ from fedpact.solvers.vertical import finished, judged, solved, theta_at
 
 #: f must fall by GOOD of what the steps predict for scale to shrink by SHORTER, and by BAD of it not to grow by LONGER.
 GOOD, BAD, SHORTER, LONGER = 0.5, 0.1, 0.9, 1.5
+#: The ascent of a gap that passed its bound is damped by DAMPED, that of one that did not freed by FREED.
+DAMPED, FREED, LOWEST = 0.7, 1.1, 1e-4
 #: Where the others have moved on, steps cannot be taken back: the smallest scale, and the part of the ascent, there.
 LEAST, ASCENT = 1.0, 0.2
 #: Rounds in which the certificate does not fall by a tenth before giving up.
@@ -77,8 +79,8 @@ class Begin(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Reply):
-    size: float  # largest eigenvalue of X_k' X_k
-    curvature: float  # largest of h_k
+    size: Summed[float]  # largest eigenvalue of X_k' X_k
+    curvature: Summed[float]  # largest of h_k
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +176,9 @@ class Descent:
     holders: int
     known: dict[str, Known]
     prices: Vector  # lambda_1 and lambda_2, (2, gaps)
+    adaptive_ascent: bool
+    damping: Vector  # of the ascent, by gap
+    sense: Vector  # on which side of its bound a gap was
     scale: float = 1.0
     step: int = 0
     sent: int = 0
@@ -202,8 +207,13 @@ class Descent:
         self.step += 1
         gaps, eps = self.problem.scored.gaps(z), self.problem.max_gap
         c = self.theory.regularization(self.step) if self.theory else self.regularization
+        if self.adaptive_ascent:
+            sense = np.sign(np.abs(gaps) - eps)
+            # A gap that passes its bound to and fro has been overshot; one that stays on a side can move faster.
+            self.damping = np.clip(self.damping * np.where(sense != self.sense, DAMPED, FREED), LOWEST, 1.0)
+            self.sense = sense
         slope = np.stack([gaps - eps, -gaps - eps]) - c * self.prices
-        self.prices = np.maximum(self.prices + part * self.dual_step * slope, 0.0)
+        self.prices = np.maximum(self.prices + part * self.dual_step * self.damping * slope, 0.0)
 
     def order(self, who: str, z: Vector, updates: int) -> Update:
         """To update so often from where the coordinator knows them to be; 0: only look."""
@@ -318,8 +328,9 @@ def descend(
     holders = len(fleet.owners) + (1 if problem.intercept else 0)
     schedule = None
     if theory:
-        schedule = _theory(problem, [*begun, mine], beta, holders * updates)
+        schedule = _theory(problem, begun.total, mine, beta, holders * updates)
     names = fleet.owners if asynchronous else ("all",)
+    gaps = len(problem.gap_names)
     state = Descent(
         problem,
         eta or 0.0,
@@ -328,8 +339,11 @@ def descend(
         schedule,
         noise,
         holders,
-        {name: Known(zero, 0.0, 0) for name in (*names, server.name)},
-        np.zeros((2, len(problem.gap_names))),
+        known={name: Known(zero, 0.0, 0) for name in (*names, server.name)},
+        prices=np.zeros((2, gaps)),
+        adaptive_ascent=dual_step is None and not theory,
+        damping=np.ones(gaps),
+        sense=np.zeros(gaps),
     )
     coordinator = Coordinator(server, own)
     end = (_asynchronously if asynchronous else _in_rounds)(run, state, coordinator, updates)
@@ -337,11 +351,11 @@ def descend(
     return finished(run, problem, [state.known[name].number for name in names], intercept, end, reveal)
 
 
-def _theory(problem: VerticalProblem, begun: Sequence[Begun], beta: float, updates: int) -> Theory:
-    """L and L_12 bounded by what is known: |X|^2 is at most the sum over the parties."""
+def _theory(problem: VerticalProblem, parties: Begun, own: Begun, beta: float, updates: int) -> Theory:
+    """L and L_12 bounded by sums over the parties: |X|^2 is at most that of |X_k|^2."""
     scored = problem.scored
-    size = sum(b.size for b in begun)
-    lipschitz = scored.smoothness * size / scored.y.size + max(b.curvature for b in begun)
+    size = parties.size + own.size
+    lipschitz = scored.smoothness * size / scored.y.size + parties.curvature
     largest = 1.0 if scored.loss == "logistic" else float(np.max(np.abs(scored.y), initial=0.0))
     cross = float(np.sqrt(2 * size) * np.linalg.norm(scored.rows) * largest)  # of D - eps and of -D - eps
     return Theory(beta, lipschitz, cross, updates)

@@ -17,9 +17,11 @@ from fedpact.tasks.logistic_regression import (
     softmax_regression_share,
 )
 from fedpact.tasks.neyman_pearson import neyman_pearson, neyman_pearson_share
+from fedpact.tasks.vertical_fairness import IdTable, vertical_fairness
 
 __all__ = [
     "Exact",
+    "IdTable",
     "Job",
     "VotedLoss",
     "class_accuracies",
@@ -38,5 +40,6 @@ __all__ = [
     "share_from_file",
     "softmax_regression",
     "softmax_regression_share",
+    "vertical_fairness",
     "worst_class_accuracy",
 ]

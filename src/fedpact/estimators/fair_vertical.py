@@ -1,0 +1,206 @@
+"""A fair linear classifier over columns that different parties hold, with scikit-learn's methods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedpact.engines import InProcess
+from fedpact.errors import DataError, FedpactError, OptionError
+from fedpact.functions import Vector
+from fedpact.problem import Piece, VerticalProblem
+from fedpact.prox import SquaredL2
+from fedpact.solve import solve
+from fedpact.solvers.vertical import rows_of, summed_scores
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import NotFittedError
+except ImportError as error:
+    raise OptionError("estimators need scikit-learn: pip install 'fedpact[sklearn]'") from error
+
+MODEL = "fedpact-vertical-model-1"
+Parties = Mapping[str, ArrayLike] | Sequence[ArrayLike]
+
+
+class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Logistic regression whose gap of mean loss between groups is at most `max_gap`; every party keeps its own part.
+
+    max_gap:     largest gap between any two groups, on the rows it is fitted to
+    gap:         of rows with the second class ("positives"), of "all" rows, or of both "classes"
+    weight:      of the squared norm, per party's standardized column; None: 2/n, the paper's
+    standardize: does each party scale its own columns? Their means and scales stay with it, too
+    method:      "auto", "vertical-al", "fair-vfl"; tol, max_rounds, engine, seed: of fp.solve
+    secure_sum:  hide each party's scores from the coordinator, in fitting and in prediction
+
+    After fit: solution_ (with its certificate), pieces_ (party -> Piece), intercept_, classes_, gaps_ (by name).
+    `parties` is a mapping from names to columns, or a list of columns in the order of fit; all have the same people in
+    the same order (`fedpact.alignment`).
+    """
+
+    def __init__(
+        self,
+        max_gap: float = 0.05,
+        *,
+        gap: Literal["positives", "all", "classes"] = "positives",
+        weight: float | None = None,
+        standardize: bool = True,
+        method: str = "auto",
+        tol: float = 1e-3,
+        max_rounds: int | None = None,
+        engine: Any = None,
+        secure_sum: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.max_gap = max_gap
+        self.gap = gap
+        self.weight = weight
+        self.standardize = standardize
+        self.method = method
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.engine = engine
+        self.secure_sum = secure_sum
+        self.seed = seed
+
+    def fit(self, parties: Parties, y: ArrayLike, *, group: ArrayLike) -> Self:
+        """y: two classes, the second in sorted order is the positive one; group: one label a row.
+
+        Raises DataError or ProblemError for bad tables, FedpactError when no certified model was found.
+        """
+        labels = np.asarray(y)
+        self.classes_ = np.unique(labels)
+        if self.classes_.size != 2:
+            raise DataError(f"y has {self.classes_.size} classes ({self.classes_[:5]}); this classifier takes two")
+        problem = VerticalProblem(
+            _named(parties),
+            (labels == self.classes_[1]).astype(np.int64),
+            group,
+            self.max_gap,
+            gap=self.gap,
+            regularizer=None if self.weight is None else SquaredL2(self.weight),
+            standardize=self.standardize,
+        )
+        secure = self.secure_sum and len(problem.shares) > 1
+        self.solution_ = solve(
+            problem,
+            self.method,
+            tol=self.tol,
+            max_rounds=self.max_rounds,
+            engine=self.engine,
+            seed=self.seed,
+            secure_sum=secure,
+        )
+        if not self.solution_.solved:
+            raise FedpactError(
+                f"no certified model: {self.solution_.status}, {self.solution_.reason}; the best point so far is in "
+                "solution_"
+            )
+        parts = problem.pieces(self.solution_.w)
+        self.pieces_ = {party.name: party.piece(parts[party.name]) for party in problem.shares}
+        self.intercept_ = float(parts[problem.server.name][0])
+        self.n_features_in_ = problem.dim - 1
+        self.gaps_ = self._gaps(self.decision_function(parties), labels, group)
+        return self
+
+    def decision_function(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> Vector:
+        """Scores of new people: one exchange, in which every party adds its own part.
+
+        missing: "mean" scores without absent parties, as if everyone had the mean of their columns (zero, with
+            standardize=False). The gap was bounded with all parties: `recheck` tells what it is without them.
+        """
+        self._fitted()
+        given = self._by_name(parties)
+        absent = [name for name in self.pieces_ if name not in given]
+        if absent and missing == "error":
+            raise DataError(
+                f"{', '.join(absent)}: no columns; the gap was bounded with all parties. See what it is without with "
+                'recheck(parties, y, group=...), then predict with missing="mean"'
+            )
+        if not given:
+            raise DataError("no party has columns; give at least one")
+        with InProcess().open(rows_of(list(self.pieces_.values()), given)) as fleet:
+            return summed_scores(fleet, self.secure_sum and len(given) > 1) + self.intercept_
+
+    def predict(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> NDArray[Any]:
+        scores = self.decision_function(parties, missing=missing)
+        return np.asarray(self.classes_[(scores > 0).astype(int)])
+
+    def predict_proba(self, parties: Parties) -> Vector:
+        """(rows, 2): the probabilities of both classes."""
+        positive = 1 / (1 + np.exp(-self.decision_function(parties)))
+        return np.stack([1 - positive, positive], axis=1)
+
+    def score(self, parties: Parties, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy."""
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return float(np.average(self.predict(parties) == np.asarray(y), weights=weights))
+
+    def recheck(self, parties: Parties, y: ArrayLike, *, group: ArrayLike) -> dict[str, float]:
+        """The gaps on other rows, or without some parties, by name; compare them with max_gap."""
+        return self._gaps(self.decision_function(parties, missing="mean"), np.asarray(y), group)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model in pieces: one file a party, to be handed to it alone, and the coordinator's."""
+        self._fitted()
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        for name, piece in self.pieces_.items():
+            piece.save(target / f"{name}.npz")
+        parameters = {k: v for k, v in self.get_params().items() if k != "engine"}
+        about = {
+            "format": MODEL,
+            "parties": list(self.pieces_),
+            "intercept": self.intercept_,
+            "classes": self.classes_.tolist(),
+            "gaps": self.gaps_,
+            "parameters": parameters,
+        }
+        (target / "coordinator.json").write_text(json.dumps(about, indent=1))
+        return target
+
+    @classmethod
+    def load(cls, folder: str | Path, pieces: Mapping[str, str | Path] | None = None) -> Self:
+        """Read what `save` wrote; pieces: where the parties' files are, when they are not in the folder."""
+        source = Path(folder)
+        try:
+            about = json.loads((source / "coordinator.json").read_text())
+            if about["format"] != MODEL:
+                raise FedpactError(f"{source} holds no model of format {MODEL}")
+            model = cls(**about["parameters"])
+            model.classes_ = np.asarray(about["classes"])
+            model.intercept_, model.gaps_ = float(about["intercept"]), dict(about["gaps"])
+            names = list(about["parties"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FedpactError(f"{source} cannot be read as a saved model ({error}); save it again") from error
+        model.pieces_ = {name: Piece.load((pieces or {}).get(name, source / f"{name}.npz")) for name in names}
+        model.n_features_in_ = sum(piece.theta.size for piece in model.pieces_.values())
+        return model
+
+    def _gaps(self, scores: Vector, y: NDArray[Any], group: ArrayLike) -> dict[str, float]:
+        labels = (y == self.classes_[1]).astype(np.int64)
+        judged = VerticalProblem([scores[:, None]], labels, group, self.max_gap, gap=self.gap)
+        return dict(zip(judged.gap_names, map(float, np.abs(judged.scored.gaps(scores))), strict=True))
+
+    def _by_name(self, parties: Parties) -> dict[str, ArrayLike]:
+        if isinstance(parties, Mapping):
+            return dict(parties)
+        if len(parties) != len(self.pieces_):
+            raise DataError(
+                f"{len(parties)} blocks of columns for {len(self.pieces_)} parties ({', '.join(self.pieces_)}); give "
+                "all, or a mapping from names"
+            )
+        return dict(zip(self.pieces_, parties, strict=True))
+
+    def _fitted(self) -> None:
+        if not hasattr(self, "pieces_"):
+            raise NotFittedError("this FairVerticalClassifier is not fitted yet; call fit first")
+
+
+def _named(parties: Parties) -> dict[str, ArrayLike]:
+    return dict(parties) if isinstance(parties, Mapping) else {f"party {k}": X for k, X in enumerate(parties, 1)}

@@ -1,0 +1,77 @@
+"""From tables with an id column, one a party, to a vertical problem: who is everywhere, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpact.alignment import align, align_by_keyed_hash, align_privately
+from fedpact.errors import DataError, OptionError
+from fedpact.problem import VerticalProblem
+
+COORDINATOR = "coordinator"
+
+
+@dataclass(frozen=True, eq=False)
+class IdTable:
+    """A party's table: ids, one a row, and X, its columns in the same order of rows."""
+
+    ids: Sequence[str | int]
+    X: ArrayLike
+    columns: Sequence[str] = ()
+
+
+def vertical_fairness(
+    tables: Mapping[str, IdTable],
+    ids: Sequence[str | int],
+    y: ArrayLike,
+    group: ArrayLike | None = None,
+    max_gap: ArrayLike | None = None,
+    *,
+    alignment: Literal["id", "keyed-hash", "private"] = "id",
+    key: bytes = b"",
+    on_missing: Literal["error", "drop"] = "error",
+    **options: Any,
+) -> VerticalProblem:
+    """The problem of the people who are at every party and at the coordinator, who has ids, y and group.
+
+    alignment:  "id": whoever calls this sees all ids; "keyed-hash" with a key of 32 bytes that only the parties have;
+                "private": intersection by Diffie-Hellman. What each reveals is in docs/explanation/alignment.md.
+    on_missing: "drop" keeps those who are everywhere
+    options:    of VerticalProblem (loss, gap, pairs, regularizer, intercept, standardize, keep)
+
+    Raises DataError for ids that are there twice, missing, or nowhere else; messages name the party.
+    """
+    if COORDINATOR in tables:
+        raise DataError("a party is called 'coordinator', the name of the coordinator itself; give it another name")
+    for name, table in tables.items():
+        if len(table.ids) != len(np.asarray(table.X)):
+            raise DataError(f"{name}: {len(table.ids)} ids for {len(np.asarray(table.X))} rows; give one id a row")
+    known = {**{name: table.ids for name, table in tables.items()}, COORDINATOR: ids}
+    if alignment == "id":
+        rows = align(known, on_missing=on_missing)
+    elif alignment == "keyed-hash":
+        rows = align_by_keyed_hash(known, key, on_missing=on_missing)
+    elif alignment == "private":
+        rows = align_privately(known, on_missing=on_missing)
+    else:
+        raise OptionError(f"alignment = {alignment!r}: choose 'id', 'keyed-hash' or 'private'")
+    own = rows[COORDINATOR]
+    labels = np.asarray(y)
+    if labels.shape != (len(ids),):
+        raise DataError(f"y has shape {labels.shape} for {len(ids)} ids; give one label an id")
+    members = None if group is None else np.asarray(group)
+    if members is not None and members.shape != labels.shape:
+        raise DataError(f"group has shape {members.shape} for {len(ids)} ids; give one group an id")
+    return VerticalProblem(
+        {name: np.asarray(table.X)[rows[name]] for name, table in tables.items()},
+        labels[own],
+        None if members is None else members[own],
+        max_gap,
+        columns={name: tuple(table.columns) for name, table in tables.items()},
+        **options,
+    )

@@ -1,0 +1,190 @@
+"""FairVerticalClassifier against the pooled problem, in pieces, without a party, and with bad tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
+pytest.importorskip("cryptography", reason="needs the extra 'secure'")
+
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import fedpact as fp
+from fedpact.errors import DataError, FedpactError, ProblemError
+from fedpact.estimators import FairVerticalClassifier
+from fedpact.problem import Piece
+
+
+def people(seed: int = 0, rows: int = 400) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Three parties' columns in units of their own, labels, and two groups for which they say different things."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 2, rows)
+    X = rng.normal(size=(rows, 6)) + 0.8 * group[:, None]
+    y = (X @ [1.0, -1.0, 0.5, 0.7, 0.0, 0.3] + 0.8 * group + rng.normal(size=rows) > 0.8).astype(int)
+    return {"bank": 100 * X[:, :2] + 7, "shop": X[:, 2:5], "post": 0.01 * X[:, 5:]}, y, group
+
+
+def pooled_scores(parties: dict[str, np.ndarray], y: np.ndarray, group: np.ndarray, max_gap: float) -> np.ndarray:
+    """Of the same model with all columns in one place, by another method."""
+    X = np.hstack([(P - P.mean(0)) / P.std(0) for P in parties.values()])
+    problem = fp.VerticalProblem([X], y, group, max_gap).pooled()
+    answer = fp.solve(problem, "interior-point", tol=1e-9)
+    assert answer.solved
+    return X @ answer.w[:-1] + answer.w[-1]
+
+
+def test_scores_are_those_of_the_pooled_problem() -> None:
+    parties, y, group = people()
+    model = FairVerticalClassifier(0.02, tol=1e-7).fit(parties, y, group=group)
+    expected = pooled_scores(parties, y, group, 0.02)
+    np.testing.assert_allclose(model.decision_function(parties), expected, atol=1e-4)
+    np.testing.assert_array_equal(model.predict(parties), (expected > 0).astype(int))
+    assert model.score(parties, y) == np.mean((expected > 0) == y)
+    probabilities = model.predict_proba(parties)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(probabilities[:, 1] > 0.5, expected > 0)
+
+
+def test_the_gap_is_bounded_and_would_not_be_otherwise() -> None:
+    parties, y, group = people()
+    fair = FairVerticalClassifier(0.02).fit(parties, y, group=group)
+    free = FairVerticalClassifier(10.0).fit(parties, y, group=group)
+    (name,) = fair.gaps_
+    assert name == "0 - 1, y = 1"
+    assert fair.gaps_[name] <= 0.021
+    assert free.gaps_[name] > 0.1
+    assert fair.solution_.multipliers[0].max() > 0
+
+
+@pytest.mark.parametrize("method", ["vertical-al", "fair-vfl"])
+@pytest.mark.parametrize("secure", [True, False])
+def test_methods_and_masks_give_one_model(method: str, secure: bool) -> None:
+    parties, y, group = people()
+    model = FairVerticalClassifier(0.02, method=method, tol=1e-4, secure_sum=secure).fit(parties, y, group=group)
+    expected = pooled_scores(parties, y, group, 0.02)
+    np.testing.assert_allclose(model.decision_function(parties), expected, atol=0.02)
+    masked = any("(masked)" in f for f in model.solution_.communication.owners["bank"].fields)
+    assert masked == secure
+
+
+def test_lists_names_and_labels_of_any_kind() -> None:
+    parties, y, group = people()
+    words = np.where(y == 1, "paid", "owes")  # the second in sorted order is the positive one
+    named = FairVerticalClassifier(0.02).fit(parties, words, group=np.where(group == 1, "f", "m"))
+    listed = FairVerticalClassifier(0.02).fit(list(parties.values()), y, group=group)
+    assert list(named.classes_) == ["owes", "paid"]
+    np.testing.assert_array_equal(named.predict(parties) == "paid", listed.predict(list(parties.values())) == 1)
+    assert set(named.pieces_) == {"bank", "shop", "post"}
+    assert set(listed.pieces_) == {"party 1", "party 2", "party 3"}
+
+
+def test_parameters_are_kept_as_given() -> None:
+    model = clone(FairVerticalClassifier(0.3, gap="all", weight=0.1, tol=1e-4))
+    assert (model.max_gap, model.gap, model.weight, model.tol) == (0.3, "all", 0.1, 1e-4)
+    with pytest.raises(NotFittedError, match="call fit"):
+        model.predict(people()[0])
+
+
+# ------------------------------------------------------------------------------------------------------------ in pieces
+
+
+def test_a_model_is_saved_and_loaded_in_pieces(tmp_path: Path) -> None:
+    parties, y, group = people()
+    model = FairVerticalClassifier(0.02).fit(parties, y, group=group)
+    model.save(tmp_path / "model")
+    elsewhere = tmp_path / "shop only" / "piece.npz"
+    elsewhere.parent.mkdir()
+    (tmp_path / "model" / "shop.npz").rename(elsewhere)  # the shop took its own away
+    again = FairVerticalClassifier.load(tmp_path / "model", {"shop": elsewhere})
+    np.testing.assert_array_equal(again.decision_function(parties), model.decision_function(parties))
+    assert again.gaps_ == model.gaps_
+    assert again.get_params() == model.get_params()
+    # no file holds what another party keeps
+    piece = Piece.load(elsewhere)
+    assert piece.name == "shop"
+    assert piece.theta.shape == piece.mean.shape == (3,)
+    assert "theta" not in (tmp_path / "model" / "coordinator.json").read_text()
+
+
+def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
+    parties, y, group = people()
+    FairVerticalClassifier(0.02).fit(parties, y, group=group).save(tmp_path)
+    whole = (tmp_path / "bank.npz").read_bytes()
+    (tmp_path / "bank.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(FedpactError, match=r"bank\.npz cannot be read as a piece"):
+        FairVerticalClassifier.load(tmp_path)
+    (tmp_path / "coordinator.json").write_text("{}")
+    with pytest.raises(FedpactError, match="cannot be read as a saved model"):
+        FairVerticalClassifier.load(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------ without a party
+
+
+def test_without_a_party_the_gap_is_checked_again() -> None:
+    parties, y, group = people()
+    model = FairVerticalClassifier(0.02).fit(parties, y, group=group)
+    rest = {name: X for name, X in parties.items() if name != "shop"}
+    with pytest.raises(DataError, match=r"shop: no columns; the gap was bounded with all parties.*recheck"):
+        model.predict(rest)
+    assert model.recheck(parties, y, group=group) == model.gaps_
+    (gap,) = model.recheck(rest, y, group=group).values()
+    scores = model.decision_function(rest, missing="mean")
+    losses = np.logaddexp(0, -scores)  # of rows with y = 1
+    expected = abs(losses[(y == 1) & (group == 0)].mean() - losses[(y == 1) & (group == 1)].mean())
+    assert gap == pytest.approx(expected)
+    assert gap > 0.03  # no longer what was agreed
+    # as if everyone had the shop's mean columns
+    mean = {**parties, "shop": np.tile(parties["shop"].mean(axis=0), (len(y), 1))}
+    np.testing.assert_allclose(scores, model.decision_function(mean), atol=1e-12)
+
+
+# ----------------------------------------------------------------------------------------------------------- bad tables
+
+
+def test_bad_tables_are_named() -> None:
+    parties, y, group = people()
+    model = FairVerticalClassifier(0.02)
+    holes = {**parties, "shop": np.where(np.arange(3) == 1, np.nan, parties["shop"])}
+    with pytest.raises(
+        DataError, match=r"shop: column 1 has 400 missing or infinite values \(rows 0, 1, 2, 3, 4, \.\.\.\)"
+    ):
+        model.fit(holes, y, group=group)
+    with pytest.raises(DataError, match="bank: X has 399 rows, y has 400; align"):
+        model.fit({**parties, "bank": parties["bank"][:-1]}, y, group=group)
+    with pytest.raises(DataError, match="y has 3 classes"):
+        model.fit(parties, np.arange(400) % 3, group=group)
+    with pytest.raises(DataError, match="group 1 has no row with y = 1"):
+        model.fit(parties, np.where(group == 1, 0, y), group=group)
+    with pytest.raises(ProblemError, match="max_gap = -1"):
+        FairVerticalClassifier(-1.0).fit(parties, y, group=group)
+    with pytest.raises(FedpactError, match="no certified model: max_rounds"):
+        FairVerticalClassifier(0.02, tol=1e-9, max_rounds=8).fit(parties, y, group=group)
+
+
+def test_bad_rows_at_prediction_are_named() -> None:
+    parties, y, group = people()
+    model = FairVerticalClassifier(0.02).fit(parties, y, group=group)
+    with pytest.raises(DataError, match=r"different numbers of rows \(bank 10, shop 400, post 400\)"):
+        model.predict({**parties, "bank": parties["bank"][:10]})
+    with pytest.raises(DataError, match="mint: has no piece of this model; its parties are bank, shop, post"):
+        model.predict({**parties, "mint": parties["bank"]})
+    with pytest.raises(DataError, match="bank: X has 1 columns, its piece of the model 2"):
+        model.predict({**parties, "bank": parties["bank"][:, :1]})
+    with pytest.raises(DataError, match="2 blocks of columns for 3 parties"):
+        model.predict(list(parties.values())[:2])
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.05])
+def test_a_single_party_and_no_gap_at_all(eps: float) -> None:
+    parties, y, group = people()
+    X = np.hstack([*parties.values(), np.ones((len(y), 1))])  # and a constant column
+    model = FairVerticalClassifier(eps, tol=1e-5).fit([X], y, group=group)
+    assert model.pieces_["party 1"].theta[-1] == 0
+    assert max(model.gaps_.values()) <= eps + 1e-5
+    expected = pooled_scores(parties, y, group, eps)
+    np.testing.assert_allclose(model.decision_function([X]), expected, atol=2e-3)
