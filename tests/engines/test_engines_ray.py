@@ -160,6 +160,21 @@ def test_ray_gives_the_bits_of_a_saddle_point(cluster: str) -> None:
     assert_same_run(other, one)
 
 
+def columns() -> fp.VerticalProblem:
+    """Three parties with different columns of the same 200 rows, and a gap that is bounded."""
+    rng = np.random.default_rng(4)
+    X, group = rng.normal(size=(200, 6)), rng.integers(0, 2, 200)
+    y = (X[:, 0] + group + rng.normal(size=200) > 0.5).astype(int)
+    return fp.VerticalProblem({"a": X[:, :2], "b": X[:, 2:3], "c": X[:, 3:]}, y, group, 0.01)
+
+
+@pytest.mark.parametrize("method", ["vertical-al", "fair-vfl"])
+def test_ray_gives_the_bits_of_vertical_methods(method: str, cluster: str) -> None:
+    one, other = (fp.solve(columns(), method, tol=1e-4, engine=engine) for engine in (None, Ray(actors=1)))
+    assert one.solved
+    assert_same_run(other, one)
+
+
 def many(owners: int) -> fp.FederatedProblem:
     """Least squares in five variables, eight rows an owner; every hundredth owner bounds a direction."""
     rng = np.random.default_rng(0)

@@ -178,7 +178,7 @@ class Descent:
     prices: Vector  # lambda_1 and lambda_2, (2, gaps)
     adaptive_ascent: bool
     damping: Vector  # of the ascent, by gap
-    sense: Vector  # on which side of its bound a gap was
+    sense: Vector  # where a gap was: above eps, between -eps and eps, below
     scale: float = 1.0
     step: int = 0
     sent: int = 0
@@ -208,7 +208,7 @@ class Descent:
         gaps, eps = self.problem.scored.gaps(z), self.problem.max_gap
         c = self.theory.regularization(self.step) if self.theory else self.regularization
         if self.adaptive_ascent:
-            sense = np.sign(np.abs(gaps) - eps)
+            sense = np.sign(gaps - eps) + np.sign(gaps + eps)
             # A gap that passes its bound to and fro has been overshot; one that stays on a side can move faster.
             self.damping = np.clip(self.damping * np.where(sense != self.sense, DAMPED, FREED), LOWEST, 1.0)
             self.sense = sense
