@@ -340,6 +340,7 @@ def _party(
         matrix = np.where(varies, (matrix - mean) / scale, 0.0)
     curvature = np.broadcast_to(np.asarray(h.curvature, dtype=np.float64), (width,)).copy()
     kept = str(Path(keep).absolute() / f"{name}.npz") if keep else ""  # a party may work in a process of its own
+    matrix = np.ascontiguousarray(matrix)  # as it travels: BLAS adds up a slice of a table in another order
     return Party(matrix, curvature, name, columns, mean, scale, kept)
 
 
