@@ -293,7 +293,8 @@ class Fleet(ABC):
             if ticket.future.exception() is not None:
                 continue  # `reply` raises it
             self.ledger.up(ticket.owner, ticket.future.result(), ticket.round)
-            self._after[ticket.owner] = max(self._after[ticket.owner], ticket.round)
+            if not self._looking:
+                self._after[ticket.owner] = max(self._after[ticket.owner], ticket.round)
         return ready
 
     def __enter__(self) -> Self:

@@ -370,7 +370,8 @@ class Watch:
     lowest: float = np.inf
     lowest_at: int = 0
 
-    def met(self, k: int, slopes: Sequence[float]) -> bool:
+    def met(self, k: int, slopes: Sequence[float], *, moving: bool = True) -> bool:
+        """Does the point meet the tolerances? moving: the parties went on from it, and callbacks hear of it."""
         run, state = self.run, self.state
         objective = state.objective
         certificate = judged(run, state.problem, k, state.z, state.net, slopes, objective)
@@ -384,7 +385,8 @@ class Watch:
             gradients=len(slopes),
             hessians=0,
         )
-        run.report(k, 0, run.best)
+        if moving:
+            run.report(k, 0, run.best)
         miss = max(certificate.stationarity / run.tol[0], certificate.feasibility / run.tol[1])
         if miss < 0.9 * self.lowest:
             self.lowest, self.lowest_at = miss, k
@@ -447,7 +449,7 @@ def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int) -> Verd
     order = state.order("all", state.z, 0)
     replies = run.fleet.ask(update, order)
     slopes = [own.update(order).stationarity, *(r.stationarity for r in replies)]
-    return watch.solved if watch.met(k, slopes) else end
+    return watch.solved if watch.met(k, slopes, moving=False) else end
 
 
 # ------------------------------------------------------------------------------------------------------ asynchronously
@@ -513,7 +515,8 @@ def _judged(run: Run, state: Descent, own: Coordinator, watch: Watch, k: int, wa
         state.known[owner] = reply.known(order)
     looks = {owner: _sent(run, owner, state.order(owner, state.z, 0)) for owner in run.fleet.owners}
     mine = own.update(state.order(own.share.name, state.z, 0))
-    return watch.met(k, [mine.stationarity, *(reply.stationarity for _, reply in _all_answered(run, looks).values())])
+    slopes = [mine.stationarity, *(reply.stationarity for _, reply in _all_answered(run, looks).values())]
+    return watch.met(k, slopes, moving=False)
 
 
 def _sent(run: Run, owner: str, order: Update, attempt: int = 0) -> Waiting:
