@@ -204,6 +204,18 @@ def test_theory_runs_with_those_steps_and_with_constants_that_bound_the_data() -
 # ------------------------------------------------------------------------------------------------- automatic steps
 
 
+def assert_bases(watch: Door) -> None:
+    """Every update began where the coordinator said: at the outcome of the order that was its base."""
+    for name in CUTS:
+        bases = {o.number: o.base for n, o, _ in watch.sent if n == name and hasattr(o, "base")}
+        outcomes = {}
+        for state in [s for s in watch.states[name] if isinstance(s, Place)]:
+            if state.number:
+                np.testing.assert_array_equal(state.before, outcomes[bases[state.number]])
+            outcomes[state.number] = state.theta
+        assert len(outcomes) > 20
+
+
 def test_when_f_rises_the_updates_are_taken_back() -> None:
     """No kept point has a larger f at the prices of its round than the one before; and some steps were too long."""
     asked, watch = small(0), Door()
@@ -213,6 +225,7 @@ def test_when_f_rises_the_updates_are_taken_back() -> None:
     orders = [o for name, o, _ in watch.sent if name == "bank" and hasattr(o, "base") and o.updates]
     back = [o.base for a, o in itertools.pairwise(orders) if o.base != a.number]
     assert back
+    assert_bases(watch)
     scored, kept = asked.scored, 0
 
     def penalty(k: int) -> float:
@@ -407,6 +420,7 @@ def test_asynchronously_a_third_of_the_messages_lost_and_the_point_is_what_it_sa
     assert_certified(asked, found)
     assert found.objective == pytest.approx(pooled(asked).objective, abs=2e-3)
     assert {what for *_, what in door.sent} == {"", kind}
+    assert_bases(door)
 
 
 def test_a_silent_party_is_asked_again_after_the_deadline() -> None:
