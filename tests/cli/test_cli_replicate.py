@@ -160,7 +160,8 @@ def test_the_quick_part_of_ifeddr_logistic(data_folder: Path, tmp_path: Path) ->
     for method in ("fedavg", "scaffold", "fedprox", "feddr tau 10, start s", "ifeddr, paper", "ifeddr"):
         assert 0 < found[method] < 0.6  # ln 2 - f* is where all begin
     assert found["ifeddr"] < found["ifeddr, paper"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ifeddr-logistic-ablation.svg", "ifeddr-logistic.svg"]
+    figures = ["ifeddr-logistic-ablation.svg", "ifeddr-logistic-stall.svg", "ifeddr-logistic.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == figures
     assert "f* = 0.18136960" in done.stdout
 
 
