@@ -22,6 +22,10 @@ REPLICATIONS = {
         "fedpact.cli.replications.ifeddr_fair",
         "iFedDR, Figure 4: fair classification on features of CIFAR-10, accuracy on the worst class",
     ),
+    "fairvfl": (
+        "fedpact.cli.replications.fairvfl",
+        "Fair VFL, Table I, Figures 1 and 2: a bounded gap of loss between groups, columns at six parties",
+    ),
 }
 
 
@@ -51,6 +55,7 @@ def replicate(name: str, folder: str | None, out: Path, quick: bool, markdown: b
     fedpact replicate --list
     fedpact replicate ifeddr-logistic --data DIR --out figures
     fedpact replicate ifeddr-fair --data DIR --quick
+    fedpact replicate fairvfl --data DIR --markdown
     """
     figures.figure_class()  # known before an hour of work
     out.mkdir(parents=True, exist_ok=True)
