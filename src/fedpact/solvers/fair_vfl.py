@@ -38,8 +38,10 @@ from fedpact.solvers.vertical import finished, judged, solved, theta_at
 GOOD, BAD, SHORTER, LONGER = 0.5, 0.1, 0.9, 1.5
 #: The ascent of a gap that passed its bound is damped by DAMPED, that of one that did not freed by FREED.
 DAMPED, FREED, LOWEST = 0.7, 1.1, 1e-4
-#: Where the others have moved on, steps cannot be taken back: the smallest scale, and the part of the ascent, there.
-LEAST, ASCENT = 1.0, 0.2
+#: The smallest scale where steps cannot be taken back, because the others have moved on.
+LEAST = 1.0
+#: beta, in units of (the smallest group's share of the rows) / (the mean loss at zero).
+ASCENT = 0.3
 #: Rounds in which the certificate does not fall by a tenth before giving up.
 STAGNATION = 3000
 #: f at which a run counts as diverging, relative to the start.
@@ -273,9 +275,9 @@ def fair_vfl(
 ) -> Solution:
     """Algorithms 1 and 2.
 
-    eta: fixed when given (the paper has 100); by default adapted. dual_step (beta): 0.1 in the paper; by default one
-    over the mean loss at zero, a fifth of that asynchronously. dual_regularization (c): 1e-3 in the paper; by default
-    none, as it moves the answer.
+    eta: fixed when given (the paper has 100); by default adapted. dual_step (beta): fixed when given (the paper has
+    0.1); by default from the smallest group and the loss, and adapted. dual_regularization (c): 1e-3 in the paper; by
+    default none, as it moves the answer.
     local_updates: Q. schedule: "constant", or "theory" for c_t and eta_t of Theorem 2.
     asynchronous: the coordinator takes a step whenever any party has answered, with the last scores of the others.
         Parties then answer one by one, so their scores are not hidden from the coordinator.
@@ -324,7 +326,7 @@ def descend(
     begun = fleet.ask(begin, told)
     own, mine = begin(server, None, told)
     zero = np.zeros(scored.y.size)
-    beta = dual_step or (ASCENT if asynchronous else 1.0) / max(float(np.mean(scored.losses(zero))), 1e-300)
+    beta = dual_step or ASCENT * _smallest_group(scored) / max(float(np.mean(scored.losses(zero))), 1e-300)
     holders = len(fleet.owners) + (1 if problem.intercept else 0)
     schedule = None
     if theory:
@@ -349,6 +351,12 @@ def descend(
     end = (_asynchronously if asynchronous else _in_rounds)(run, state, coordinator, updates)
     intercept = theta_at(coordinator.place, state.known[server.name].number)
     return finished(run, problem, [state.known[name].number for name in names], intercept, end, reveal)
+
+
+def _smallest_group(scored: Scored) -> float:
+    """Its share of the rows: with a net price above it, losses of its rows begin to count less than nothing."""
+    sizes = [np.count_nonzero(side) for row in scored.rows for side in (row > 0, row < 0)]
+    return min(sizes, default=scored.y.size) / scored.y.size
 
 
 def _theory(problem: VerticalProblem, parties: Begun, own: Begun, beta: float, updates: int) -> Theory:
