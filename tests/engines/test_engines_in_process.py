@@ -133,8 +133,9 @@ def test_a_failure_names_the_owner_and_the_fleet_goes_on(threads: int) -> None:
         with pytest.raises(OwnerError, match=r"^b: fragile failed with ZeroDivisionError: w is zero$"):
             fleet.ask(fragile, Go(w=np.zeros(1)))
         assert [r.name for r in fleet.ask(fragile, Go(w=np.ones(1)))] == ["0", "1", "2"]
+        (failed,) = fleet.wait_any([fleet.submit("b", fragile, Go(w=np.zeros(1)))])
         with pytest.raises(OwnerError, match=r"^b: fragile"):
-            fleet.wait_any([fleet.submit("b", fragile, Go(w=np.zeros(1)))])
+            failed.reply()
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2", None])

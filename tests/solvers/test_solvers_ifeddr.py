@@ -24,7 +24,7 @@ from fedpact.errors import OptionError, OwnerError
 from fedpact.functions import Affine, Function, Linear, LogisticLoss, Operator, Quadratic, Saddle, Smooth
 from fedpact.problem import MinimaxProblem, MonotoneProblem
 from fedpact.prox import L1, Box, ElasticNet, Simplex, SquaredL2
-from fedpact.solvers import METHODS, MONOTONE, Progress
+from fedpact.solvers import METHODS, MONOTONE, VERTICAL, Progress
 from fedpact.solvers.local.resolvent import NAMES
 
 # ------------------------------------------------------------------------------------ problems and who else solves them
@@ -948,7 +948,7 @@ def test_auto_takes_it_for_operators_and_says_so() -> None:
     assert answer.history.notes[0] == "auto chose ifeddr: the problem is about operators"
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in MONOTONE])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in {*MONOTONE, *VERTICAL}])
 def test_methods_that_minimise_refuse_operators(method: str) -> None:
     with pytest.raises(OptionError, match=f'method "{method}" minimises; for operators use .*ifeddr'):
         fp.solve(linear_saddle().problem, method)
