@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
@@ -17,12 +18,12 @@ from fedpact.data.cells import read_cells
 from fedpact.data.encoding import Unscaled
 from fedpact.errors import DataError, OptionError
 from fedpact.problem import RemoteProblem, Share
-from fedpact.tasks import checks
-from fedpact.tasks.group_fairness import GroupRates, group_fairness_share
+from fedpact.tasks.checks import Matrix
+from fedpact.tasks.group_fairness import group_fairness_share
 from fedpact.tasks.job import Job
 from fedpact.tasks.linear_model import mean_loss
 from fedpact.tasks.linear_qp import linear_qp_share
-from fedpact.tasks.neyman_pearson import ClassRates, neyman_pearson_share
+from fedpact.tasks.neyman_pearson import neyman_pearson_share
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -55,41 +56,40 @@ def share_from_rows(
         matrix = job.scaling.apply(matrix)
     if job.intercept:
         matrix = with_intercept(matrix)
-    classes, protected, owners = len(job.classes), job.protected_class, job.owners
     if job.task == "custom":
-        codes = np.asarray(y), None if group is None else np.asarray(group)
-        return _custom(job, name, Table(matrix, codes[0], job.encoding.names, codes[1]))
-    if not job.constrained:
-        matrix = checks.features(name, matrix)
-        codes = np.asarray(y), None if group is None else np.asarray(group)
-        rates: Callable[[Any], Mapping[str, float]] = (
-            ClassRates(matrix, codes[0], classes, protected, job.min_recall)
-            if codes[1] is None
-            else GroupRates(matrix, codes[0], codes[1], len(job.groups), classes)
+        return _custom(
+            job, name, Table(matrix, np.asarray(y), job.encoding.names, None if group is None else np.asarray(group))
         )
-        return Share((1 / owners) * mean_loss(matrix, codes[0], classes), name=name, measures=rates)
-    bound = job.bound_of(name)
+    share = _constrained(job, name, matrix, y, group)
+    if job.constrained or share.objective is None:
+        return share
+    objective = (1 / job.owners) * mean_loss(matrix, np.asarray(y), len(job.classes))
+    return replace(share, objective=objective, constraint=None)
+
+
+def _constrained(job: Job, name: str, X: Matrix, y: ArrayLike, group: ArrayLike | None) -> Share:
+    classes, bound = len(job.classes), job.bound_of(name)
     if job.task == "group_fairness":
         assert group is not None
         return group_fairness_share(
-            matrix,
+            X,
             y,
             group,
             max_gap=bound,
-            owners=0 if name == "server" else owners,
+            owners=0 if name == "server" else job.owners,
             name=name,
             parity=job.parity,
             groups=len(job.groups),
             classes=classes,
         )
     return neyman_pearson_share(
-        matrix,
+        X,
         y,
         bound=bound,
-        owners=owners,
+        owners=job.owners,
         name=name,
         classes=classes,
-        protected=protected,
+        protected=job.protected_class,
         min_recall=job.min_recall,
     )
 
