@@ -35,6 +35,7 @@ from fedpact.errors import DataError, OptionError
 from fedpact.federation import Answers, Order, Reply, Summed, client_step, named
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, FederatedProblem, Share, Terms, assemble
+from fedpact.solvers.accelerated import accelerated
 from fedpact.solvers.condensation import (
     Local,
     Look,
@@ -526,6 +527,11 @@ def interior_point(run: Run) -> Solution:
                 before, base = base.complementarity, now
     except KeyboardInterrupt:
         end = interrupted(run)
+    assert best.certificate is not None  # the start is always judged
+    lost = end.status == "stalled" and not best.certificate.meets(run.tol) and not problem.convex
+    if lost and not problem.coupled_length and run.rounds_left > HAND_OVER:
+        run.history.notes.append(f"iteration {k}: {end.reason}; the problem may not be convex: consensus goes on")
+        return accelerated(run)
     return _end(run, best, at, end)
 
 
