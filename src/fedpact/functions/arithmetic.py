@@ -30,6 +30,7 @@ class FunctionSum(Function):
         self.dim = common_dim(parts)
         self.has_hessian = all(part.has_hessian for part in parts)
         self.constant_hessian = all(part.constant_hessian for part in parts)
+        self.convex = all(factor >= 0 and part.convex for factor, part in self.terms)
         self.rows = sum(part.rows for part in parts)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
@@ -83,6 +84,7 @@ class MapSum(Map):
         self.length = _check_lengths([_size(self.constant), *(part.length for part in parts)])
         self.has_hessian = all(part.has_hessian for part in parts)
         self.affine = all(part.affine for part in parts)
+        self.convex = all(part.affine or (factor >= 0 and part.convex) for factor, part in self.terms)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         pairs = [part.value_and_jacobian(w) for _, part in self.terms]

@@ -26,6 +26,8 @@ class Function(ABC):
     gradient_field: bool = True
     #: True when the Hessian is the same everywhere (quadratics): solvers may factor it once.
     constant_hessian: bool = False
+    #: True when the function is known to be convex; then a stationary point is a minimiser, and a Solution says so.
+    convex: bool = False
     #: Rows of data over which the function is a mean; 0 when it is not one, and then it has no `batch`.
     rows: int = 0
     # Makes `np.float64(2) * f` ask f instead of building an array of objects.
@@ -100,6 +102,8 @@ class Map(ABC):
     has_hessian: bool = False
     #: True when the Jacobian is the same everywhere.
     affine: bool = False
+    #: True when every component is known to be convex.
+    convex: bool = False
     __array_ufunc__ = None
 
     @abstractmethod

@@ -32,7 +32,7 @@ class Single(Map):
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.dim, self.has_hessian = function.dim, function.has_hessian
+        self.dim, self.has_hessian, self.convex = function.dim, function.has_hessian, function.convex
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, gradient = self.function.value_and_gradient(w)
@@ -102,6 +102,7 @@ class Stack(Map):
         self.length = sum(lengths) if len(lengths) == len(self.parts) else None
         self.has_hessian = all(part.has_hessian for part in self.parts)
         self.affine = all(part.affine for part in self.parts)
+        self.convex = all(part.convex for part in self.parts)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         values, jacobians = zip(*(part.value_and_jacobian(w) for part in self.parts), strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,6 +62,11 @@ class FederatedProblem:
     @property
     def has_hessian(self) -> bool:
         return all(share.has_hessian for share in (self.server, *self.shares))
+
+    @cached_property
+    def convex(self) -> bool:
+        """Is it known to be convex? Then a stationary and feasible point is optimal."""
+        return all(share.convex for share in (self.server, *self.shares))
 
     def start(self, w0: ArrayLike | None) -> Vector:
         """A start inside dom(h): w0 checked, or the point of dom(h) that h prefers near zero.
