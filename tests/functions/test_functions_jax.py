@@ -106,7 +106,7 @@ def test_a_constrained_network_is_trained(hessian):
         classes = [from_jax(one_class, (A, t, np.array(k)), params, hessian=hessian) for k in (0, 1)]
         shares.append(fp.Share(0.5 * classes[0], fp.Constraint(classes[1] - 0.3, fp.cones.Nonnegative(1))))
     problem = fp.FederatedProblem(shares, regularizer=fp.prox.SquaredL2(1e-2))
-    answer = fp.solve(problem, w0=parameters_from_jax(params))
+    answer = fp.solve(problem)  # from params
     assert answer.method == ("interior-point" if hessian else "accelerated")
     assert answer.solved, answer.reason
     assert "stationary and feasible, not known to be globally optimal" in answer.reason

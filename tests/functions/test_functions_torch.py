@@ -105,7 +105,8 @@ def test_a_constrained_network_is_trained():
         other = from_torch(net, loss, (A[t == 0], t[t == 0]))
         shares.append(fp.Share(0.5 * other, fp.Constraint(miss - 0.3, fp.cones.Nonnegative(1))))
     problem = fp.FederatedProblem(shares, regularizer=fp.prox.SquaredL2(1e-2))
-    answer = fp.solve(problem, w0=before)
+    answer = fp.solve(problem)  # from the parameters of the module
+    assert not np.allclose(answer.w, 0.0, atol=0.1)
     assert answer.solved
     assert "stationary and feasible, not known to be globally optimal" in answer.reason
     assert fp.certify(problem, answer.w, answer.multipliers).meets((1e-3, 1e-3))

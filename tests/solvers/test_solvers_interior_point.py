@@ -348,6 +348,26 @@ def test_derivatives_that_do_not_belong_together_stall_with_a_hint():
     assert "belong to their functions" in found.reason
 
 
+def test_where_newton_steps_run_away_consensus_goes_on():
+    """sqrt(1 + w^2): Newton's step leads from w to -w^3, farther and farther from the minimiser, 0."""
+
+    def fun(w):
+        with np.errstate(over="ignore"):
+            root = np.sqrt(1 + w**2)
+        return float(root.sum()), w / root
+
+    def hess(w):
+        with np.errstate(over="ignore"):
+            return np.diag((1 + w**2) ** -1.5)
+
+    share = fp.Share(fp.functions.Smooth(fun, hess, dim=2, convex=True))
+    found = solve(fp.FederatedProblem([share]), w0=[1.6, 5.0], tol=1e-6)
+    assert found.solved
+    assert found.reason == "the certificate meets the tolerances"
+    assert any("consensus goes on" in note for note in found.history.notes)
+    np.testing.assert_allclose(found.w, 0.0, atol=1e-6)
+
+
 def test_separable_data_is_unbounded():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 3))

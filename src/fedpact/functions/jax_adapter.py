@@ -30,8 +30,8 @@ def from_jax(fun: Callable[..., Any], data: Any = (), params: Any = None, *, hes
     params:  a tree of arrays with the shapes of the parameters; None when fun takes the vector w itself
     hessian: False leaves gradients only, and then local solvers use L-BFGS
 
-    Methods assume that f is smooth: prefer tanh, softplus, GELU or SiLU to ReLU. Solve from w0 =
-    `parameters_from_jax(params)`: in w = 0 all hidden units are alike, and most networks never leave it.
+    Methods assume that f is smooth: prefer tanh, softplus, GELU or SiLU to ReLU. A solve without w0 starts from params:
+    in w = 0 all hidden units of a network are alike, and most never leave it.
 
     Raises OptionError when jax is not installed, ProblemError when fun fails or does not return one real number.
     """
@@ -68,7 +68,8 @@ class JaxLoss(Smooth):
         self.loss = fun
         self.data = tuple(_array(i, part) for i, part in enumerate(data if isinstance(data, tuple) else (data,)))
         self.params = None if params is None else jax.tree.map(np.asarray, params)
-        dim = None if params is None else parameters_from_jax(params).size
+        self.start = None if params is None else parameters_from_jax(params)
+        dim = None if self.start is None else self.start.size
         super().__init__(self._value_and_gradient, self._hessian if hessian else None, dim)
         if dim is not None:
             self._check(dim)

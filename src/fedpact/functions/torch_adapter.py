@@ -34,8 +34,8 @@ def from_torch(
     data:    (inputs, targets), tensors or arrays; real numbers become float64, whole numbers (classes) stay so
     hessian: False leaves gradients only, and then local solvers use L-BFGS
 
-    Methods assume that f is smooth: prefer tanh, softplus, GELU or SiLU to ReLU. Solve from w0 =
-    `parameters_from_torch(module)`: in w = 0 all hidden units are alike, and most networks never leave it.
+    Methods assume that f is smooth: prefer tanh, softplus, GELU or SiLU to ReLU. A solve without w0 starts from the
+    parameters that the module has now: in w = 0 all hidden units are alike, and most networks never leave it.
 
     Raises OptionError when torch is not installed, ProblemError when the loss is not one number, is random (dropout) or
     changes buffers (batch normalisation): modules that do so in training must be in `eval()` mode.
@@ -76,9 +76,9 @@ class TorchLoss(Smooth):
         if not self.parameters:
             raise ProblemError("from_torch: no parameter of the module requires a gradient; there is nothing to train")
         self._lock = Lock()
-        start = parameters_from_torch(self.module)
-        super().__init__(self._value_and_gradient, self._hessian if hessian else None, start.size)
-        self._check(torch.from_numpy(start).requires_grad_())
+        self.start = parameters_from_torch(self.module)
+        super().__init__(self._value_and_gradient, self._hessian if hessian else None, self.start.size)
+        self._check(torch.from_numpy(self.start.copy()).requires_grad_())
 
     def value(self, w: Vector) -> float:
         with _torch().no_grad():

@@ -528,10 +528,11 @@ def interior_point(run: Run) -> Solution:
     except KeyboardInterrupt:
         end = interrupted(run)
     assert best.certificate is not None  # the start is always judged
-    lost = end.status == "stalled" and not best.certificate.meets(run.tol) and not problem.convex
+    lost = end.status == "stalled" and not best.certificate.meets(run.tol)
     if lost and not problem.coupled_length and run.rounds_left > HAND_OVER:
-        run.history.notes.append(f"iteration {k}: {end.reason}; the problem may not be convex: consensus goes on")
-        return accelerated(run)
+        run.history.notes.append(f"iteration {k}: {end.reason}; consensus goes on")
+        found = accelerated(run)
+        return found if found.solved else replace(found, reason=f"{end.reason} Then: {found.reason}")
     return _end(run, best, at, end)
 
 
