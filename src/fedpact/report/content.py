@@ -1,0 +1,380 @@
+"""What a report holds, before it is HTML or Markdown: sections of paragraphs, tables and charts. All text is plain."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedpact.report import wording
+from fedpact.report.charts import Chart, spans_decades
+from fedpact.report.figures import thinned
+from fedpact.report.record import Record, Step
+from fedpact.report.wording import given, named, number, size
+
+MARKS = {"met": "✓", "met within the tolerance": "≈", "not met": "✗", "not known": "?"}
+#: How a ledger marks a field of which only the sum was seen.
+MASKED = " (masked)"
+#: Rows of the table behind the charts.
+ROWS = 50
+
+
+@dataclass(frozen=True)
+class Cell:
+    """exact: the number behind the text; good: does it pass? used: the part of a bound that is used, for a bar."""
+
+    text: str
+    exact: float | None = None
+    good: bool | None = None
+    used: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first cell of a row is its head. folded: of interest to few, shown on request."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    folded: bool = False
+
+    def numeric(self, column: int) -> bool:
+        return column > 0 and any(row[column].exact is not None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of sentences."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    key: str
+    title: str
+    blocks: tuple[str | Table | Chart | Items, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """figures: the run in a few numbers: (name, number, remark)."""
+
+    title: str
+    asked: str
+    made: str
+    verdict: wording.Verdict
+    figures: tuple[tuple[str, str, str], ...]
+    sections: tuple[Section, ...]
+
+
+def report(record: Record) -> Report:
+    sections = (_constraints, _certificate, _prices, _measured, _course, _left, _repeat)
+    return Report(
+        title=record.title,
+        asked=record.asked,
+        made=(
+            f"Method {record.method}, engine {record.engine}; started {record.started}, took "
+            f"{wording.duration(record.seconds)}."
+        ),
+        verdict=wording.verdict(record),
+        figures=tuple(_figures(record)),
+        sections=tuple(section for make in sections for section in make(record)),
+    )
+
+
+def charts(record: Record) -> list[Chart]:
+    """The course of the run against exchanges; those without a finite value are left out."""
+    steps = record.history
+    x = [float(step.rounds) for step in steps]
+    made = [
+        _chart("objective", "Objective", "objective", x, {"objective": [s.objective for s in steps]}),
+        _violation_chart(steps, x, record.tol[1]),
+        _chart(
+            "certificate",
+            "Certificate",
+            "distance to perfect",
+            x,
+            {"stationarity": [s.stationarity for s in steps], "feasibility": [s.feasibility for s in steps]},
+            dict.fromkeys(record.tol),
+        ),
+        _bytes_chart(steps, x),
+    ]
+    return [chart for chart in made if any(math.isfinite(v) for _, y in chart.lines.values() for v in y)]
+
+
+def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
+    if record.bounded:
+        one = wording.tightest(record.bounded)
+        yield "Constraints met", f"{wording.met(record):,} of {len(record.bounded):,}", ""
+        yield "Least slack", number(one.slack), f"at {named(one.owner)}"
+    yield "Stationarity", number(record.stationarity), f"{given(record.tol[0])} asked for"
+    yield "Feasibility", number(record.feasibility), f"{given(record.tol[1])} asked for"
+    yield "Objective", number(record.objective), "what was minimised"
+    moved = sum(one.bytes_down + one.bytes_up for one in record.sent)
+    yield "Exchanges", f"{record.rounds:,}", f"{size(moved)} in all"
+
+
+def _constraints(record: Record) -> Iterable[Section]:
+    if not record.bounded:
+        return
+    rows = []
+    for one in record.bounded:
+        state = wording.state(one, record.tol[1])
+        used = one.value / one.bound if one.bound > 0 and one.value >= 0 else math.nan
+        rows.append(
+            (
+                Cell(one.owner),
+                Cell(one.what),
+                Cell(given(one.bound), one.bound),
+                _cell(one.value),
+                _cell(one.slack),
+                Cell(f"{100 * used:.1f} %", used, used=used) if math.isfinite(used) else Cell("–"),
+                Cell(f"{MARKS[state]} {state}", good=state.startswith("met")),
+            )
+        )
+    columns = ("Owner", "What is bounded", "At most", "Value", "Slack", "Bound used", "Verdict")
+    about = (
+        "Slack is the room that is left below the bound; a negative slack exceeds it. A bound counts as met when it is "
+        f"exceeded by no more than the tolerance asked for, {given(record.tol[1])}."
+    )
+    yield Section(
+        "constraints", "Constraints, owner by owner", (about, Table("Constraints by owner", columns, tuple(rows)))
+    )
+
+
+def _certificate(record: Record) -> Iterable[Section]:
+    rows = [
+        (Cell(name), Cell(words), Cell(given(asked), asked), _cell(reached), _passed(reached <= asked))
+        for name, words, asked, reached in (
+            ("Stationarity", wording.STATIONARITY, record.tol[0], record.stationarity),
+            ("Feasibility", wording.FEASIBILITY, record.tol[1], record.feasibility),
+        )
+    ]
+    columns = ("Measure", "What it means here", "Asked for, at most", "Reached", "Verdict")
+    table = Table("The certificate", columns, tuple(rows))
+    yield Section("certificate", "The certificate, in plain words", (table, *wording.certificate(record)))
+
+
+def _prices(record: Record) -> Iterable[Section]:
+    if not record.bounded:
+        return
+    rows = [
+        (
+            Cell(one.owner),
+            Cell(one.what),
+            _cell(one.price),
+            Cell(f"{given(one.bound)} → {given(one.bound + wording.step(one))}"),
+            _cell(one.price * wording.step(one)),
+            Cell(wording.of_objective(record, one).removeprefix(", ").removesuffix(" of it") or "–"),
+        )
+        for one in wording.priced(record)
+    ]
+    columns = ("Owner", "What is bounded", "Price of one unit", "If loosened", "Objective falls by about", "Part of it")
+    tables = (Table("What one unit more slack would buy", columns, tuple(rows)),) if rows else ()
+    yield Section("prices", "What the bounds cost", (*wording.prices(record), *tables))
+
+
+def _measured(record: Record) -> Iterable[Section]:
+    names = tuple(dict.fromkeys(name for one in record.measured for name in one.numbers))
+    if not names:
+        return
+    counts = {name for name in names if all(float(one.numbers.get(name, 0)).is_integer() for one in record.measured)}
+    rows = []
+    for one in record.measured:
+        cells = [Cell(one.owner)]
+        for name in names:
+            value, interval = one.numbers.get(name), one.intervals.get(name)
+            if value is None:
+                cells.append(Cell("–"))
+                continue
+            between = f" ({number(interval[0])} to {number(interval[1])})" if interval else ""
+            whole = name in counts and not interval
+            cells.append(Cell(number(int(value) if whole else float(value)) + between, value))
+        rows.append(tuple(cells))
+    about = "What each owner measured with this model on its own rows."
+    if any(one.intervals for one in record.measured):
+        about += (
+            " In brackets: 95 % confidence intervals, from the number of rows behind a value. An owner with few rows "
+            "has a wide one: among new rows its value may be anywhere in it."
+        )
+    table = Table("Measured at the owners", ("Owner", *names), tuple(rows))
+    yield Section("measured", "Measured at the owners", (about, table))
+
+
+def _course(record: Record) -> Iterable[Section]:
+    if not record.history:
+        yield Section(
+            "course", "The course of the run", ("No point was judged on the way, so there is nothing to draw.",)
+        )
+        return
+    about = (
+        f"{wording.counted(len(record.history), 'point')} on the way {'was' if len(record.history) == 1 else 'were'} "
+        "judged, in order. An exchange is one message down to every owner and one up."
+    )
+    yield Section("course", "The course of the run", (about, *charts(record), _numbers(record.history)))
+
+
+def _left(record: Record) -> Iterable[Section]:
+    if not record.sent:
+        return
+    senders: dict[str, list[str]] = {}
+    for one in record.sent:
+        for field in one.fields:
+            senders.setdefault(field, []).append(one.owner)
+    groups: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
+    for field, owners in senders.items():
+        message, _, name = field.removesuffix(MASKED).rpartition(".")
+        groups.setdefault((message, field.endswith(MASKED), tuple(owners)), []).append(name)
+    fields = [
+        (
+            Cell(message or "–"),
+            Cell(", ".join(names)),
+            Cell("masked: only the sum was seen" if masked else "as it is"),
+            Cell("every owner" if len(owners) == len(record.sent) else ", ".join(map(named, owners))),
+        )
+        for (message, masked, owners), names in groups.items()
+    ]
+    traffic = [
+        (
+            Cell(one.owner),
+            *map(_cell, (one.messages_up, one.messages_down)),
+            *(Cell(size(count), count) for count in (one.bytes_up, one.bytes_down)),
+            *map(_cell, (len(one.fields), sum(field.endswith(MASKED) for field in one.fields))),
+        )
+        for one in record.sent
+    ]
+    columns = ("Owner", "Messages sent", "Messages received", "Sent", "Received", "Fields sent", "of them masked")
+    yield Section(
+        "left",
+        "What left each owner",
+        (
+            wording.LEFT,
+            Table("Messages and bytes by owner", columns, tuple(traffic)),
+            Table("Fields that left an owner", ("Message", "Fields", "How they left", "Sent by"), tuple(fields)),
+        ),
+    )
+
+
+def _repeat(record: Record) -> Iterable[Section]:
+    tables = [
+        Table(caption, (head, "Value"), tuple((Cell(key), Cell(value)) for key, value in pairs))
+        for caption, head, pairs in (
+            ("Settings, with defaults filled in", "Setting", list(_flat(record.settings))),
+            ("Versions", "Package", list(record.versions.items())),
+        )
+        if pairs
+    ]
+    notes = (Items(record.notes),) if record.notes else ()
+    yield Section("repeat", "To repeat this run", (wording.REPEAT, *tables))
+    if notes:
+        yield Section("notes", "Notes: choices made on the way", notes)
+
+
+def _cell(value: float) -> Cell:
+    return Cell(number(value), value)
+
+
+def _passed(good: bool) -> Cell:
+    return Cell("✓ reached" if good else "✗ not reached", good=good)
+
+
+def _flat(settings: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
+    """Nested tables as dotted names."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield (
+                f"{before}{key}",
+                value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str),
+            )
+
+
+# --------------------------------------------------------------------------------------------- the course of the run
+
+
+def _chart(
+    key: str,
+    title: str,
+    unit: str,
+    x: Sequence[float],
+    lines: Mapping[str, Sequence[float]],
+    levels: Iterable[float] = (),
+) -> Chart:
+    """levels: tolerances, each drawn as a line of its own."""
+    flat = {f"tolerance {given(level)}": ((0.0, max(x, default=1.0)), (level, level)) for level in levels}
+    values = [v for y in lines.values() for v in y]
+    return Chart(
+        key=key,
+        title=title,
+        about=" ".join(_told(label, x, y) for label, y in lines.items()),
+        x="exchanges",
+        y=unit,
+        lines={**{label: (x, y) for label, y in lines.items()}, **flat},
+        log_y=bool(flat) or spans_decades(values),
+        levels=tuple(flat),
+    )
+
+
+def _violation_chart(steps: Sequence[Step], x: Sequence[float], tol: float) -> Chart:
+    """Band and mean over the owners, however many they are."""
+    by_step = [[v for v in step.violations.values() if math.isfinite(v)] or [math.nan] for step in steps]
+    lines = {
+        "mean": [sum(values) / len(values) for values in by_step],
+        "least": [min(values) for values in by_step],
+        "most": [max(values) for values in by_step],
+    }
+    known = any(step.violations for step in steps)
+    chart = _chart(
+        "violation", "Violation of the constraints", "excess over the bound", x, lines, [tol] if known else []
+    )
+    return Chart(**{**vars(chart), "band": ("least", "most", "least to most of the owners")})
+
+
+def _bytes_chart(steps: Sequence[Step], x: Sequence[float]) -> Chart:
+    unit, scale = next(
+        ((u, s) for u, s in (("MB", 1e6), ("kB", 1e3)) if any(t.bytes >= s for t in steps)), ("bytes", 1.0)
+    )
+    chart = _chart(
+        "bytes",
+        "Data moved",
+        f"{unit}, all owners, both ways",
+        [0.0, *x],
+        {"so far": [0.0, *(t.bytes / scale for t in steps)]},
+    )
+    about = f"All owners, both ways: {size(steps[-1].bytes)} in all." if steps else ""
+    return Chart(**{**vars(chart), "log_y": False, "about": about})
+
+
+def _told(label: str, x: Sequence[float], y: Sequence[float]) -> str:
+    """Where a line begins and ends."""
+    known = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(b)]
+    if not known:
+        return f"{label.capitalize()}: not known."
+    (first, start), (last, end) = known[0], known[-1]
+    return f"{label.capitalize()}: {number(start)} at exchange {first:,.0f}, {number(end)} at exchange {last:,.0f}."
+
+
+def _numbers(steps: Sequence[Step]) -> Table:
+    kept = thinned(len(steps), points=ROWS)
+    rows = []
+    for step in (steps[i] for i in kept):
+        values = list(step.violations.values()) or [math.nan]
+        mean = sum(values) / len(values)
+        spread = map(_cell, (step.objective, min(values), mean, max(values), step.stationarity, step.feasibility))
+        rows.append((Cell(f"{step.rounds:,}"), *spread, Cell(size(step.bytes), step.bytes)))
+    columns = (
+        "Exchange",
+        "Objective",
+        "Least violation",
+        "Mean violation",
+        "Most violation",
+        "Stationarity",
+        "Feasibility",
+        "Data moved",
+    )
+    part = "" if len(kept) == len(steps) else f" ({len(kept)} of {len(steps):,} points)"
+    return Table(f"The numbers behind the charts{part}", columns, tuple(rows), folded=True)
