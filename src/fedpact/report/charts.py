@@ -11,9 +11,11 @@ from fedpact.report.figures import Panel, thinned
 from fedpact.report.wording import number, power
 
 WIDTH, HEIGHT = 460, 256
-LEFT, RIGHT, TOP, BOTTOM = 62, 450, 10, 212
+LEFT, RIGHT, TOP, BOTTOM = 62, 440, 10, 212
 #: Points of a line that are drawn, and up to which each gets a marker.
 POINTS, MARKERS = 100, 40
+#: Values that differ by less than this part of them are drawn as good as level.
+NARROW = 1e-3
 #: No axis shows more decades than this: what is smaller counts as zero.
 DECADES = 12
 
@@ -56,21 +58,30 @@ def linear(values: Iterable[float], pixels: tuple[float, float], *, whole: bool 
     """An axis whose ends are ticks; whole: no fractions between them."""
     seen = list(values)
     low, high = min(seen), max(seen)
-    if low == high:
-        low, high = low - (abs(low) * 0.1 or 1), high + (abs(high) * 0.1 or 1)
+    if high - low <= NARROW * max(abs(low), abs(high)):
+        around = NARROW * max(abs(low), abs(high)) or 1.0
+        low, high = low - around, high + around
     rough = (high - low) / 5
     scale = 10.0 ** math.floor(math.log10(rough))
     step = next(s * scale for s in (1, 2, 2.5, 5, 10) if s * scale >= rough * (1 - 1e-9))
     step = max(1.0, math.ceil(step)) if whole else step
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    decimals = max(0, 1 - math.floor(math.log10(step))) if step < 10 else 0
-    texts = [f"{i * step:,.{decimals}f}" for i in range(first, last + 1)]
-    if decimals and all(text.endswith("0") for text in texts):
-        texts = [text[:-1].removesuffix(".") for text in texts]
-    if not all(len(text) < 9 for text in texts):
-        texts = [number(i * step) for i in range(first, last + 1)]
-    ticks = [(i * step, text.replace("-", "−")) for i, text in zip(range(first, last + 1), texts, strict=True)]
-    return Axis(first * step, last * step, tuple(ticks), pixels)
+    ticks = [i * step for i in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]
+    return Axis(ticks[0], ticks[-1], tuple(zip(ticks, _texts(ticks, step), strict=True)), pixels)
+
+
+def _texts(ticks: Sequence[float], step: float) -> list[str]:
+    """All with the fewest decimals that tell them apart from each other; with a power where that is shorter."""
+    largest = max(map(abs, ticks))
+    places = (f",.{decimals}f" for decimals in range(12))
+    if not 1e-4 <= step <= largest < 1e7:
+        places = (f".{digits}e" for digits in range(12))
+    texts = next(t for t in ([format(v, f) for v in ticks] for f in places) if _exact(t, ticks, step))
+    short = [text.replace("e+0", "e").replace("e-0", "e-").replace("e+", "e").replace("-", "−") for text in texts]
+    return [text if value else "0" for text, value in zip(short, ticks, strict=True)]
+
+
+def _exact(texts: Sequence[str], ticks: Sequence[float], step: float) -> bool:
+    return all(abs(float(t.replace(",", "")) - v) < 0.01 * step for t, v in zip(texts, ticks, strict=True))
 
 
 def logarithmic(values: Iterable[float], pixels: tuple[float, float]) -> Axis:

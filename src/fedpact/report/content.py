@@ -14,9 +14,11 @@ from fedpact.report.figures import thinned
 from fedpact.report.record import Record, Step
 from fedpact.report.wording import given, named, number, size
 
-MARKS = {"met": "✓", "met within the tolerance": "≈", "not met": "✗", "not known": "?"}
+MARKS = {"met": "✓", "within tolerance": "≈", "not met": "✗", "not known": "?"}
 #: How a ledger marks a field of which only the sum was seen.
 MASKED = " (masked)"
+#: More constraints than a reader sees at a glance: then the tightest come first.
+MANY = 12
 #: Rows of the table behind the charts.
 ROWS = 50
 
@@ -120,8 +122,9 @@ def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
 def _constraints(record: Record) -> Iterable[Section]:
     if not record.bounded:
         return
+    many = len(record.bounded) > MANY
     rows = []
-    for one in record.bounded:
+    for one in sorted(record.bounded, key=wording.by_slack) if many else record.bounded:
         state = wording.state(one, record.tol[1])
         used = one.value / one.bound if one.bound > 0 and one.value >= 0 else math.nan
         rows.append(
@@ -132,7 +135,7 @@ def _constraints(record: Record) -> Iterable[Section]:
                 _cell(one.value),
                 _cell(one.slack),
                 Cell(f"{100 * used:.1f} %", used, used=used) if math.isfinite(used) else Cell("–"),
-                Cell(f"{MARKS[state]} {state}", good=state.startswith("met")),
+                Cell(f"{MARKS[state]} {state}", good=state in ("met", "within tolerance")),
             )
         )
     columns = ("Owner", "What is bounded", "At most", "Value", "Slack", "Bound used", "Verdict")
@@ -141,7 +144,9 @@ def _constraints(record: Record) -> Iterable[Section]:
         f"exceeded by no more than the tolerance asked for, {given(record.tol[1])}."
     )
     yield Section(
-        "constraints", "Constraints, owner by owner", (about, Table("Constraints by owner", columns, tuple(rows)))
+        "constraints",
+        "Constraints, owner by owner",
+        (about, Table(f"Constraints by owner{', the tightest first' if many else ''}", columns, tuple(rows))),
     )
 
 
@@ -345,7 +350,7 @@ def _bytes_chart(steps: Sequence[Step], x: Sequence[float]) -> Chart:
         [0.0, *x],
         {"so far": [0.0, *(t.bytes / scale for t in steps)]},
     )
-    about = f"All owners, both ways: {size(steps[-1].bytes)} in all." if steps else ""
+    about = f"All owners, both ways: {size(steps[-1].bytes)} by exchange {steps[-1].rounds:,}." if steps else ""
     return Chart(**{**vars(chart), "log_y": False, "about": about})
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from fedpact.report.record import Bounded, Record
 
-State = Literal["met", "met within the tolerance", "not met", "not known"]
+State = Literal["met", "within tolerance", "not met", "not known"]
 
 #: How a run that is not solved ended: a headline, and what to do next.
 ENDINGS = {
@@ -117,73 +117,88 @@ def state(one: Bounded, tol: float) -> State:
         return "not known"
     if one.slack >= 0:
         return "met"
-    return "met within the tolerance" if -one.slack <= tol else "not met"
+    return "within tolerance" if -one.slack <= tol else "not met"
 
 
 def tightest(bounded: Sequence[Bounded]) -> Bounded:
     """The one with the least slack; one that is not known before all others."""
-    return min(bounded, key=lambda one: (not math.isnan(one.slack), one.slack))
+    return min(bounded, key=by_slack)
+
+
+def by_slack(one: Bounded) -> tuple[bool, float]:
+    return not math.isnan(one.slack), one.slack
 
 
 def met(record: Record) -> int:
-    return sum(state(one, record.tol[1]).startswith("met") for one in record.bounded)
+    return sum(state(one, record.tol[1]) in ("met", "within tolerance") for one in record.bounded)
+
+
+def reached(record: Record) -> bool:
+    return record.stationarity <= record.tol[0] and record.feasibility <= record.tol[1]
 
 
 def verdict(record: Record) -> Verdict:
-    total, kept = len(record.bounded), met(record)
-    good = record.solved and kept == total
-    certified = _certified(record) if record.solved else f"How it ended ({record.status}): {_sentence(record.reason)}"
-    sentences = [certified]
-    if total:
-        room = _room(record)
-        sentences = [room, certified] if record.solved else [certified, room]
+    """Good only when status, certificate and every constraint agree that it is."""
     if not record.solved:
-        headline, todo = ENDINGS.get(record.status, (f"Not solved: the run ended as {record.status}", "See the notes."))
-        given = "The model handed back is the best point that was reached. It carries no guarantee."
-        return Verdict(False, headline, (*sentences, given), todo)
-    if not total:
-        return Verdict(True, "Solved; no constraint was asked for", tuple(sentences))
-    if not good:
+        return _unsolved(record)
+    total, kept = len(record.bounded), met(record)
+    sentences = (*_room(record), _certified(record))
+    if kept < total:
         todo = "Do not use this model. Check that values and bounds are measured on the rows the run was given."
-        return Verdict(False, f"{total - kept:,} of {counted(total, 'constraint')} not met", tuple(sentences), todo)
-    which = (
-        "The constraint is" if total == 1 else "Both constraints are" if total == 2 else f"All {total} constraints are"
+        return Verdict(False, f"{total - kept:,} of {counted(total, 'constraint')} not met", sentences, todo)
+    if not reached(record):
+        todo = "Do not rely on this record: a solved run meets its tolerances. Run the job again."
+        return Verdict(False, "Called solved, but the certificate misses the tolerances", sentences, todo)
+    if not total:
+        return Verdict(True, "Solved; no constraint was asked for", sentences)
+    which = {1: "The constraint is", 2: "Both constraints are"}.get(total, f"All {total:,} constraints are")
+    within = ", within the tolerance asked for" if any(one.slack < 0 for one in record.bounded) else ""
+    return Verdict(True, f"{which} met{within}", sentences)
+
+
+def _unsolved(record: Record) -> Verdict:
+    headline, todo = ENDINGS.get(record.status, (f"Not solved: the run ended as {record.status}", "See the notes."))
+    if record.status == "infeasible" and not record.convex:
+        headline = "Not solved: no model that meets all constraints was found"
+    sentences = (
+        f"How it ended ({record.status}): {_sentence(record.reason)}",
+        *_room(record),
+        "The model handed back is the best point that was reached. It carries no guarantee.",
     )
-    exceeded = any(one.slack < 0 for one in record.bounded)
-    return Verdict(True, f"{which} met{', within the tolerance asked for' if exceeded else ''}", tuple(sentences))
+    return Verdict(False, headline, sentences, todo)
 
 
 def _certified(record: Record) -> str:
     proof = (
         "Up to these tolerances it is the best model that meets the constraints."
         if record.convex
-        else "The problem is not convex: the model is stationary, not proven to be the best one."
+        else "The problem is not convex: the model is stationary, not proven optimal."
     )
     return (
         f"The certificate was checked: stationarity {number(record.stationarity)} ({given(record.tol[0])} asked for) "
-        f"and feasibility {number(record.feasibility)} ({given(record.tol[1])} asked for). {proof}"
+        f"and feasibility {number(record.feasibility)} ({given(record.tol[1])} asked for)."
+        f"{' ' + proof if reached(record) else ''}"
     )
 
 
-def _room(record: Record) -> str:
-    """How many constraints hold at the model, and the one with the least slack."""
+def _room(record: Record) -> list[str]:
+    """How many constraints hold at the model, and the one with the least slack; nothing when there are none."""
+    if not record.bounded:
+        return []
     total, kept = len(record.bounded), met(record)
     one = tightest(record.bounded)
     where = f"at {named(one.owner)}, {one.what} is {number(one.value)} where at most {given(one.bound)} is allowed"
-    over = sum(b.slack < 0 for b in record.bounded)
     if one.slack >= 0:
-        return f"The least room is {number(one.slack)}: {where}."
+        return [f"The least room is {number(one.slack)}: {where}."]
     if kept == total:
-        exceed = "exceeds its bound" if over == 1 else "exceed their bounds"
-        return (
-            f"{over:,} of {total:,} {exceed}, by {'' if over == 1 else 'at most '}{number(-one.slack)}, inside the "
-            f"tolerance of {given(record.tol[1])}: {where}."
-        )
-    verb = "is" if kept == 1 else "are"
-    found = f"At this model {kept:,} of {counted(total, 'constraint')} {verb} met."
+        over = sum(b.slack < 0 for b in record.bounded)
+        exceed = "exceeds its bound, by" if over == 1 else "exceed their bounds, by at most"
+        tolerance = f"inside the tolerance of {given(record.tol[1])}"
+        return [f"{over:,} of {total:,} {exceed} {number(-one.slack)}, {tolerance}: {where}."]
+    found = f"At this model {kept:,} of {counted(total, 'constraint')} {'is' if kept == 1 else 'are'} met."
     if math.isnan(one.slack):
-        return f"{found} What {named(one.owner)} has of {one.what} is not known."
-    return f"{found} The largest excess is {number(-one.slack)}: {where}."
+        return [f"{found} What {named(one.owner)} has of {one.what} is not known."]
+    return [f"{found} The largest excess is {number(-one.slack)}: {where}."]
 
 
 def _sentence(text: str) -> str:
@@ -208,11 +223,10 @@ def certificate(record: Record) -> list[str]:
         "Both numbers belong to exactly the model and the prices handed back, and were recomputed from the problem by "
         "code that no method shares. They are absolute, in the units of the objective and of the constraints."
     ]
-    reached = record.stationarity <= record.tol[0] and record.feasibility <= record.tol[1]
     if not record.solved:
         sentences.append(
             "Both are within the tolerances, and yet the run is not solved; the verdict says why."
-            if reached
+            if reached(record)
             else "The tolerances were not reached: nothing is proven about this model."
         )
     elif record.convex:
@@ -250,6 +264,7 @@ def prices(record: Record) -> list[str]:
     ]
     if not record.solved:
         sentences.append("The run is not solved: these prices are where the method stood, not what the bounds cost.")
+        return sentences
     if found:
         one, more = found[0], step(found[0])
         sentences.append(
