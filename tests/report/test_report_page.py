@@ -12,6 +12,7 @@ import pytest
 from example_records import HOSTILE, ended, hostile, infeasible, solved, with_server
 
 from fedpact.report import content, wording
+from fedpact.report.course import charts
 from fedpact.report.markdown import markdown, plain
 from fedpact.report.page import page
 from fedpact.report.record import Record, Step
@@ -89,7 +90,7 @@ def both(record: Record) -> tuple[str, str]:
     ("status", "headline", "next_step"),
     [
         ("max_rounds", "Not solved: the run ended before the tolerances were met", "--resume"),
-        ("stalled", "Not solved: the method stopped making progress", "Scale the columns"),
+        ("stalled", "Not solved: the method stopped making progress", "scale the columns"),
         ("infeasible", "Not solved: the constraints cannot all be met", "Loosen the bounds"),
         ("unbounded", "Not solved: the objective falls without end", "Add a regularizer"),
         ("client_lost", "Not solved: an owner stopped answering", "Bring that owner back"),
@@ -175,7 +176,7 @@ def test_the_numbers_are_those_of_the_record() -> None:
     assert [v for _, v in of("Measured at the owners", "recall")] == [m.numbers["recall"] for m in record.measured]
     assert of("Measured at the owners", "rows")[0] == ("200", 200.0)
     low, high = record.measured[1].intervals["recall"]
-    assert of("Measured at the owners", "recall")[1][0].endswith(f"({low:.4f} to {high:.4f})")
+    assert of("Measured at the owners", "recall")[1][0].endswith(f"{low:.4f} to {high:.4f}")
     caption = "The numbers behind the charts"
     assert [v for _, v in of(caption, "Objective")] == [step.objective for step in record.history]
     assert [v for _, v in of(caption, "Most violation")] == [max(s.violations.values()) for s in record.history]
@@ -237,7 +238,21 @@ def test_a_price_is_what_a_looser_bound_buys() -> None:
     assert len(rows) == 2
     for text in both(record):
         assert f"A whole unit would buy {wording.number(dearest.price)}." in text
-        assert "3 bounds have no price" in text
+        assert "3 bounds cost nothing" in text
+
+
+def test_prices_that_have_a_sign_or_are_not_known() -> None:
+    first, second, *others = solved().bounded
+    unknown = replace(others[0], price=math.nan)
+    equality = replace(first, bound=0.0, value=0.0, price=-3.0)
+    rows = seen(replace(solved(), bounded=(equality, unknown))).tables["What one unit more slack would buy"][1:]
+    assert [(row[0][0], row[2][1], row[3][0]) for row in rows] == [(first.owner, 3.0, "0 → 0.01")]
+    told = wording.prices(replace(solved(), bounded=(equality, unknown)))
+    assert told[-1].startswith("1 bound has no price")
+    assert not any("costs nothing" in sentence for sentence in told)
+    assert wording.prices(replace(solved(), bounded=(replace(second, price=0.0),)))[-1].startswith(
+        "The bound costs nothing"
+    )
 
 
 # ----------------------------------------------------------------------------------------------------- what may differ
@@ -284,6 +299,23 @@ def test_a_hundred_owners() -> None:
     assert {t for t, _ in found.column("Fields that left an owner", "Sent by")} == {"every owner"}
 
 
+def test_what_belongs_together_stands_together() -> None:
+    record = solved()
+    numbers = {"rows": 5.0, "recall": 0.5, "accuracy": 0.25, "recall before": 1.0}
+    rows = (replace(record.measured[0], numbers=numbers), replace(record.measured[1], numbers={"rows": 7.0}))
+    table = seen(replace(record, measured=rows)).tables["Measured at the owners"]
+    assert [text for text, _ in table[0]] == ["Owner", "rows", "recall", "recall before", "accuracy"]
+    assert [value for _, value in table[1]] == [None, 5.0, 0.5, 1.0, 0.25]
+    assert [text for text, _ in table[2]] == ["hospital 2", "7", "–", "–", "–"]
+
+
+def test_exchanges_that_are_not_drawn_are_told() -> None:
+    record = solved()
+    assert record.rounds > record.history[-1].rounds
+    assert all("the run spent 7 exchanges in all" in text for text in both(record))
+    assert "in all, with" not in markdown(content.report(replace(record, rounds=record.history[-1].rounds)))
+
+
 def test_fields_that_only_some_owners_sent() -> None:
     record = solved()
     first = replace(record.sent[0], fields=(*record.sent[0].fields, "Extra.one", "Extra.two (masked)"))
@@ -315,4 +347,4 @@ def test_a_course_with_holes() -> None:
     assert [t for t, _ in found.column(caption, "Objective")][1] == "not known"
     assert [t for t, _ in found.column(caption, "Stationarity")][1] == "∞"
     only = replace(solved(), history=(lost,))
-    assert [chart.key for chart in content.charts(only)] == ["certificate", "bytes"]  # a tolerance, a count
+    assert [chart.key for chart in charts(only)] == ["certificate", "bytes"]  # a tolerance, a count

@@ -8,6 +8,7 @@ import click
 
 from fedpact.errors import FedpactError
 from fedpact.report import content, figures
+from fedpact.report.course import charts
 from fedpact.report.markdown import markdown as as_markdown
 from fedpact.report.page import page
 from fedpact.report.record import Record
@@ -40,7 +41,7 @@ def report(run: Path, out: Path | None, markdown: bool, png: Path | None) -> Non
             click.echo(f"{told.verdict.headline}: {target}", err=True)
         if png is not None:
             png.mkdir(parents=True, exist_ok=True)
-            for chart in content.charts(record):
+            for chart in charts(record):
                 click.echo(figures.save(figures.panels([chart], columns=1), png / f"{chart.key}.png"), err=True)
     except OSError as error:
         raise FedpactError(

@@ -118,7 +118,7 @@ def svg(chart: Chart) -> str:
     if chart.band:
         parts.append(_area(lines[chart.band[0]], lines[chart.band[1]], x_axis, y_axis))
     for label in chart.levels:
-        parts.append(f'<path class="level" d="{_path(lines[label], x_axis, y_axis)}"/>')
+        parts.append(f'<path class="level" d="M{LEFT} {y_axis.at(lines[label][0][1])}H{RIGHT}"/>')
     for order, label in enumerate(_curves(chart)):
         parts.append(f'<path class="line line-{order}" d="{_path(lines[label], x_axis, y_axis)}"/>')
         parts += _points(label, lines[label], order, x_axis, y_axis, chart.x)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedpact.report import wording
-from fedpact.report.charts import Chart, spans_decades
+from fedpact.report.charts import Chart
+from fedpact.report.course import charts
 from fedpact.report.figures import thinned
 from fedpact.report.record import Record, Step
 from fedpact.report.wording import given, named, number, size
@@ -31,6 +32,7 @@ class Cell:
     exact: float | None = None
     good: bool | None = None
     used: float | None = None
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,26 +89,6 @@ def report(record: Record) -> Report:
     )
 
 
-def charts(record: Record) -> list[Chart]:
-    """The course of the run against exchanges; those without a finite value are left out."""
-    steps = record.history
-    x = [float(step.rounds) for step in steps]
-    made = [
-        _chart("objective", "Objective", "objective", x, {"objective": [s.objective for s in steps]}),
-        _violation_chart(steps, x, record.tol[1]),
-        _chart(
-            "certificate",
-            "Certificate",
-            "distance to perfect",
-            x,
-            {"stationarity": [s.stationarity for s in steps], "feasibility": [s.feasibility for s in steps]},
-            dict.fromkeys(record.tol),
-        ),
-        _bytes_chart(steps, x),
-    ]
-    return [chart for chart in made if any(math.isfinite(v) for _, y in chart.lines.values() for v in y)]
-
-
 def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
     if record.bounded:
         one = wording.tightest(record.bounded)
@@ -114,7 +96,7 @@ def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
         yield "Least slack", number(one.slack), f"at {named(one.owner)}"
     yield "Stationarity", number(record.stationarity), f"{given(record.tol[0])} asked for"
     yield "Feasibility", number(record.feasibility), f"{given(record.tol[1])} asked for"
-    yield "Objective", number(record.objective), "what was minimised"
+    yield "Objective", number(record.objective), "minimised"
     moved = sum(one.bytes_down + one.bytes_up for one in record.sent)
     yield "Exchanges", f"{record.rounds:,}", f"{size(moved)} in all"
 
@@ -170,9 +152,9 @@ def _prices(record: Record) -> Iterable[Section]:
         (
             Cell(one.owner),
             Cell(one.what),
-            _cell(one.price),
+            _cell(abs(one.price)),
             Cell(f"{given(one.bound)} → {given(one.bound + wording.step(one))}"),
-            _cell(one.price * wording.step(one)),
+            _cell(wording.gain(one)),
             Cell(wording.of_objective(record, one).removeprefix(", ").removesuffix(" of it") or "–"),
         )
         for one in wording.priced(record)
@@ -183,30 +165,37 @@ def _prices(record: Record) -> Iterable[Section]:
 
 
 def _measured(record: Record) -> Iterable[Section]:
-    names = tuple(dict.fromkeys(name for one in record.measured for name in one.numbers))
+    names = _grouped(list(dict.fromkeys(name for one in record.measured for name in one.numbers)))
     if not names:
         return
-    counts = {name for name in names if all(float(one.numbers.get(name, 0)).is_integer() for one in record.measured)}
+    values = {name: [one.numbers[name] for one in record.measured if name in one.numbers] for name in names}
+    whole = {name for name in names if all(float(value).is_integer() for value in values[name])}
+    whole -= {name for one in record.measured for name in one.intervals}
     rows = []
     for one in record.measured:
         cells = [Cell(one.owner)]
         for name in names:
-            value, interval = one.numbers.get(name), one.intervals.get(name)
-            if value is None:
+            if name not in one.numbers:
                 cells.append(Cell("–"))
                 continue
-            between = f" ({number(interval[0])} to {number(interval[1])})" if interval else ""
-            whole = name in counts and not interval
-            cells.append(Cell(number(int(value) if whole else float(value)) + between, value))
+            value, interval = one.numbers[name], one.intervals.get(name)
+            between = f"{number(interval[0])} to {number(interval[1])}" if interval else ""
+            cells.append(Cell(number(int(value) if name in whole else float(value)), value, remark=between))
         rows.append(tuple(cells))
     about = "What each owner measured with this model on its own rows."
     if any(one.intervals for one in record.measured):
         about += (
-            " In brackets: 95 % confidence intervals, from the number of rows behind a value. An owner with few rows "
+            " A range is a 95 % confidence interval, from the number of rows behind the value. An owner with few rows "
             "has a wide one: among new rows its value may be anywhere in it."
         )
     table = Table("Measured at the owners", ("Owner", *names), tuple(rows))
     yield Section("measured", "Measured at the owners", (about, table))
+
+
+def _grouped(names: Sequence[str]) -> tuple[str, ...]:
+    """In order, but "recall without constraints" right behind "recall"."""
+    first = {name: next(other for other in names if f"{name} ".startswith(f"{other} ")) for name in names}
+    return tuple(sorted(names, key=lambda name: names.index(first[name])))
 
 
 def _course(record: Record) -> Iterable[Section]:
@@ -219,6 +208,11 @@ def _course(record: Record) -> Iterable[Section]:
         f"{wording.counted(len(record.history), 'point')} on the way {'was' if len(record.history) == 1 else 'were'} "
         "judged, in order. An exchange is one message down to every owner and one up."
     )
+    if record.rounds > record.history[-1].rounds:
+        about += (
+            " The charts show the solve that gave the model; the run spent "
+            f"{wording.counted(record.rounds, 'exchange')} in all, with what came before it and after it."
+        )
     yield Section("course", "The course of the run", (about, *charts(record), _numbers(record.history)))
 
 
@@ -296,71 +290,6 @@ def _flat(settings: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, 
                 f"{before}{key}",
                 value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str),
             )
-
-
-# --------------------------------------------------------------------------------------------- the course of the run
-
-
-def _chart(
-    key: str,
-    title: str,
-    unit: str,
-    x: Sequence[float],
-    lines: Mapping[str, Sequence[float]],
-    levels: Iterable[float] = (),
-) -> Chart:
-    """levels: tolerances, each drawn as a line of its own."""
-    flat = {f"tolerance {given(level)}": ((0.0, max(x, default=1.0)), (level, level)) for level in levels}
-    values = [v for y in lines.values() for v in y]
-    return Chart(
-        key=key,
-        title=title,
-        about=" ".join(_told(label, x, y) for label, y in lines.items()),
-        x="exchanges",
-        y=unit,
-        lines={**{label: (x, y) for label, y in lines.items()}, **flat},
-        log_y=bool(flat) or spans_decades(values),
-        levels=tuple(flat),
-    )
-
-
-def _violation_chart(steps: Sequence[Step], x: Sequence[float], tol: float) -> Chart:
-    """Band and mean over the owners, however many they are."""
-    by_step = [[v for v in step.violations.values() if math.isfinite(v)] or [math.nan] for step in steps]
-    lines = {
-        "mean": [sum(values) / len(values) for values in by_step],
-        "least": [min(values) for values in by_step],
-        "most": [max(values) for values in by_step],
-    }
-    known = any(step.violations for step in steps)
-    chart = _chart(
-        "violation", "Violation of the constraints", "excess over the bound", x, lines, [tol] if known else []
-    )
-    return Chart(**{**vars(chart), "band": ("least", "most", "least to most of the owners")})
-
-
-def _bytes_chart(steps: Sequence[Step], x: Sequence[float]) -> Chart:
-    unit, scale = next(
-        ((u, s) for u, s in (("MB", 1e6), ("kB", 1e3)) if any(t.bytes >= s for t in steps)), ("bytes", 1.0)
-    )
-    chart = _chart(
-        "bytes",
-        "Data moved",
-        f"{unit}, all owners, both ways",
-        [0.0, *x],
-        {"so far": [0.0, *(t.bytes / scale for t in steps)]},
-    )
-    about = f"All owners, both ways: {size(steps[-1].bytes)} by exchange {steps[-1].rounds:,}." if steps else ""
-    return Chart(**{**vars(chart), "log_y": False, "about": about})
-
-
-def _told(label: str, x: Sequence[float], y: Sequence[float]) -> str:
-    """Where a line begins and ends."""
-    known = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(b)]
-    if not known:
-        return f"{label.capitalize()}: not known."
-    (first, start), (last, end) = known[0], known[-1]
-    return f"{label.capitalize()}: {number(start)} at exchange {first:,.0f}, {number(end)} at exchange {last:,.0f}."
 
 
 def _numbers(steps: Sequence[Step]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fedpact.report.charts import Chart
-from fedpact.report.content import Items, Report, Table
+from fedpact.report.content import Cell, Items, Report, Table
 
 #: What Markdown or HTML in it would take for a sign of its own.
 SIGNS = re.compile(r"([\\`*_{}\[\]#|~])")
@@ -41,5 +41,9 @@ def _block(block: str | Table | Chart | Items) -> str:
     if isinstance(block, Items):
         return "\n".join(f"- {plain(item)}" for item in block.items)
     rule = ["---:" if block.numeric(i) else "---" for i in range(len(block.columns))]
-    rows = [list(map(plain, block.columns)), rule, *([plain(cell.text) for cell in row] for row in block.rows)]
+    rows = [list(map(plain, block.columns)), rule, *(list(map(_cell, row)) for row in block.rows)]
     return f"**{plain(block.caption)}**\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cell(cell: Cell) -> str:
+    return plain(cell.text) + (f" ({plain(cell.remark)})" if cell.remark else "")

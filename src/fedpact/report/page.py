@@ -111,7 +111,8 @@ def _cell(cell: Cell) -> str:
     bar = (
         "" if cell.used is None else f'<span class="bar"><i style="width:{min(100 * cell.used, 100):.1f}%"></i></span>'
     )
-    return f'{bar}<data value="{cell.exact!r}" title="{cell.exact!r}">{text}</data>'
+    remark = f"<small>{escape(cell.remark)}</small>" if cell.remark else ""
+    return f'{bar}<data value="{cell.exact!r}" title="{cell.exact!r}">{text}</data>{remark}'
 
 
 def _tone(good: bool) -> str:

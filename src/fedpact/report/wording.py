@@ -20,8 +20,8 @@ ENDINGS = {
     ),
     "stalled": (
         "Not solved: the method stopped making progress",
-        "Scale the columns (standardize), add a little regularization, or choose another method. Where functions are "
-        "user-written, check that gradients belong to their functions.",
+        "Ask for less (a looser bound, a lower recall), scale the columns (standardize), add a little regularization, "
+        "or choose another method. Where functions are user-written, check that gradients belong to their functions.",
     ),
     "infeasible": (
         "Not solved: the constraints cannot all be met",
@@ -244,20 +244,25 @@ def certificate(record: Record) -> list[str]:
 
 def step(one: Bounded) -> float:
     """By how much a bound is loosened when its price is told: a tenth of it."""
-    return LOOSENED * abs(one.bound) or LOOSENED
+    return LOOSENED * abs(one.bound) or LOOSENED**2
+
+
+def gain(one: Bounded) -> float:
+    """By how much the objective would fall then. The price of an equality has a sign, of no meaning here."""
+    return abs(one.price) * step(one)
 
 
 def priced(record: Record) -> list[Bounded]:
     """The bounds that cost something, the dearest step first."""
     largest = max((abs(one.price) for one in record.bounded if math.isfinite(one.price)), default=0.0)
-    found = [one for one in record.bounded if abs(one.price) > FREE * largest]
-    return sorted(found, key=lambda one: -abs(one.price) * step(one))
+    return sorted((one for one in record.bounded if abs(one.price) > FREE * largest), key=lambda one: -gain(one))
 
 
 def prices(record: Record) -> list[str]:
     """What one unit more slack would buy, for someone who has to decide about bounds."""
     found = priced(record)
-    free = len(record.bounded) - len(found)
+    unknown = sum(math.isnan(one.price) for one in record.bounded)
+    free = len(record.bounded) - len(found) - unknown
     sentences = [
         "A price says what a bound costs: by how much the objective would fall for each unit that the bound is raised. "
         "It holds for small changes near this model."
@@ -266,25 +271,28 @@ def prices(record: Record) -> list[str]:
         sentences.append("The run is not solved: these prices are where the method stood, not what the bounds cost.")
         return sentences
     if found:
-        one, more = found[0], step(found[0])
+        one = found[0]
         sentences.append(
-            f"The dearest bound is that of {named(one.owner)} on {one.what}: {given(one.bound + more)} instead of "
-            f"{given(one.bound)} would lower the objective by about {number(one.price * more)}"
-            f"{of_objective(record, one)}. A whole unit would buy {number(one.price)}."
+            f"The dearest bound is that of {named(one.owner)} on {one.what}: {given(one.bound + step(one))} instead of "
+            f"{given(one.bound)} would lower the objective by about {number(gain(one))}{of_objective(record, one)}. "
+            f"A whole unit would buy {number(abs(one.price))}."
         )
     if free:
-        which = (
-            "The bound has"
-            if len(record.bounded) == 1
-            else f"{counted(free, 'bound')} {'has' if free == 1 else 'have'}"
+        which = counted(free, "bound") if len(record.bounded) > 1 else "The bound"
+        costs, it = ("costs", "it") if free == 1 else ("cost", "them")
+        sentences.append(f"{which} {costs} nothing: loosening {it} would buy nothing.")
+    if unknown:
+        has, it = ("has", "it") if unknown == 1 else ("have", "them")
+        sentences.append(
+            f"{counted(unknown, 'bound')} {has} no price: the method does not work with {it} directly, but with others "
+            f"that imply {it}."
         )
-        sentences.append(f"{which} no price: loosening {'it' if free == 1 else 'them'} would buy nothing.")
     return sentences
 
 
 def of_objective(record: Record, one: Bounded) -> str:
     """The gain of one step as a part of the objective, such as ', 5.6 % of it'; empty where that means nothing."""
-    part = one.price * step(one) / abs(record.objective) if record.objective else math.nan
+    part = gain(one) / abs(record.objective) if record.objective else math.nan
     return f", {percent(part)} of it" if math.isfinite(part) else ""
 
 
