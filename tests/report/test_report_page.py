@@ -207,7 +207,8 @@ def test_numbers_as_they_are_written(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.2, "0.2"), (1e-4, "0.0001"), (1e-6, "10⁻⁶"), (2.5e-9, "2.5×10⁻⁹"), (-1.0, "−1")]
+    ("value", "text"),
+    [(0.2, "0.2"), (1e-4, "0.0001"), (1e-6, "10⁻⁶"), (2.5e-9, "2.5×10⁻⁹"), (-1.0, "−1"), (0.4045021, "0.4045")],
 )
 def test_chosen_numbers_are_written_as_they_were_chosen(value: float, text: str) -> None:
     assert wording.given(value) == text
@@ -250,6 +251,10 @@ def test_prices_that_have_a_sign_or_are_not_known() -> None:
     told = wording.prices(replace(solved(), bounded=(equality, unknown)))
     assert told[-1].startswith("1 bound has no price")
     assert not any("costs nothing" in sentence for sentence in told)
+    for text in both(replace(solved(), bounded=(equality, unknown))):
+        assert "the best model that meets the bounds that the method worked with" in text
+        assert "1 bound without a price is outside this proof" in text
+    assert all("outside this proof" not in text for text in both(solved()))
     assert wording.prices(replace(solved(), bounded=(replace(second, price=0.0),)))[-1].startswith(
         "The bound costs nothing"
     )

@@ -42,6 +42,9 @@ FREE = 1e-6
 #: Prices are told for bounds that are loosened by this part.
 LOOSENED = 0.1
 
+#: Signs of a number that someone chose, at most.
+CHOSEN = 7
+
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -74,8 +77,10 @@ def number(value: float) -> str:
 
 
 def given(value: float) -> str:
-    """A number that someone chose, as it was written: 0.2, 0.001, 10⁻⁵."""
+    """A number that someone chose, as it was written: 0.2, 0.001, 10⁻⁵; one that was computed, rounded."""
     text = f"{value:g}"
+    if len(text) > CHOSEN:
+        return number(value)
     mantissa, _, exponent = text.partition("e")
     if exponent:
         return ("" if mantissa == "1" else f"{mantissa}×") + power(int(exponent))
@@ -169,16 +174,20 @@ def _unsolved(record: Record) -> Verdict:
 
 
 def _certified(record: Record) -> str:
-    proof = (
-        "Up to these tolerances it is the best model that meets the constraints."
-        if record.convex
-        else "The problem is not convex: the model is stationary, not proven optimal."
-    )
+    proof = "The problem is not convex: the model is stationary, not proven optimal."
+    if record.convex:
+        which = "meets the constraints" if not outside(record) else "meets the bounds that the method worked with"
+        proof = f"Up to these tolerances it is the best model that {which}."
     return (
         f"The certificate was checked: stationarity {number(record.stationarity)} ({given(record.tol[0])} asked for) "
         f"and feasibility {number(record.feasibility)} ({given(record.tol[1])} asked for)."
         f"{' ' + proof if reached(record) else ''}"
     )
+
+
+def outside(record: Record) -> int:
+    """How many bounds are not part of the problem that was solved, such as one on a recall: these have no price."""
+    return sum(math.isnan(one.price) for one in record.bounded)
 
 
 def _room(record: Record) -> list[str]:
@@ -234,6 +243,11 @@ def certificate(record: Record) -> list[str]:
             "The objective and the constraints are convex, so a model that passes is optimal: up to the tolerances, no "
             "other model that meets the constraints has a lower objective."
         )
+        if count := outside(record):
+            sentences.append(
+                f"{counted(count, 'bound')} without a price {'is' if count == 1 else 'are'} outside this proof: measured, "
+                "and met or not as the table says, but a better model that meets all of them may exist."
+            )
     else:
         sentences.append(
             "The objective or a constraint is not convex, so a model that passes is stationary, not proven optimal: no "
@@ -261,7 +275,7 @@ def priced(record: Record) -> list[Bounded]:
 def prices(record: Record) -> list[str]:
     """What one unit more slack would buy, for someone who has to decide about bounds."""
     found = priced(record)
-    unknown = sum(math.isnan(one.price) for one in record.bounded)
+    unknown = outside(record)
     free = len(record.bounded) - len(found) - unknown
     sentences = [
         "A price says what a bound costs: by how much the objective would fall for each unit that the bound is raised. "
