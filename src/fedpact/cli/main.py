@@ -10,6 +10,7 @@ import click
 #: command -> (module, one line for --help); a module holds a click command of the same name.
 COMMANDS = {
     "demo": ("fedpact.cli.demo", "Train under a constraint at ten hospitals, in process, and show the certificate."),
+    "split": ("fedpact.cli.split", "Deal one table to several owners: by rows, labels, sizes, a column, or columns."),
     "bench": (
         "fedpact.cli.bench",
         "Measure the methods side by side: exchanges, time, growth with owners and columns.",
