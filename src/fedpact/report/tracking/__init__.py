@@ -1,0 +1,28 @@
+"""Where a solve is, written down while it runs: CSV, TensorBoard, MLflow. The last two are extras, imported late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fedpact.errors import OptionError
+from fedpact.report.tracking.base import Tracker
+from fedpact.report.tracking.csv_log import CsvLog
+from fedpact.report.tracking.mlflow import MLflow
+from fedpact.report.tracking.tensorboard import TensorBoard
+
+__all__ = ["TRACKERS", "CsvLog", "MLflow", "TensorBoard", "Tracker", "tracker"]
+
+#: name in a job -> tracker of a run with this output folder: (folder, resume) -> Tracker
+TRACKERS: dict[str, Callable[[Path, bool], Tracker]] = {
+    "csv": lambda folder, resume: CsvLog(folder / "progress.csv", resume=resume),
+    "tensorboard": lambda folder, resume: TensorBoard(folder / "tensorboard", resume=resume),
+    "mlflow": lambda folder, resume: MLflow(folder.resolve().name, resume=resume),
+}
+
+
+def tracker(name: str, folder: str | Path, resume: bool = False) -> Tracker:
+    """The tracker of a run that writes its output to this folder. OptionError when there is none of this name."""
+    if name not in TRACKERS:
+        raise OptionError(f"tracker {name!r} is unknown; choose {', '.join(TRACKERS)}")
+    return TRACKERS[name](Path(folder), resume)
