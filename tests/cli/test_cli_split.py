@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Callable
@@ -13,7 +15,7 @@ import pytest
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cli.main import main
-from fedpact.cli.split import file_names
+from fedpact.cli.split import file_names, split
 from fedpact.report.split_figure import column_grid, label_bars
 
 Call = Callable[..., int]
@@ -257,6 +259,35 @@ def test_fields_are_filled_where_a_column_is() -> None:
     assert filled == {(0, 0), (2, 0), (1, 1)}
 
 
+# ------------------------------------------------------------------------------------------------------ what is taught
+
+
+def taught() -> list[str]:
+    """Every command of the page and of --help."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "split.md").read_text(encoding="utf-8")
+    text = f"{page}\n{split.help}"
+    return re.findall(r"^ *(fedpact split \S+ --by .*)$", text, flags=re.MULTILINE)
+
+
+def test_the_commands_that_are_taught_work(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    numbers = [f"x{j}" for j in range(11)]
+    rows = [[*"0" * 11, ["NY", "CA"][i % 2], ["M", "F"][i % 3 == 0], str(i % 4 // 3)] for i in range(80)]
+    with Path("adult.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([[*numbers, "state", "sex", "income"], *rows])
+    Path("digits.csv").write_text("ink,digit\n" + "".join(f"{i},{i % 10}\n" for i in range(200)))
+    commands = taught()
+    assert len(commands) == 13
+    for command in commands:
+        arguments = shlex.split(command)[2:]
+        assert call(*arguments, "--force") == 0, command
+        out = Path(arguments[arguments.index("--out") + 1])
+        for file in owners_of(capsys.readouterr().out).values():
+            assert len(records(out / file)) >= 1
+
+
 # -------------------------------------------------------------------------------------------------------------- misuse
 
 
@@ -375,14 +406,14 @@ def test_files_are_overwritten_with_force_only(
     table: Path, tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "o"
-    split = [table, "--by", "iid", "--out", out, "--owners"]
-    assert call(*split, 3) == 0
+    command = [table, "--by", "iid", "--out", out, "--owners"]
+    assert call(*command, 3) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert call(*split, 2, "--seed", 1) == 2
+    assert call(*command, 2, "--seed", 1) == 2
     told = f"fedpact: {out / 'owner 1.csv'} and 1 more exist; overwrite with --force, or choose another folder"
     assert capsys.readouterr().err.startswith(told)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert call(*split, 2, "--seed", 1, "--force") == 0
+    assert call(*command, 2, "--seed", 1, "--force") == 0
     assert len(rows_of(out / "owner 1.csv")) == 30
     assert capsys.readouterr().err == f"{out} also holds owner 3.csv, not of this split\n"
 

@@ -33,7 +33,9 @@ class CsvLog(Tracker):
                 raise FedpactError(f"{path} is not a log of a solve; choose another path")
             self.known = len(lines)
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_text("".join([_line(HEADER), *lines]), encoding="utf-8", newline="")
+            text = "".join([_line(HEADER), *lines])
+            if text != before:
+                self.path.write_text(text, encoding="utf-8", newline="")
         except OSError as error:
             raise FedpactError(f"{path} cannot be written ({error}); choose another path") from error
 
@@ -50,7 +52,7 @@ def _running(text: str) -> list[str] | None:
     head, *lines = text.splitlines(keepends=True)
     if head != _line(HEADER):
         return None
-    return [line for line in lines if line.endswith("\n") and line.split(",")[1] == ""]
+    return [line for line in lines if line.endswith("\n") and line.split(",")[1:2] == [""]]
 
 
 def _line(cells: tuple[object, ...]) -> str:
