@@ -64,8 +64,16 @@ def test_columns_of_the_first_file_are_the_default(tmp_path: Path) -> None:
     [
         ("age,y\n1,0\n2,1\n", DataError, "south: .*has no column 'dose'"),
         ("age,dose,y\n1,1,1\n2,2,1\n", DataError, "south.*no row has label = 0 among 2"),
-        ("age,dose,y\n1,1,0\n2,2,3\n", DataError, "south.*label has 1 values other than 0 and 1"),
-        ("age,dose,y\n1,1,0.5\n2,2,1\n", DataError, "south.*label has 1 values other than 0 and 1, the first is 0.5"),
+        (
+            "age,dose,y\n1,1,0\n2,2,3\n",
+            DataError,
+            "south.*column 'y' holds '3' in line 3, which is none of the classes '0', '1'",
+        ),
+        (
+            "age,dose,y\n1,1,0.5\n2,2,1\n",
+            DataError,
+            "south.*column 'y' holds '0.5' in line 2, which is none of the classes",
+        ),
     ],
 )
 def test_a_bad_file_is_told_with_its_owner(tmp_path: Path, text: str, error: type[Exception], message: str) -> None:
@@ -78,7 +86,7 @@ def test_a_bad_file_is_told_with_its_owner(tmp_path: Path, text: str, error: typ
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": "other"}, "task 'other' is unknown; choose neyman_pearson or group_fairness"),
+        ({"task": "other"}, "task 'other' is unknown; choose neyman_pearson, group_fairness"),
         ({"task": "group_fairness"}, "needs group="),
         ({"columns": []}, "a job needs columns="),
         ({"more": 1}, "the job states more, which this version does not know"),

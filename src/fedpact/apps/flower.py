@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpact.data.encoding import Unscaled
 from fedpact.engines.flower import Flower
 from fedpact.engines.flower import client_app as make_client_app
 from fedpact.engines.flower import server_app as make_server_app
@@ -65,7 +66,7 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
     return Site(name, partial(build_share, name, node_config), Path(str(node_config["state-path"]))).handle
 
 
-def build_share(name: str, node_config: Mapping[str, Any], stated: Mapping[str, Any]) -> Share:
+def build_share(name: str, node_config: Mapping[str, Any], stated: Mapping[str, Any]) -> Share | Unscaled:
     """The site's share of the job, from its own table. OptionError when the job is not what this site agreed to."""
     job = Job.read(stated)
     for key, asked in job.stated().items():
