@@ -10,12 +10,14 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cli.main import main
 from fedpact.cli.split import file_names, split
+from fedpact.jobs import read_job, run_job
 from fedpact.report.split_figure import column_grid, label_bars
 
 Call = Callable[..., int]
@@ -150,17 +152,24 @@ def test_the_rarest_of_many_labels_are_counted_together(
     assert cells(printed, "owner 1") == ["100", *["10"] * 8, "20"]
 
 
-def test_the_files_are_ready_for_a_task(tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_files_and_the_lines_are_a_job(tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str]) -> None:
     patients = data.wdbc()
     X = data.standardize(patients.X[:, :4])
     source = data.write_csv(tmp_path / "wdbc.csv", data.Table(X, patients.y, patients.columns[:4]), "malignant")
-    assert call(source, "--by", "stratified", "--label", "malignant", "--owners", 3, "--out", tmp_path / "o") == 0
-    files = {owner: tmp_path / "o" / file for owner, file in owners_of(capsys.readouterr().out).items()}
-    answer = fp.solve(tasks.from_files(files, bound=0.3, label="malignant"))
+    out = tmp_path / "o"
+    assert call(source, "--by", "stratified", "--label", "malignant", "--owners", 3, "--out", out) == 0
+    printed = capsys.readouterr().out
+    (out / "job.toml").write_text(
+        'task = "neyman_pearson"\nlabel = "malignant"\nbound = 0.3\nstandardize = false\n'
+        + printed[printed.index("[owners]") :]
+    )
+    assert run_job(read_job(out / "job.toml")).solved
+    found = fp.Solution.load(out / "run" / "solution.npz")
     parts = data.stratified(patients.y, 3)
     in_memory = {f"owner {i}": (data.with_intercept(X[rows]), patients.y[rows]) for i, rows in enumerate(parts, 1)}
-    assert answer.solved
-    assert answer.w.tobytes() == fp.solve(tasks.neyman_pearson(in_memory, 0.3)).w.tobytes()
+    weights = np.append(np.full(4, read_job(out / "job.toml").regularization), 0.0)  # the intercept is free
+    expected = fp.solve(tasks.neyman_pearson(in_memory, 0.3, fp.prox.SquaredL2(weights)), tol=1e-6)
+    np.testing.assert_allclose(found.objective, expected.objective, rtol=2e-3)
 
 
 # ------------------------------------------------------------------------------------------------------------- columns

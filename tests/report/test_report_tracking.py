@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import struct
 import sys
 from collections.abc import Iterator
@@ -12,11 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import fedpact as fp
 from fedpact import data, tasks
+from fedpact.cli.init import init
+from fedpact.cli.run import run
 from fedpact.errors import FedpactError, OptionError
-from fedpact.report.tracking import CsvLog, MLflow, TensorBoard, Tracker, tracker
+from fedpact.report.tracking import CsvLog, MLflow, TensorBoard, Tracker, forget, tracker
 from fedpact.solvers import Progress, Solution
 
 SEEN = Progress("proximal-al", 1, 30, 57, 1_234_567, 4.13e-3, 2e-5, 0.25)
@@ -347,19 +351,56 @@ def test_a_job_names_its_trackers(tmp_path: Path) -> None:
         tracker("wandb", tmp_path)
 
 
+def test_a_job_is_tracked_through_all_its_solves(tmp_path: Path) -> None:
+    job = tmp_path / "x" / "job.toml"
+    assert CliRunner().invoke(init, [str(job.parent)]).exit_code == 0
+    job.write_text(job.read_text().replace('folder = "run"', 'folder = "run"\ntrack = ["csv"]'))
+    assert CliRunner().invoke(run, [str(job)]).exit_code == 0
+    log = job.parent / "run" / "progress.csv"
+    *running, last = rows(log)
+    certificate = json.loads((job.parent / "run" / "certificate.json").read_text())
+    assert (last["status"], float(last["objective"])) == ("solved", certificate["objective"])
+    assert {row["solve"] for row in running} == {"1", "2"}  # without the constraints, and with them
+    for solve in ("1", "2"):
+        rounds = [int(row["rounds"]) for row in running if row["solve"] == solve]
+        assert rounds == sorted(set(rounds))
+    before = without_time(log)
+    assert CliRunner().invoke(run, [str(job), "--resume"]).exit_code == 0
+    assert without_time(log) == before
+    assert CliRunner().invoke(run, [str(job), "--force"]).exit_code == 0
+    assert without_time(log) == before
+
+
+def test_solves_one_after_the_other_are_one_curve(tmp_path: Path) -> None:
+    steps = []
+
+    class Steps(CsvLog):
+        def write(self, progress: Progress, answer: Solution | None) -> None:
+            steps.append((self.solve, self.step(progress)))
+
+    tracking = Steps(tmp_path / "log.csv")
+    for count in (3, 4, 5, 2, 3):
+        tracking(replace(SEEN, rounds=count, bytes=100 * count))
+    tracking(replace(SEEN, rounds=3, bytes=50))  # fewer bytes than before: another solve
+    assert steps == [(1, 3), (1, 4), (1, 5), (2, 7), (2, 8), (3, 11)]
+
+
 @pytest.mark.usefixtures("events")
 def test_tensorboard_by_name(tmp_path: Path) -> None:
     with tracker("tensorboard", tmp_path) as tracking:
         tracking(SEEN)
     assert curve(tmp_path / "tensorboard", "objective") == {57: 0.25}
+    (tmp_path / "tensorboard" / "notes.txt").write_text("mine")
+    forget(tmp_path)
+    assert [path.name for path in (tmp_path / "tensorboard").iterdir()] == ["notes.txt"]
 
 
 def test_mlflow_by_name(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
-    with tracker("mlflow", tmp_path / "night run") as tracking:
+    with tracker("mlflow", tmp_path / "job" / "run") as tracking:
         tracking(SEEN)
     client, run = only_run(store, "fedpact")
-    assert run.info.run_name == "night run"
+    assert run.info.run_name == "job/run"
     assert history(client, run, "objective") == [(57, 0.25)]
 
 

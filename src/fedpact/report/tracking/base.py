@@ -14,15 +14,23 @@ class Tracker(ABC):
     """Give it to `fp.solve(callbacks=[...])`, then tell it the answer by `conclude`; use it as a context manager.
 
     A resumed solve repeats to its callbacks what they have heard before. A tracker that is made with `resume=True` as
-    well goes on where it was.
+    well goes on where it was. Several solves one after the other, as a job makes them, are one curve: exchanges are
+    counted on.
     """
 
     def __init__(self) -> None:
         self.heard = 0
         self.known = 0  # how much of it was written down before this solve was resumed
+        self.solve = 1
+        self._before = 0  # exchanges of the solves before this one
+        self._last = (0, 0)
 
     def __call__(self, progress: Progress) -> None:
         self.heard += 1
+        if progress.rounds < self._last[0] or progress.bytes < self._last[1]:
+            self.solve += 1
+            self._before += self._last[0]
+        self._last = (progress.rounds, progress.bytes)
         if self.heard > self.known:
             self.write(progress, None)
 
@@ -58,7 +66,7 @@ class Tracker(ABC):
 
     def step(self, progress: Progress) -> int:
         """Where on the axis: the exchange; methods on pooled data have none, and count what they report."""
-        return progress.rounds or self.heard
+        return self._before + progress.rounds or self.heard
 
 
 def curves(progress: Progress) -> dict[str, float]:

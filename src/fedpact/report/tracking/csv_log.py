@@ -12,11 +12,13 @@ from fedpact.report.tracking.base import Tracker
 from fedpact.solvers import Progress, Solution
 
 NUMBERS = ("method", "iteration", "inner", "rounds", "bytes", "stationarity", "feasibility", "objective")
-HEADER = ("time", "status", *NUMBERS)
+HEADER = ("time", "status", "solve", *NUMBERS)
 
 
 class CsvLog(Tracker):
     """A line for each Progress, with the time in UTC, and one with its status for the answer; each is written at once.
+
+    solve counts the solves, if there are several; rounds are those of each.
 
     resume: go on with the file of the interrupted solve; without it, a file that is there is an error
     """
@@ -26,7 +28,7 @@ class CsvLog(Tracker):
         self.path = Path(path)
         try:
             before = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-            if before and not resume:
+            if before not in ("", _line(HEADER)) and not resume:
                 raise FedpactError(f"{path} exists; go on with it by resume=True, or choose another path")
             lines = _running(before)
             if lines is None:
@@ -42,7 +44,8 @@ class CsvLog(Tracker):
     def write(self, progress: Progress, answer: Solution | None) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self.path.open("a", encoding="utf-8", newline="") as file:
-            file.write(_line((now, answer.status if answer else "", *(getattr(progress, name) for name in NUMBERS))))
+            status = answer.status if answer else ""
+            file.write(_line((now, status, self.solve, *(getattr(progress, name) for name in NUMBERS))))
 
 
 def _running(text: str) -> list[str] | None:

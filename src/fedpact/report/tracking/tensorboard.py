@@ -11,6 +11,8 @@ from fedpact.solvers import Progress, Solution
 
 #: Seconds after which points are on disk at the latest.
 FLUSH = 5
+#: How event files are called.
+FILES = "events.out.tfevents.*"
 
 
 class TensorBoard(Tracker):
@@ -33,7 +35,7 @@ class TensorBoard(Tracker):
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FedpactError(f"{folder} cannot be written ({error}); choose another folder") from error
-        if any(self.folder.glob("events.out.tfevents.*")) and not resume:
+        if any(self.folder.glob(FILES)) and not resume:
             raise FedpactError(
                 f"{folder} holds the curves of another run; go on with them by resume=True, or choose another folder"
             )
