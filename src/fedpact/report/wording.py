@@ -245,8 +245,8 @@ def certificate(record: Record) -> list[str]:
         )
         if count := outside(record):
             sentences.append(
-                f"{counted(count, 'bound')} without a price {'is' if count == 1 else 'are'} outside this proof: measured, "
-                "and met or not as the table says, but a better model that meets all of them may exist."
+                f"{counted(count, 'bound')} without a price {'is' if count == 1 else 'are'} outside this proof: "
+                "measured, and met or not as the table says, but a better model that meets all of them may exist."
             )
     else:
         sentences.append(
