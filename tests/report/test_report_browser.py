@@ -45,6 +45,24 @@ const found = [...document.querySelectorAll("body *")]
 return [found.length, ...found.sort((x, y) => x[0] - y[0])[0]];
 """
 
+#: Texts of charts that leave their chart, and pairs of them that lie over each other.
+LABELS = """
+const [cut, over] = [[], []];
+for (const svg of document.querySelectorAll("figure > svg")) {
+  const [all, frame] = [[...svg.querySelectorAll("text")], svg.getBoundingClientRect()];
+  const boxes = all.map((text) => text.getBoundingClientRect());
+  boxes.forEach((a, i) => {
+    const inside = a.left >= frame.left - 1 && a.right <= frame.right + 1;
+    if (!inside || a.top < frame.top - 1 || a.bottom > frame.bottom + 1) cut.push(all[i].textContent);
+    boxes.slice(0, i).forEach((b, j) => {
+      const apart = a.left >= b.right || b.left >= a.right || a.top >= b.bottom || b.top >= a.bottom;
+      if (!apart) over.push([all[i].textContent, all[j].textContent]);
+    });
+  });
+}
+return [cut, over];
+"""
+
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
@@ -65,7 +83,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    records = {"solved": solved(secure=True), "ended": ended("max_rounds"), "hostile": hostile(), "many": solved(100)}
+    records = {
+        "solved": solved(secure=True),
+        "slow": solved(method="proximal-al"),  # hundreds of exchanges
+        "ended": ended("max_rounds"),
+        "hostile": hostile(),
+        "many": solved(100),
+    }
     for name, record in records.items():
         (folder / f"{name}.html").write_text(page(content.report(record)), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in records}
@@ -102,7 +126,7 @@ def test_it_opens_without_error_and_loads_nothing(name: str, browser: Any, pages
 
 @pytest.mark.parametrize("width", [360, 1200])
 def test_charts_are_drawn_and_their_labels_fit(width: int, browser: Any, pages: dict[str, Path]) -> None:
-    for name in ("solved", "many"):
+    for name in ("solved", "slow", "many"):
         show(browser, pages[name], width)
         boxes = browser.execute_script(
             "return [...document.querySelectorAll('figure > svg')].map((svg) => [...svg.querySelectorAll('.line')]"
@@ -110,13 +134,9 @@ def test_charts_are_drawn_and_their_labels_fit(width: int, browser: Any, pages: 
         )
         assert [len(lines) for lines in boxes] == [1, 1, 2, 1]
         assert all(w > 50 and h > 10 for lines in boxes for w, h in lines)
-        cut = browser.execute_script(
-            "return [...document.querySelectorAll('figure > svg text')].filter((text) => {"
-            " const [a, b] = [text.getBoundingClientRect(), text.closest('svg').getBoundingClientRect()];"
-            " return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;"
-            "}).map((text) => text.textContent)"
-        )
+        cut, over = browser.execute_script(LABELS)
         assert cut == []
+        assert over == []
 
 
 @pytest.mark.parametrize("name", ["solved", "ended", "hostile", "many"])

@@ -11,7 +11,7 @@ from fedpact.report.figures import Panel, thinned
 from fedpact.report.wording import number, power
 
 WIDTH, HEIGHT = 460, 256
-LEFT, RIGHT, TOP, BOTTOM = 62, 440, 10, 212
+LEFT, RIGHT, TOP, BOTTOM = 72, 440, 10, 212
 #: Points of a line that are drawn, and up to which each gets a marker.
 POINTS, MARKERS = 100, 40
 #: Values that differ by less than this part of them are drawn as good as level.
@@ -165,7 +165,7 @@ def _frame(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterable[str]:
     yield f'<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/>'
     across, up = (LEFT + RIGHT) / 2, (TOP + BOTTOM) / 2
     yield f'<text x="{across}" y="{BOTTOM + 37}" text-anchor="middle">{escape(chart.x)}</text>'
-    yield f'<text transform="translate(13 {up}) rotate(-90)" text-anchor="middle">{escape(chart.y)}</text>'
+    yield f'<text transform="translate(12 {up}) rotate(-90)" text-anchor="middle">{escape(chart.y)}</text>'
 
 
 def _path(points: Sequence[tuple[float, float]], x_axis: Axis, y_axis: Axis) -> str:
