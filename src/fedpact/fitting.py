@@ -91,6 +91,13 @@ class Fitting:
 
     def run(self, job: Job, *, compare: bool = False) -> Fitted:
         """compare: train without the constraints too, and measure that model."""
+        session = None if callable(self._engine) else getattr(the_engine(self._engine), "session", None)
+        if session is None:
+            return self._run(job, compare)
+        with session() as self._engine:  # what is slow to start is started once
+            return self._run(job, compare)
+
+    def _run(self, job: Job, compare: bool) -> Fitted:
         if job.needs_scaling:
             job = replace(job, scaling=self._scaling(job))
         before: dict[str, dict[str, float]] = {}
@@ -139,7 +146,7 @@ class Fitting:
         regularizer = job.regularizer(self._regularization) if self._regularization else None
         solution = solve(
             RemoteProblem(self._sources(job), server, regularizer),
-            engine=self._engine(job) if callable(self._engine) else self._engine,
+            engine=self._where(job),
             w0=w0,
             secure_sum=self._secure,
             checkpoint=folder,
@@ -159,9 +166,11 @@ class Fitting:
         values = {name: reply.values for name, reply in told.items()}
         return values, {name: reply.told() for name, reply in told.items()}
 
+    def _where(self, job: Job) -> Engine:
+        return the_engine(self._engine(job) if callable(self._engine) else self._engine)
+
     def _open(self, job: Job) -> Fleet:
-        where = the_engine(self._engine(job) if callable(self._engine) else self._engine)
-        fleet = where.open(self._sources(job))
+        fleet = self._where(job).open(self._sources(job))
         if (self._secure or (self._secure is None and fleet.networked)) and len(fleet.owners) > 1:
             fleet.secure()
         return fleet

@@ -17,6 +17,7 @@ COMMANDS = {
         "fedpact.cli.bench",
         "Measure the methods side by side: exchanges, time, growth with owners and columns.",
     ),
+    "report": ("fedpact.cli.report", "Write a finished run as one page: verdict, certificate, prices, charts."),
     "replicate": ("fedpact.cli.replicate", "Run an experiment of a paper again, its numbers beside ours."),
 }
 
