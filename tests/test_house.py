@@ -127,7 +127,20 @@ def test_import_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(json.loads(done.stdout))
     assert "fedpact" in loaded
-    heavy = {"sklearn", "matplotlib", "cvxpy", "rich", "click", "ray", "flwr", "torch", "jax", "pandas"}
+    heavy = {
+        "sklearn",
+        "matplotlib",
+        "cvxpy",
+        "rich",
+        "click",
+        "ray",
+        "flwr",
+        "torch",
+        "jax",
+        "pandas",
+        "mlflow",
+        "tensorboardX",
+    }
     assert loaded & heavy == set()
 
 

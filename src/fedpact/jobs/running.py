@@ -75,11 +75,11 @@ def run_job(
         log.info("%s: %s, %d owners", file.title, file.job.task, len(file.owners))
         fitted = fitting.run(file.job, compare=file.compare)
         log.info("%r: %s", fitted.solution, fitted.solution.reason)
-        for tracking in trackers:
-            tracking.conclude(fitted.solution)
         name = where if isinstance(where, str) else "flower" if file.superlink else "in-process"
         record = _record(file, fitted, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
-        write(folder, fitted, record)  # before trackers are closed: one that fails takes nothing away
+        write(folder, fitted, record)  # before trackers end: one that fails takes nothing away
+        for tracking in trackers:
+            tracking.conclude(fitted.solution)
     return record
 
 
