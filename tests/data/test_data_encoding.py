@@ -38,6 +38,12 @@ def test_absent_and_unknown_values_are_told_with_their_place(table: Path) -> Non
         Encoding(("kind",), {}, "mean").matrix(cells)
 
 
+def test_lines_are_those_of_the_file(table: Path) -> None:
+    table.write_text('age,kind,y\n30,"a\nb",1\n\nlow,old,0\n')
+    with pytest.raises(DataError, match="column 'age' holds 'low' in line 5"):
+        read_cells(table).numbers("age")
+
+
 def test_labels_match_as_text_or_as_numbers(table: Path) -> None:
     cells = read_cells(table)
     assert cells.codes("y", ("0", "1"), "classes").tolist() == [1, 0, 1]  # 1.0 is 1

@@ -97,7 +97,7 @@ class _RayFleet(RemoteFleet):
         self, ray: Any, hosts: Sequence[Any], shares: Mapping[str, object], folder: Path | None, here: bool
     ) -> None:
         super().__init__(tuple(shares))
-        self._ray, self._name = ray, uuid.uuid4().hex
+        self._ray, self._hosts, self._name = ray, tuple(hosts), uuid.uuid4().hex
         self.closing = ExitStack()
         if folder is None and here:
             folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
@@ -107,7 +107,7 @@ class _RayFleet(RemoteFleet):
         for name, share in shares.items():
             with named(name, "sending its share to Ray"):
                 self._sources[name] = ray.put(share)
-        self._host_of = {name: hosts[i % len(hosts)] for i, name in enumerate(shares)}
+        self._host_of = {name: self._hosts[i % len(hosts)] for i, name in enumerate(shares)}
 
     def _send(self, owner: str, data: bytes) -> Future[bytes]:
         answered: Future[bytes] = Future()
