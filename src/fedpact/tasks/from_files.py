@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
@@ -22,7 +22,7 @@ from fedpact.tasks.group_fairness import GroupRates, group_fairness_share
 from fedpact.tasks.job import Job
 from fedpact.tasks.linear_model import mean_loss
 from fedpact.tasks.linear_qp import linear_qp_share
-from fedpact.tasks.neyman_pearson import ClassRates, neyman_pearson_share
+from fedpact.tasks.neyman_pearson import neyman_pearson_share
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -55,43 +55,40 @@ def share_from_rows(
         matrix = job.scaling.apply(matrix)
     if job.intercept:
         matrix = with_intercept(matrix)
-    classes, protected, owners = len(job.classes), job.protected_class, job.owners
+    classes, owners = len(job.classes), job.owners
     if job.task == "custom":
         codes = np.asarray(y), None if group is None else np.asarray(group)
         return _custom(job, name, Table(matrix, codes[0], job.encoding.names, codes[1]))
-    if not job.constrained:
-        matrix = checks.features(name, matrix)
-        codes = np.asarray(y), None if group is None else np.asarray(group)
-        rates: Callable[[Any], Mapping[str, float]] = (
-            ClassRates(matrix, codes[0], classes, protected, job.min_recall)
-            if codes[1] is None
-            else GroupRates(matrix, codes[0], codes[1], len(job.groups), classes)
+    if job.task == "neyman_pearson":
+        share = neyman_pearson_share(
+            matrix,
+            y,
+            bound=job.bound_of(name),
+            owners=owners,
+            name=name,
+            classes=classes,
+            protected=job.protected_class,
+            min_recall=job.min_recall,
         )
-        return Share((1 / owners) * mean_loss(matrix, codes[0], classes), name=name, measures=rates)
-    bound = job.bound_of(name)
-    if job.task == "group_fairness":
-        assert group is not None
-        return group_fairness_share(
+    elif group is not None:
+        share = group_fairness_share(
             matrix,
             y,
             group,
-            max_gap=bound,
+            max_gap=job.bound_of(name),
             owners=0 if name == "server" else owners,
             name=name,
             parity=job.parity,
             groups=len(job.groups),
             classes=classes,
         )
-    return neyman_pearson_share(
-        matrix,
-        y,
-        bound=bound,
-        owners=owners,
-        name=name,
-        classes=classes,
-        protected=protected,
-        min_recall=job.min_recall,
-    )
+    else:  # nothing to compare
+        assert not job.constrained
+        labels = checks.whole(name, "label", y, len(matrix), classes)
+        share = Share(name=name, measures=GroupRates(matrix, labels, labels, 0, classes))
+    if job.constrained:
+        return share
+    return Share((1 / owners) * mean_loss(matrix, np.asarray(y), classes), name=name, measures=share.measures)
 
 
 def from_files(
