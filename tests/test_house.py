@@ -34,10 +34,11 @@ ALLOWED: dict[str, set[str] | None] = {
     "tasks": {"problem", "functions", "cones", "prox", "data", "alignment"},
     "report": {"solvers", "problem", "federation"},
     "apps": None,
+    "fitting": {"data", "federation", "functions", "problem", "solve", "solvers", "tasks"},
+    "jobs": None,
     "estimators": None,
     "cli": None,
     "solve": None,
-    "fitting": None,
     "__init__": None,
 }
 

@@ -143,7 +143,7 @@ class Fitting:
             w0=w0,
             secure_sum=self._secure,
             checkpoint=folder,
-            resume=self._resume and folder is not None and folder.exists(),
+            resume=self._resume and folder is not None and (folder / "checkpoint.json").exists(),
             **self._options,
         )
         self._communication += solution.communication

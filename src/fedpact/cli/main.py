@@ -10,6 +10,8 @@ import click
 #: command -> (module, one line for --help); a module holds a click command of the same name.
 COMMANDS = {
     "demo": ("fedpact.cli.demo", "Train under a constraint at ten hospitals, in process, and show the certificate."),
+    "init": ("fedpact.cli.init", "Write an example job with tables of three hospitals, to run at once."),
+    "run": ("fedpact.cli.run", "Run a job: train under its constraints and keep model, certificate and history."),
     "bench": (
         "fedpact.cli.bench",
         "Measure the methods side by side: exchanges, time, growth with owners and columns.",

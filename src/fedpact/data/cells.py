@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,12 +88,28 @@ def read_cells(path: str | Path) -> Cells:
     return _read_parquet(source) if source.suffix.lower() == ".parquet" else _read_csv(source)
 
 
-def _read_csv(path: Path) -> Cells:
+def column_names(path: str | Path) -> tuple[str, ...]:
+    """The names of the columns alone."""
+    source = Path(path)
+    if source.suffix.lower() == ".parquet":
+        return read_cells(source).names
+    with _csv(source) as lines:
+        return tuple(next(lines, []))
+
+
+@contextmanager
+def _csv(path: Path) -> Iterator[Iterator[list[str]]]:
+    """The lines of a CSV file that are not empty, as cells without outer blanks."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
+            yield ([cell.strip() for cell in row] for row in csv.reader(file) if row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as a CSV file: {error}; save it as CSV in UTF-8") from error
+
+
+def _read_csv(path: Path) -> Cells:
+    with _csv(path) as given:
+        lines = list(given)
     if len(lines) < 2:
         raise DataError(f"{path} needs a line of column names and at least one row, it has {len(lines)} lines")
     names, *rows = lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from fedpact.data.cells import read_cells
 from fedpact.data.encoding import Unscaled
 from fedpact.errors import DataError, OptionError
 from fedpact.problem import RemoteProblem, Share
-from fedpact.tasks import checks
+from fedpact.tasks.checks import Matrix
 from fedpact.tasks.group_fairness import GroupRates, group_fairness_share
 from fedpact.tasks.job import Job
 from fedpact.tasks.linear_model import mean_loss
@@ -55,40 +56,51 @@ def share_from_rows(
         matrix = job.scaling.apply(matrix)
     if job.intercept:
         matrix = with_intercept(matrix)
-    classes, owners = len(job.classes), job.owners
     if job.task == "custom":
-        codes = np.asarray(y), None if group is None else np.asarray(group)
-        return _custom(job, name, Table(matrix, codes[0], job.encoding.names, codes[1]))
-    if job.task == "neyman_pearson":
-        share = neyman_pearson_share(
-            matrix,
-            y,
-            bound=job.bound_of(name),
-            owners=owners,
-            name=name,
-            classes=classes,
-            protected=job.protected_class,
-            min_recall=job.min_recall,
+        return _custom(
+            job, name, Table(matrix, np.asarray(y), job.encoding.names, None if group is None else np.asarray(group))
         )
-    elif group is not None:
-        share = group_fairness_share(
-            matrix,
+    if job.task == "group_fairness" and group is None:
+        share = _without_groups(job, name, matrix, y)
+    else:
+        share = _constrained(job, name, matrix, y, group)
+    if job.constrained or share.objective is None:
+        return share
+    objective = (1 / job.owners) * mean_loss(matrix, np.asarray(y), len(job.classes))
+    return replace(share, objective=objective, constraint=None)
+
+
+def _constrained(job: Job, name: str, X: Matrix, y: ArrayLike, group: ArrayLike | None) -> Share:
+    classes, bound = len(job.classes), job.bound_of(name)
+    if job.task == "group_fairness":
+        assert group is not None
+        return group_fairness_share(
+            X,
             y,
             group,
-            max_gap=job.bound_of(name),
-            owners=0 if name == "server" else owners,
+            max_gap=bound,
+            owners=0 if name == "server" else job.owners,
             name=name,
             parity=job.parity,
             groups=len(job.groups),
             classes=classes,
         )
-    else:  # nothing to compare
-        assert not job.constrained
-        labels = checks.whole(name, "label", y, len(matrix), classes)
-        share = Share(name=name, measures=GroupRates(matrix, labels, labels, 0, classes))
-    if job.constrained:
-        return share
-    return Share((1 / owners) * mean_loss(matrix, np.asarray(y), classes), name=name, measures=share.measures)
+    return neyman_pearson_share(
+        X,
+        y,
+        bound=bound,
+        owners=job.owners,
+        name=name,
+        classes=classes,
+        protected=job.protected_class,
+        min_recall=job.min_recall,
+    )
+
+
+def _without_groups(job: Job, name: str, X: Matrix, y: ArrayLike) -> Share:
+    assert not job.constrained  # there is nothing to compare
+    labels, classes = np.asarray(y), len(job.classes)
+    return Share(mean_loss(X, labels, classes), name=name, measures=GroupRates(X, labels, labels, 0, classes))
 
 
 def from_files(

@@ -1,4 +1,4 @@
-"""A trained linear classifier: what it needs of a table, its coefficients in the units of the columns, and its files."""
+"""A trained linear classifier: what it needs of a table, its coefficients in the columns' own units, and its files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Model:
 
     def predict(self, X: Matrix) -> NDArray[np.int64]:
         """The number of the class of every row."""
-        return np.argmax(self.probabilities(X), axis=1)
+        return np.asarray(np.argmax(self.probabilities(X), axis=1))
 
     def matrix(self, cells: Cells) -> Matrix:
         return self.encoding.matrix(cells)
