@@ -126,8 +126,8 @@ def test_a_demanded_recall_is_met_at_every_client(classes: int) -> None:
 
 
 def test_a_demanded_recall_on_adult(data_folder: Path) -> None:
-    table = data.adult_a(data_folder)
-    X, y = table.X[::3], table.y[::3]
+    table = data.adult_a(data_folder, "codes")  # fewer columns; examples/recall_adult.py has them all
+    X, y = table.X, table.y
     client = np.empty(len(y), dtype=int)
     for number, rows in enumerate(data.stratified(y, 10, seed=0)):
         client[rows] = number
@@ -135,8 +135,8 @@ def test_a_demanded_recall_on_adult(data_folder: Path) -> None:
     found = model.predict(X)
     recalls = [found[(client == number) & (y == 1)].mean() for number in range(10)]
     assert min(recalls) >= 0.9
-    assert max(told["recall"] for told in model.before_.values()) < 0.7
-    assert np.mean(found[y == 0] == 0) > 0.65  # far from finding all by calling everyone rich
+    assert max(told["recall"] for told in model.before_.values()) < 0.6
+    assert np.mean(found[y == 0] == 0) > 0.5  # far from finding all by calling everyone rich
 
 
 def test_the_same_bits_again_in_whatever_order_clients_appear() -> None:

@@ -24,7 +24,7 @@ class FairClassifier(HorizontalClassifier):
     max_gap:        one number, or one by client
     parity:         what may differ by max_gap between groups: the mean "loss"; the mean probability of the second class
                     ("demographic_parity"), or that over rows of this class ("equal_opportunity")
-    regularization: weight/2 of the squared norm, without the intercept
+    regularization: weight of |w|^2 / 2, over all but the intercept
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
     method, tol, max_rounds, engine, secure_sum, seed: of fp.solve
 

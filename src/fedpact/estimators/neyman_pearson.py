@@ -23,7 +23,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
     min_recall:     instead of a bound: the share of protected rows that must be found, on the rows of every client; the
                     bounds that give it are sought, and `bound` is not used
     protected:      label of the protected class; None: the last one in sorted order
-    regularization: weight/2 of the squared norm, without the intercept; without it a separable table has no optimum
+    regularization: weight of |w|^2 / 2, over all but the intercept; with none a separable table has no optimum
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
     method, tol, max_rounds, engine, secure_sum, seed: of fp.solve
 
