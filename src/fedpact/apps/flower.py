@@ -22,13 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.data.encoding import Unscaled
 from fedpact.engines.flower import Flower
 from fedpact.engines.flower import client_app as make_client_app
 from fedpact.engines.flower import server_app as make_server_app
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Site
-from fedpact.problem import RemoteProblem, Share
+from fedpact.problem import RemoteProblem, Share, Unscaled
 from fedpact.prox import SquaredL2
 from fedpact.solve import solve
 from fedpact.tasks import Job, share_from_file

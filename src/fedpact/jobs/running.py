@@ -9,7 +9,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +23,7 @@ from fedpact.fitting import Fitted, Fitting
 from fedpact.jobs.job_file import JobFile
 from fedpact.problem import Share
 from fedpact.report.record import FILE, Bounded, Measured, Record, Sent, Step
+from fedpact.report.tracking import forget, tracker
 from fedpact.solve import Engine
 from fedpact.solvers import Progress
 from fedpact.tasks import Job, share_from_file, sources
@@ -57,24 +58,27 @@ def run_job(
     started, began = datetime.now(UTC), time.perf_counter()
     options = {key: value for key, value in file.solve.items() if key != "engine"}
     where = engine if engine is not None else file.solve.get("engine")
-    fitting = Fitting(
-        (lambda job: dict.fromkeys(file.owners)) if file.superlink else (lambda job: sources(job, file.owners)),
-        regularization=file.regularization if file.job.task != "linear_qp" else 0.0,
-        server=None if file.server is None else (lambda job: _server(job, file.server)),
-        engine=where,
-        checkpoint=folder / "checkpoint",
-        resume=resume,
-        record=folder / "messages.log" if file.messages else None,
-        callbacks=[_logged, *callbacks],
-        **options,
-    )
-    with _log_file(folder / "log.txt"):
+    with _log_file(folder / "log.txt"), ExitStack() as stack:
+        trackers = [stack.enter_context(tracker(name, folder, resume)) for name in file.track]
+        fitting = Fitting(
+            (lambda job: dict.fromkeys(file.owners)) if file.superlink else (lambda job: sources(job, file.owners)),
+            regularization=file.regularization if file.job.task != "linear_qp" else 0.0,
+            server=None if file.server is None else (lambda job: _server(job, file.server)),
+            engine=where,
+            checkpoint=folder / "checkpoint",
+            resume=resume,
+            record=folder / "messages.log" if file.messages else None,
+            callbacks=[_logged, *trackers, *callbacks],
+            **options,
+        )
         log.info("%s: %s, %d owners", file.title, file.job.task, len(file.owners))
         fitted = fitting.run(file.job, compare=file.compare)
         log.info("%r: %s", fitted.solution, fitted.solution.reason)
-    name = where if isinstance(where, str) else "flower" if file.superlink else "in-process"
-    record = _record(file, fitted, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
-    write(folder, fitted, record)
+        for tracking in trackers:
+            tracking.conclude(fitted.solution)
+        name = where if isinstance(where, str) else "flower" if file.superlink else "in-process"
+        record = _record(file, fitted, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
+        write(folder, fitted, record)  # before trackers are closed: one that fails takes nothing away
     return record
 
 
@@ -116,6 +120,8 @@ def _prepare(folder: Path, resume: bool, force: bool) -> None:
             raise OptionError(
                 f"{folder} holds a run already; --resume goes on with it, --force replaces it, or state another folder"
             )
+        if force:
+            forget(folder)
         if not resume:
             (folder / FILE).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike
 
 from fedpact.data import Table, read_csv, with_intercept
 from fedpact.data.cells import read_cells
-from fedpact.data.encoding import Unscaled
 from fedpact.errors import DataError, OptionError
-from fedpact.problem import RemoteProblem, Share
+from fedpact.problem import RemoteProblem, Share, Unscaled
 from fedpact.tasks.checks import Matrix
 from fedpact.tasks.group_fairness import GroupRates, group_fairness_share
 from fedpact.tasks.job import Job
