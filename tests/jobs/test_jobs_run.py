@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 import fedpact as fp
 from fedpact.cli.init import init
+from fedpact.cli.predict import predict
 from fedpact.cli.run import run
 from fedpact.data.cells import read_cells
 from fedpact.jobs import read_job, run_job
@@ -75,6 +76,22 @@ def test_the_model_read_back_gives_the_numbers_of_the_report(folder: Path) -> No
         losses = -np.log(model.probabilities(X)[relapse, 1])
         bounded = next(one for one in record.bounded if one.owner == told.owner)
         assert bounded.value == pytest.approx(losses.mean(), rel=1e-9)
+
+
+def test_a_table_is_classified_by_the_model_of_a_run(folder: Path) -> None:
+    record = run_job(read_job(folder / "job.toml"))
+    out = folder / "predicted.csv"
+    found = CliRunner().invoke(predict, [str(folder / "run"), str(folder / "south.csv"), "--out", str(out)])
+    assert found.exit_code == 0, found.output
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    relapse = read_cells(folder / "south.csv").column("relapse")
+    chosen = np.array([row["class"] for row in rows])
+    south = next(told for told in record.measured if told.owner == "south")
+    assert np.mean(chosen[relapse == "yes"] == "yes") == pytest.approx(south.numbers["recall"])
+    assert all(float(row["probability of yes"]) + float(row["probability of no"]) == pytest.approx(1) for row in rows)
+    printed = CliRunner().invoke(predict, [str(folder / "run"), str(folder / "south.csv")])
+    assert printed.output.splitlines() == out.read_text().splitlines()
 
 
 def test_a_second_run_asks_before_it_replaces_the_first(folder: Path) -> None:

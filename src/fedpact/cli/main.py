@@ -13,6 +13,7 @@ COMMANDS = {
     "init": ("fedpact.cli.init", "Write an example job with tables of three hospitals, to run at once."),
     "run": ("fedpact.cli.run", "Run a job: train under its constraints and keep model, certificate and history."),
     "split": ("fedpact.cli.split", "Deal one table to several owners: by rows, labels, sizes, a column, or columns."),
+    "predict": ("fedpact.cli.predict", "Classify the rows of a table with the model of a run."),
     "bench": (
         "fedpact.cli.bench",
         "Measure the methods side by side: exchanges, time, growth with owners and columns.",

@@ -54,9 +54,10 @@ def run_job(
     Raises OptionError for a folder that cannot be written or holds a run, and what `fp.solve` raises.
     """
     folder = file.output
-    _prepare(folder, resume, force)
+    prepare(folder, resume, force)
     started, began = datetime.now(UTC), time.perf_counter()
-    options = {key: value for key, value in file.solve.items() if key != "engine"}
+    patient = {"deadline": 600.0, "retries": 30} if file.superlink else {}  # time to restart a site
+    options = {**patient, **{key: value for key, value in file.solve.items() if key != "engine"}}
     where = engine if engine is not None else file.solve.get("engine")
     with _log_file(folder / "log.txt"), ExitStack() as stack:
         trackers = [stack.enter_context(tracker(name, folder, resume)) for name in file.track]
@@ -112,7 +113,8 @@ def write(folder: Path, fitted: Fitted, record: Record) -> None:
     record.save(folder)  # last: a folder with a record is complete
 
 
-def _prepare(folder: Path, resume: bool, force: bool) -> None:
+def prepare(folder: Path, resume: bool, force: bool) -> None:
+    """Make the folder of a run. OptionError when it cannot be written, or holds a run that is not to be touched."""
     try:
         if force and (folder / "checkpoint").is_dir():
             shutil.rmtree(folder / "checkpoint")
