@@ -230,7 +230,8 @@ def measured(fitted: Fitted) -> Iterator[Measured]:
 
     def words(key: str) -> str:
         for old, new in named.items():
-            key = key.replace(old, new)
+            if key == old or key.endswith(f" {old}"):
+                return key.removesuffix(old) + new
         return key
 
     for owner, told in fitted.measures.items():
