@@ -172,7 +172,11 @@ def _record(file: JobFile, fitted: Fitted, engine: str, started: str, seconds: f
         sent=tuple(Sent(name, **asdict(traffic)) for name, traffic in fitted.communication.owners.items()),
         settings={**file.settings, "features used": list(job.encoding.names)},
         versions=versions(),
-        notes=(*solution.history.notes, f"{fitted.trials} solves in all, {fitted.communication.rounds} exchanges"),
+        notes=(
+            *solution.history.notes,
+            f"{fitted.trials} solves in all, {fitted.communication.rounds} exchanges",
+            "rates and their intervals are of the rows that the model was trained on; new rows may do worse",
+        ),
     )
 
 
@@ -218,7 +222,8 @@ def bounded(fitted: Fitted) -> Iterator[Bounded]:
                 yield Bounded(owner, what, float(two.max() + limit), limit, float(both.max()))
         else:
             for j, value in enumerate(np.abs(values) if job.task == "linear_qp" else values):
-                yield Bounded(owner, f"constraint {j + 1}", float(value), 0.0, float(price[j]))
+                cost = abs(price[j]) if job.task == "linear_qp" else price[j]  # an equality costs in either direction
+                yield Bounded(owner, f"constraint {j + 1}", float(value), 0.0, float(cost))
 
 
 def measured(fitted: Fitted) -> Iterator[Measured]:
