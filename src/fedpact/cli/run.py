@@ -85,8 +85,12 @@ def show(record: Record) -> None:
                     cells.append(f"{one_owner.numbers[f'{key} without constraints']:.3f}")
             measures.add_row(*cells)
         terminal().print(measures)
-        if "before" in columns:
-            click.echo("before: the model without the constraints; 95 %: confidence interval from the owner's rows\n")
+        legend = {
+            "before": "before: the model without the constraints",
+            "95 %": "95 %: confidence interval, from the owner's number of rows",
+        }
+        if told := [words for column, words in legend.items() if column in columns]:
+            click.echo("; ".join(told) + "\n")
     click.echo(
         f"{record.status}: {record.reason}\n"
         f"certificate: stationarity {record.stationarity:.1e} (asked {record.tol[0]:g}), feasibility "
