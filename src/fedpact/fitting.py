@@ -6,7 +6,6 @@ the recall that the model has, and say which bound would have given it what is a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.data.encoding import Scaling, Unscaled
+from fedpact.data.encoding import Scaling
 from fedpact.errors import OptionError
-from fedpact.federation import Communication, Fleet, Order, Reply, Summed, client_step
+from fedpact.federation import Communication, Fleet
 from fedpact.functions import Vector
 from fedpact.problem import RemoteProblem, Share
 from fedpact.solve import Engine, solve, the_engine
 from fedpact.solvers import Solution
+from fedpact.solvers.measuring import About, Finished, measure, moments
 from fedpact.tasks import Job
 
 #: Solves in which bounds are sought that give a recall. In the first RELAXING of them they may also grow.
@@ -91,6 +91,13 @@ class Fitting:
 
     def run(self, job: Job, *, compare: bool = False) -> Fitted:
         """compare: train without the constraints too, and measure that model."""
+        session = None if callable(self._engine) else getattr(the_engine(self._engine), "session", None)
+        if session is None:
+            return self._run(job, compare)
+        with session() as self._engine:  # what is slow to start is started once
+            return self._run(job, compare)
+
+    def _run(self, job: Job, compare: bool) -> Fitted:
         if job.needs_scaling:
             job = replace(job, scaling=self._scaling(job))
         before: dict[str, dict[str, float]] = {}
@@ -139,7 +146,7 @@ class Fitting:
         regularizer = job.regularizer(self._regularization) if self._regularization else None
         solution = solve(
             RemoteProblem(self._sources(job), server, regularizer),
-            engine=self._engine(job) if callable(self._engine) else self._engine,
+            engine=self._where(job),
             w0=w0,
             secure_sum=self._secure,
             checkpoint=folder,
@@ -151,20 +158,19 @@ class Fitting:
 
     def _measure(self, job: Job, w: Vector) -> tuple[dict[str, Vector], dict[str, dict[str, float]]]:
         with self._open(job) as fleet:
-            replies = fleet.ask(measure, At(w=w))
+            replies = fleet.ask(measure, Finished(w=w))
             self._communication += fleet.ledger.read()
             told = dict(zip(fleet.owners, replies, strict=True))
         if self._server is not None:
-            told["server"] = measure(self._server(job), None, At(w=w))[1]
+            told["server"] = measure(self._server(job), None, Finished(w=w))[1]
         values = {name: reply.values for name, reply in told.items()}
-        return values, {
-            name: dict(zip(json.loads(reply.names), reply.numbers.tolist(), strict=True))
-            for name, reply in told.items()
-        }
+        return values, {name: reply.told() for name, reply in told.items()}
+
+    def _where(self, job: Job) -> Engine:
+        return the_engine(self._engine(job) if callable(self._engine) else self._engine)
 
     def _open(self, job: Job) -> Fleet:
-        where = the_engine(self._engine(job) if callable(self._engine) else self._engine)
-        fleet = where.open(self._sources(job))
+        fleet = self._where(job).open(self._sources(job))
         if (self._secure or (self._secure is None and fleet.networked)) and len(fleet.owners) > 1:
             fleet.secure()
         return fleet
@@ -183,50 +189,3 @@ def _next_bounds(now: Fitted, trial: int) -> dict[str, float] | None:
         else:
             bounds[name] = bound
     return bounds if changed else None
-
-
-# ----------------------------------------------------------------------------------------------------- at the owners
-
-
-@dataclass(frozen=True, kw_only=True)
-class About(Order):
-    mean: Vector
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moments(Reply):
-    count: Summed[Vector]
-    total: Summed[Vector]
-    squares: Summed[Vector]
-
-
-@client_step
-def moments(share: Unscaled, state: Any, order: About) -> tuple[Any, Moments]:
-    """How many values each column has, and the sums of their differences from a mean and of the squares of those."""
-    known = ~np.isnan(share.X)
-    apart = np.where(known, share.X - order.mean, 0.0)
-    return state, Moments(count=known.sum(axis=0, dtype=float), total=apart.sum(axis=0), squares=(apart**2).sum(axis=0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class At(Order):
-    w: Vector
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured(Reply):
-    """values: of the constraint; names (a JSON list) and numbers: what the share measures."""
-
-    values: Vector
-    names: str
-    numbers: Vector
-
-
-@client_step
-def measure(share: Share, state: Any, order: At) -> tuple[Any, Measured]:
-    """What an owner tells about a finished model."""
-    values = np.zeros(0) if share.constraint is None else share.constraint.function.value(order.w)
-    told = {} if share.measures is None else share.measures(order.w)
-    return state, Measured(
-        values=values, names=json.dumps(list(told)), numbers=np.array(list(told.values()), dtype=np.float64)
-    )

@@ -155,6 +155,11 @@ BAD: dict[str, tuple[Callable[[Path], Path], str | None, tuple[str, ...]]] = {
         "method",
         ("'sgd' is unknown; choose auto, interior-point",),
     ),
+    "unknown tracker": (
+        lambda f: change(f, 'folder = "run"', 'track = ["csv", "wandb"]'),
+        "track",
+        ("tracker 'wandb' is unknown; choose csv, tensorboard, mlflow",),
+    ),
     "no owners": (
         lambda f: change(f, "[owners]", "[owner]"),
         "[owner]",

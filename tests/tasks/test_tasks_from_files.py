@@ -104,3 +104,22 @@ def test_a_job_that_is_none(changes: dict[str, Any], message: str) -> None:
 def test_a_job_survives_its_way_to_an_owner() -> None:
     job = Job("group_fairness", 0.2, "y", COLUMNS, 2, "g", intercept=False)
     assert Job.read(job.stated()) == job
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+@pytest.mark.parametrize(
+    ("task", "y", "message"),
+    [
+        ("neyman_pearson", [0, 0, 0, 0], "owner 'b': no row has label = 1 among 4"),
+        ("neyman_pearson", [0, 1, 2, 0], "owner 'b': label has 1 values other than 0 and 1"),
+        ("group_fairness", [0, 1, 0, 1], "owner 'b': no row has group = 1 among 4"),
+    ],
+)
+def test_a_table_is_checked_with_and_without_its_constraint(
+    constrained: bool, task: str, y: list[int], message: str
+) -> None:
+    """The model without constraints comes first when a recall is asked for."""
+    job = Job(task, 0.2, "y", ("x",), 1, group="g", min_recall=0.9, constrained=constrained)
+    group = np.zeros(4) if task == "group_fairness" else None
+    with pytest.raises(DataError, match=message):
+        tasks.share_from_rows(job, "b", np.ones((4, 1)), y, group)

@@ -56,6 +56,7 @@ seed = 0
 [output]
 folder = "run"
 # messages = true                   # keep every message, for an auditor
+# track = ["csv", "tensorboard"]    # curves while it runs; also mlflow
 """
 
 

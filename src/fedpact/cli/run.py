@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from fedpact.jobs import read_job, run_job
+from fedpact.errors import OptionError
+from fedpact.jobs import read_job, run_job, run_on_flower
 from fedpact.jobs.job_file import ENGINES
 from fedpact.report.record import Record
 from fedpact.report.tables import table, terminal
@@ -43,7 +44,12 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
         click.echo(f"{file.title}: {asked(file.job)}")
         click.echo(f"{len(file.job.encoding.names)} features: {', '.join(file.job.encoding.names)}")
         return
-    record = run_job(file, engine=engine, resume=resume, force=force)
+    if file.superlink:
+        if engine is not None:
+            raise OptionError(f"--engine {engine}: the owners of this job are Flower sites; leave the option out")
+        record = run_on_flower(file, resume=resume, force=force)
+    else:
+        record = run_job(file, engine=engine, resume=resume, force=force)
     show(record)
     click.echo(f"\nkept in {file.output}; a page for the auditor: fedpact report {file.output}")
     if "interrupted" in record.reason:
@@ -79,8 +85,12 @@ def show(record: Record) -> None:
                     cells.append(f"{one_owner.numbers[f'{key} without constraints']:.3f}")
             measures.add_row(*cells)
         terminal().print(measures)
-        if "before" in columns:
-            click.echo("before: the model without the constraints; 95 %: confidence interval from the owner's rows\n")
+        legend = {
+            "before": "before: the model without the constraints",
+            "95 %": "95 %: confidence interval, from the owner's number of rows",
+        }
+        if told := [words for column, words in legend.items() if column in columns]:
+            click.echo("; ".join(told) + "\n")
     click.echo(
         f"{record.status}: {record.reason}\n"
         f"certificate: stationarity {record.stationarity:.1e} (asked {record.tol[0]:g}), feasibility "

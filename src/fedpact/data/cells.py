@@ -23,11 +23,13 @@ class Cells:
     """Columns by name: float64 with NaN for absent values where the file has numbers, else text without outer blanks.
 
     names: all of them, in the order of the file; doubles are told when they are asked for
+    lines: of the file in which the rows end; empty where it has none
     """
 
     path: Path
     names: tuple[str, ...]
     columns: dict[str, NDArray[Any]]
+    lines: tuple[int, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -76,8 +78,8 @@ class Cells:
         return codes
 
     def line(self, row: int) -> str:
-        """How to find a row: by line of a CSV file (which has a header), else by number."""
-        return f"row {row + 1}" if self.path.suffix.lower() == ".parquet" else f"line {row + 2}"
+        """How to find a row: by its line in a CSV file, else by number."""
+        return f"line {self.lines[row]}" if self.lines else f"row {row + 1}"
 
 
 def read_cells(path: str | Path) -> Cells:
@@ -94,15 +96,16 @@ def column_names(path: str | Path) -> tuple[str, ...]:
     if source.suffix.lower() == ".parquet":
         return read_cells(source).names
     with _csv(source) as lines:
-        return tuple(next(lines, []))
+        return tuple(next(lines, (0, []))[1])
 
 
 @contextmanager
-def _csv(path: Path) -> Iterator[Iterator[list[str]]]:
-    """The lines of a CSV file that are not empty, as cells without outer blanks."""
+def _csv(path: Path) -> Iterator[Iterator[tuple[int, list[str]]]]:
+    """The rows of a CSV file that are not empty, as cells without outer blanks, with the line in which they end."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            yield ([cell.strip() for cell in row] for row in csv.reader(file) if row)
+            reader = csv.reader(file)
+            yield ((reader.line_num, [cell.strip() for cell in row]) for row in reader if row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as a CSV file: {error}; save it as CSV in UTF-8") from error
 
@@ -112,12 +115,12 @@ def _read_csv(path: Path) -> Cells:
         lines = list(given)
     if len(lines) < 2:
         raise DataError(f"{path} needs a line of column names and at least one row, it has {len(lines)} lines")
-    names, *rows = lines
-    for number, row in enumerate(rows, 2):
+    (_, names), *numbered = lines
+    for number, row in numbered:
         if len(row) != len(names):
             raise DataError(f"{path}: line {number} has {len(row)} cells, the header has {len(names)}")
-    columns = {name: np.array([row[j] for row in rows], dtype=np.str_) for j, name in enumerate(names)}
-    return Cells(path, tuple(names), columns)
+    columns = {name: np.array([row[j] for _, row in numbered], dtype=np.str_) for j, name in enumerate(names)}
+    return Cells(path, tuple(names), columns, tuple(number for number, _ in numbered))
 
 
 def _read_parquet(path: Path) -> Cells:

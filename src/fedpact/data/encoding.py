@@ -82,13 +82,6 @@ class Scaling:
         return own, np.asarray(-(own @ np.asarray(self.shift)))
 
 
-@dataclass(frozen=True, eq=False)
-class Unscaled:
-    """An owner's matrix before its scaling is agreed on; NaN where a value is absent."""
-
-    X: Matrix
-
-
 def categories_from(stated: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, ...]]:
     """Levels as texts, whatever the job writes them as."""
     return {column: tuple(str(level) for level in levels) for column, levels in stated.items()}

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from fedpact.data.cells import column_names
 from fedpact.data.encoding import categories_from
 from fedpact.errors import DataError, OptionError
+from fedpact.report.tracking import TRACKERS
 from fedpact.solvers import METHODS
 from fedpact.tasks.job import TASKS, Job
 
@@ -51,7 +52,7 @@ KEYS: dict[str, dict[str, str]] = {
         "compare": "bool",
     },
     "server": {"data": "text"},
-    "output": {"folder": "text", "messages": "bool"},
+    "output": {"folder": "text", "messages": "bool", "track": "texts"},
     "flower": {"root_certificates": "text", "patience": "number"},
 }
 #: Tables whose keys are the user's own names.
@@ -79,6 +80,7 @@ class JobFile:
     solve:          options of `fp.solve`
     output:         folder of the run
     messages:       keep every message in it
+    track:          names of trackers, see `fedpact.report.tracking`
     server:         the server's own table, or None
     superlink:      address of the SuperLink whose sites the owners are, or ""
     settings:       the whole as it was read, for the report
@@ -92,6 +94,7 @@ class JobFile:
     regularization: float = 1e-3
     compare: bool = True
     messages: bool = False
+    track: tuple[str, ...] = ()
     server: Path | None = None
     superlink: str = ""
     flower: dict[str, Any] = field(default_factory=dict)
@@ -135,6 +138,9 @@ class _Reader:
         if (engine == "flower") != bool(superlink) and "engine" in solve:
             self._fail("solve", "engine", f'{engine!r} and owners do not fit: "flower" is for "{FLOWER}..." owners')
         output = found.get("output", {})
+        for name in output.get("track", ()):
+            if name not in TRACKERS:
+                self._fail("output", "track", f"tracker {name!r} is unknown; choose {', '.join(TRACKERS)}")
         return JobFile(
             path=self.path,
             title=found.get("title", self.path.stem),
@@ -144,6 +150,7 @@ class _Reader:
             regularization=self._at_least("", "regularization", found.get("regularization", 1e-3), 0.0),
             compare=solve.pop("compare", True) and task not in ("linear_qp", "custom"),
             messages=output.get("messages", False),
+            track=tuple(dict.fromkeys(output.get("track", ()))),
             server=at_server,
             superlink=superlink,
             flower=found.get("flower", {}),

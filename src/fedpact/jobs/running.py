@@ -9,7 +9,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +23,7 @@ from fedpact.fitting import Fitted, Fitting
 from fedpact.jobs.job_file import JobFile
 from fedpact.problem import Share
 from fedpact.report.record import FILE, Bounded, Measured, Record, Sent, Step
+from fedpact.report.tracking import forget, tracker
 from fedpact.solve import Engine
 from fedpact.solvers import Progress
 from fedpact.tasks import Job, share_from_file, sources
@@ -53,28 +54,32 @@ def run_job(
     Raises OptionError for a folder that cannot be written or holds a run, and what `fp.solve` raises.
     """
     folder = file.output
-    _prepare(folder, resume, force)
+    prepare(folder, resume, force)
     started, began = datetime.now(UTC), time.perf_counter()
-    options = {key: value for key, value in file.solve.items() if key != "engine"}
+    patient = {"deadline": 600.0, "retries": 30} if file.superlink else {}  # time to restart a site
+    options = {**patient, **{key: value for key, value in file.solve.items() if key != "engine"}}
     where = engine if engine is not None else file.solve.get("engine")
-    fitting = Fitting(
-        (lambda job: dict.fromkeys(file.owners)) if file.superlink else (lambda job: sources(job, file.owners)),
-        regularization=file.regularization if file.job.task != "linear_qp" else 0.0,
-        server=None if file.server is None else (lambda job: _server(job, file.server)),
-        engine=where,
-        checkpoint=folder / "checkpoint",
-        resume=resume,
-        record=folder / "messages.log" if file.messages else None,
-        callbacks=[_logged, *callbacks],
-        **options,
-    )
-    with _log_file(folder / "log.txt"):
+    with _log_file(folder / "log.txt"), ExitStack() as stack:
+        trackers = [stack.enter_context(tracker(name, folder, resume)) for name in file.track]
+        fitting = Fitting(
+            (lambda job: dict.fromkeys(file.owners)) if file.superlink else (lambda job: sources(job, file.owners)),
+            regularization=file.regularization if file.job.task != "linear_qp" else 0.0,
+            server=None if file.server is None else (lambda job: _server(job, file.server)),
+            engine=where,
+            checkpoint=folder / "checkpoint",
+            resume=resume,
+            record=folder / "messages.log" if file.messages else None,
+            callbacks=[_logged, *trackers, *callbacks],
+            **options,
+        )
         log.info("%s: %s, %d owners", file.title, file.job.task, len(file.owners))
         fitted = fitting.run(file.job, compare=file.compare)
         log.info("%r: %s", fitted.solution, fitted.solution.reason)
-    name = where if isinstance(where, str) else "flower" if file.superlink else "in-process"
-    record = _record(file, fitted, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
-    write(folder, fitted, record)
+        name = where if isinstance(where, str) else "flower" if file.superlink else "in-process"
+        record = _record(file, fitted, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
+        write(folder, fitted, record)  # before trackers end: one that fails takes nothing away
+        for tracking in trackers:
+            tracking.conclude(fitted.solution)
     return record
 
 
@@ -108,7 +113,8 @@ def write(folder: Path, fitted: Fitted, record: Record) -> None:
     record.save(folder)  # last: a folder with a record is complete
 
 
-def _prepare(folder: Path, resume: bool, force: bool) -> None:
+def prepare(folder: Path, resume: bool, force: bool) -> None:
+    """Make the folder of a run. OptionError when it cannot be written, or holds a run that is not to be touched."""
     try:
         if force and (folder / "checkpoint").is_dir():
             shutil.rmtree(folder / "checkpoint")
@@ -116,6 +122,8 @@ def _prepare(folder: Path, resume: bool, force: bool) -> None:
             raise OptionError(
                 f"{folder} holds a run already; --resume goes on with it, --force replaces it, or state another folder"
             )
+        if force:
+            forget(folder)
         if not resume:
             (folder / FILE).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
@@ -164,7 +172,11 @@ def _record(file: JobFile, fitted: Fitted, engine: str, started: str, seconds: f
         sent=tuple(Sent(name, **asdict(traffic)) for name, traffic in fitted.communication.owners.items()),
         settings={**file.settings, "features used": list(job.encoding.names)},
         versions=versions(),
-        notes=(*solution.history.notes, f"{fitted.trials} solves in all, {fitted.communication.rounds} exchanges"),
+        notes=(
+            *solution.history.notes,
+            f"{fitted.trials} solves in all, {fitted.communication.rounds} exchanges",
+            "rates and their intervals are of the rows that the model was trained on; new rows may do worse",
+        ),
     )
 
 
@@ -210,7 +222,8 @@ def bounded(fitted: Fitted) -> Iterator[Bounded]:
                 yield Bounded(owner, what, float(two.max() + limit), limit, float(both.max()))
         else:
             for j, value in enumerate(np.abs(values) if job.task == "linear_qp" else values):
-                yield Bounded(owner, f"constraint {j + 1}", float(value), 0.0, float(price[j]))
+                cost = abs(price[j]) if job.task == "linear_qp" else price[j]  # an equality costs in either direction
+                yield Bounded(owner, f"constraint {j + 1}", float(value), 0.0, float(cost))
 
 
 def measured(fitted: Fitted) -> Iterator[Measured]:
@@ -222,7 +235,8 @@ def measured(fitted: Fitted) -> Iterator[Measured]:
 
     def words(key: str) -> str:
         for old, new in named.items():
-            key = key.replace(old, new)
+            if key == old or key.endswith(f" {old}"):
+                return key.removesuffix(old) + new
         return key
 
     for owner, told in fitted.measures.items():

@@ -106,6 +106,13 @@ class Share:
         return self, w, multiplier
 
 
+@dataclass(frozen=True, eq=False)
+class Unscaled:
+    """An owner's rows before the scaling of their columns is agreed on; NaN where a value is absent."""
+
+    X: Vector
+
+
 def all_of(constraints: Sequence[Constraint]) -> Constraint | None:
     """One constraint that holds when all of them do; None for an empty sequence."""
     if len(constraints) < 2:

@@ -139,6 +139,8 @@ class Record:
 
 def _made(kind: Any, found: dict[str, Any]) -> Any:
     values = {f.name: _number(found[f.name]) for f in fields(kind)}
+    if None in values.values():
+        raise ValueError(f"an entry of {kind.__name__.lower()} is null")
     if kind is Measured:
         values["intervals"] = {name: (low, high) for name, (low, high) in values["intervals"].items()}
     if kind is Sent:

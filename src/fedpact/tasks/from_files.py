@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike
 
 from fedpact.data import Table, read_csv, with_intercept
 from fedpact.data.cells import read_cells
-from fedpact.data.encoding import Unscaled
 from fedpact.errors import DataError, OptionError
-from fedpact.problem import RemoteProblem, Share
+from fedpact.problem import RemoteProblem, Share, Unscaled
 from fedpact.tasks.checks import Matrix
-from fedpact.tasks.group_fairness import group_fairness_share
+from fedpact.tasks.group_fairness import GroupRates, group_fairness_share
 from fedpact.tasks.job import Job
 from fedpact.tasks.linear_model import mean_loss
 from fedpact.tasks.linear_qp import linear_qp_share
@@ -60,7 +59,10 @@ def share_from_rows(
         return _custom(
             job, name, Table(matrix, np.asarray(y), job.encoding.names, None if group is None else np.asarray(group))
         )
-    share = _constrained(job, name, matrix, y, group)
+    if job.task == "group_fairness" and group is None:
+        share = _without_groups(job, name, matrix, y)
+    else:
+        share = _constrained(job, name, matrix, y, group)
     if job.constrained or share.objective is None:
         return share
     objective = (1 / job.owners) * mean_loss(matrix, np.asarray(y), len(job.classes))
@@ -92,6 +94,12 @@ def _constrained(job: Job, name: str, X: Matrix, y: ArrayLike, group: ArrayLike 
         protected=job.protected_class,
         min_recall=job.min_recall,
     )
+
+
+def _without_groups(job: Job, name: str, X: Matrix, y: ArrayLike) -> Share:
+    assert not job.constrained  # there is nothing to compare
+    labels, classes = np.asarray(y), len(job.classes)
+    return Share(mean_loss(X, labels, classes), name=name, measures=GroupRates(X, labels, labels, 0, classes))
 
 
 def from_files(
