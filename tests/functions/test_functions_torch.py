@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import runpy
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,6 +119,19 @@ def test_a_constrained_network_is_trained():
             written = loss(net(torch.tensor(A[t == 1], dtype=torch.float32)), torch.tensor(t[t == 1]).float())
             assert float(written) == pytest.approx(share.constraint.function.value(answer.w)[0] + 0.3, abs=1e-5)
             assert float(written) <= 0.3 + 1e-3
+
+
+def test_the_example_keeps_its_promise(capsys):
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "neural_network.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    rows = [[float(number) for number in line.split()[2:]] for line in printed.splitlines() if line[:8] == "hospital"]
+    assert len(rows) == 5
+    for before, after, bound, _, recall, price in rows:
+        assert before > bound  # the constraint asks for something
+        assert after <= bound + 1e-3
+        assert price == 0 or after >= bound - 1e-3
+        assert recall >= 0.8
+    assert "\nsolved: " in printed
 
 
 def test_frozen_parameters_stay_and_are_no_part_of_w():

@@ -55,7 +55,8 @@ class _Watched:
         value, gradient = self.function.value_and_gradient(w)
         if self.before is not None:
             step, change = w - self.before[0], gradient - self.before[1]
-            size = float(np.linalg.norm(step)) * float(np.linalg.norm(gradient) + np.linalg.norm(self.before[1]))
-            self.indefinite |= bool(step @ change < -ROUNDING * size)
+            with np.errstate(all="ignore"):  # a line search may meet huge and infinite values
+                size = np.linalg.norm(step) * (np.linalg.norm(gradient) + np.linalg.norm(self.before[1]))
+                self.indefinite |= bool(step @ change < -ROUNDING * size)
         self.before = w.copy(), gradient
         return value, gradient
