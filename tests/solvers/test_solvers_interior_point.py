@@ -368,6 +368,25 @@ def test_where_newton_steps_run_away_consensus_goes_on():
     np.testing.assert_allclose(found.w, 0.0, atol=1e-6)
 
 
+def test_what_was_found_before_consensus_is_not_lost():
+    """Two kinks: nobody can meet 1e-6, but the better of both points is given, with its own prices."""
+    rng = np.random.default_rng(0)
+
+    def kinked(centre):
+        return fp.functions.Smooth(
+            lambda w: (float(np.abs(w - centre).sum()), np.sign(w - centre)), hess=lambda w: 1e-3 * np.eye(2), dim=2
+        )
+
+    shares = [fp.Share(kinked(centre)) for centre in rng.standard_normal((2, 2))]
+    problem = fp.FederatedProblem(shares, regularizer=fp.prox.SquaredL2(0.1))
+    found = solve(problem, tol=1e-6, max_rounds=300)
+    assert found.status in ("stalled", "max_rounds")
+    assert "interior-point: no progress" in found.reason
+    assert found.certificate == fp.certify(problem, found.w, found.multipliers)
+    assert found.certificate.stationarity <= min(record.stationarity for record in found.history.outer)
+    assert found.rounds <= 300
+
+
 def test_separable_data_is_unbounded():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 3))
