@@ -17,7 +17,7 @@ from fedpact.federation import Answers, Order, Reply, Summed, client_step
 from fedpact.functions import Function, Vector
 from fedpact.problem import Certificate, FederatedProblem, Share
 from fedpact.prox import Prox, Zero
-from fedpact.solvers.endings import SOLVED, UNBOUNDED, Asking, Verdict, escapes, far_point, out_of_rounds
+from fedpact.solvers.endings import SOLVED, UNBOUNDED, Asking, Lowest, Verdict, escapes, far_point, out_of_rounds
 from fedpact.solvers.judging import Judged, at, certificate_of, judge
 from fedpact.solvers.local.resolvent import estimated_lipschitz
 from fedpact.solvers.run import Run
@@ -310,7 +310,7 @@ class Course:
         self._everyone = self._count == len(run.fleet.owners)
         self._free, self._steady, self._excuse = free and self._everyone, steady and self._everyone, excuse
         self._look = look or (lambda w: run.fleet.ask(judge, at(run.problem, w)))
-        self._lowest, self._lowest_at, self._judged_at, self._spent, self._still = np.inf, 0, 0, 0, 0
+        self._lowest, self._judged_at, self._spent, self._still = Lowest(0.9), 0, 0, 0
 
     def rounds(self) -> Iterator[int]:
         """The numbers of the rounds, until it is over."""
@@ -415,9 +415,8 @@ class Course:
         run = self.run
         if certificate.meets(run.tol):
             return self._solved(w, certificate, objective)
-        if certificate.stationarity < 0.9 * self._lowest:
-            self._lowest, self._lowest_at = certificate.stationarity, k
-        idle = k - self._lowest_at
+        self._lowest.see(k, certificate.stationarity)
+        idle = self._lowest.idle(k)
         if idle and idle % PATIENCE == 0 and np.any(w != run.w0) and self._escapes(w, certificate, objective):
             return Verdict("unbounded", UNBOUNDED)
         if idle >= STAGNATION:

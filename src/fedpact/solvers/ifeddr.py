@@ -36,7 +36,17 @@ from fedpact.federation import Answers, Order, Reply, Summed, client_step
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, Share
 from fedpact.solvers.averaging import Course, Worked, check_options, judged_fields
-from fedpact.solvers.endings import SOLVED, UNBOUNDED, Asking, Verdict, escapes, far_point, interrupted, out_of_rounds
+from fedpact.solvers.endings import (
+    SOLVED,
+    UNBOUNDED,
+    Asking,
+    Lowest,
+    Verdict,
+    escapes,
+    far_point,
+    interrupted,
+    out_of_rounds,
+)
 from fedpact.solvers.judging import Judged, at, certificate_of, judge
 from fedpact.solvers.local.resolvent import (
     NAMES,
@@ -390,7 +400,7 @@ def ifeddr(
     expected, judged_at = np.inf, 0
     largest = now**2 * max(begun.total.size - float(begun.total.image @ begun.total.image) / holders, 0.0)  # at w0
     doubtful: list[str] = []
-    lowest, lowest_at = np.inf, 0
+    lowest = Lowest(0.5)
     end = out_of_rounds(run)
     judging = True
     try:
@@ -457,10 +467,9 @@ def ifeddr(
             run.report(k, refinements, best)
             norm = float(np.sqrt(found.xi / holders)) / now
             if seen is not None:
-                if certificate.stationarity < 0.5 * lowest:
-                    lowest, lowest_at = certificate.stationarity, k
+                lowest.see(k, certificate.stationarity)
                 expected = certificate.stationarity / max(norm, 1e-300)
-                if verdict := _verdict(run, q, certificate, objective, k - lowest_at, doubtful):
+                if verdict := _verdict(run, q, certificate, objective, lowest.idle(k), doubtful):
                     end = verdict
                     break
             if refinements >= MOST_REFINEMENTS or useless >= USELESS:
