@@ -52,6 +52,7 @@ from fedpact.solvers.local.resolvent import (
     NAMES,
     Subproblem,
     default_solver,
+    default_start,
     estimated_lipschitz,
     resolvent,
     seems_monotone,
@@ -173,7 +174,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Resolved]:
         s = p + order.gamma / state.gamma * (s - p)  # a new gamma keeps (s_i - p) / gamma, which tends to F_i
     solver = order.solver or default_solver(function, p.size)
     problem = Subproblem(function, order.holders, s, order.gamma, state.lipschitz)
-    start = order.start or ("last" if solver in ("newton", "lbfgs") else "p")
+    start = order.start or default_start(solver)
     x, image = {"p": p, "last": state.x, "s": s}[start], state.image
     judged = None
     if order.judge:
