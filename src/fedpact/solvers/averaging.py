@@ -236,9 +236,13 @@ def split(problem: FederatedProblem) -> tuple[Vector, Prox]:
 
 @dataclass
 class Steps:
-    """The local steps that an order asks for, as the options say; for FedAvg, FedProx and SCAFFOLD."""
+    """The local steps that an order asks for, as the options say; for FedAvg, FedProx and SCAFFOLD.
+
+    server_h: h, where it is the server's own
+    """
 
     run: Run
+    participation: float
     steps: int
     step_size: float | None
     step_factor: float
@@ -246,11 +250,12 @@ class Steps:
     batch_size: int | None
     more: float = 0.0  # curvature that the method adds to F_i
     ridge: Vector = field(init=False)
+    server_h: Prox = field(init=False)
 
     def __post_init__(self) -> None:
         if self.step_rule not in ("common", "own"):
             raise OptionError(f"step_rule = {self.step_rule!r}: choose common, own")
-        self.ridge = split(self.run.problem)[0]
+        self.ridge, self.server_h = split(self.run.problem)
 
     def joined(self) -> None:
         """One exchange: every owner says how long its steps may be, and gets the number it draws minibatches with."""
@@ -279,6 +284,21 @@ class Steps:
             "ridge": self.ridge,
             "judge": judging,
         }
+
+    def course(self, excuse: str) -> Course:
+        full = self.batch_size is None
+        return Course(self.run, participation=self.participation, free=full, steady=full, excuse=excuse)
+
+    def bias(self, excuse: str) -> str:
+        """The excuse of a method without corrections: it names what keeps it from the optimum; empty: nothing does."""
+        causes = {
+            f"{self.steps} local steps": self.steps > 1,
+            "unequal step sizes": self.step_size is None,
+            "another sample of the owners every round": self.participation < 1,
+            "minibatches under a fixed step size": self.batch_size is not None,
+        }
+        found = [cause for cause, there in causes.items() if there]
+        return excuse.format(" and ".join(found)) if found else ""
 
 
 W = TypeVar("W", bound=Worked)
@@ -436,12 +456,6 @@ class Course:
         if not diverged and away(w, self.run.w0):
             diverged = ["all owners together"]
         return Verdict("stalled", DIVERGED.format(", ".join(diverged))) if diverged else None
-
-
-def noise(participation: float, batch_size: int | None) -> list[str]:
-    """Why a method without variance reduction never comes to rest."""
-    found = ["another sample of the owners every round"] if participation < 1 else []
-    return found + (["minibatches under a fixed step size"] if batch_size is not None else [])
 
 
 def first_gamma(run: Run) -> float:
