@@ -212,7 +212,7 @@ def check_options(run: Run, participation: float, **whole: float | None) -> None
 def check_problem(run: Run, regularizer: str = "") -> None:
     """OptionError where there is more than objectives of owners; `regularizer`: why only a quadratic h is taken."""
     problem = run.problem
-    for holder in (problem.server, *problem.shares):
+    for holder in (*problem.shares, problem.server):  # a coupled constraint shows at both; name the owner
         if holder.constraint is not None or (holder is problem.server and holder.parts):
             raise OptionError(
                 f'{holder.label}: method="{run.method}" takes objectives of owners and a regularizer only'
