@@ -66,6 +66,7 @@ def test_an_order_lost_once_is_answered_on_the_second_try(opened: Opened, what: 
     traffic = fleet.ledger.read().owners["a"]
     assert (traffic.messages_down, traffic.messages_up) == (2, 1)
     assert fleet.ledger.rounds == 1
+    assert fleet.wait_any([]) == []
     following = fleet.submit("a", work, Order())
     assert fleet.wait_any([following]) == [following]
     assert following.reply().times == 2
