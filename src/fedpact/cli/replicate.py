@@ -25,6 +25,14 @@ REPLICATIONS = {
         "fedpact.cli.replications.ifeddr_fair",
         "iFedDR, Figure 4: fair classification on features of CIFAR-10, accuracy on the worst class",
     ),
+    "ifeddr-probing": (
+        "fedpact.cli.replications.ifeddr_probing",
+        "iFedDR, Figures 3 and 6: linear probing on features of CIFAR-10, and how rarely iFedDR asks for more work",
+    ),
+    "ifeddr-fashion": (
+        "fedpact.cli.replications.ifeddr_fashion",
+        "iFedDR, Figure 7: Fashion-MNIST, every owner with the images of one class",
+    ),
     "fairvfl": (
         "fedpact.cli.replications.fairvfl",
         "Fair VFL, Table I, Figures 1 and 2: a bounded gap of loss between groups, columns at six parties",

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedpact import data, tasks
 from fedpact.cli.replications.findings import Claim, Replication, Table, Task
+from fedpact.cli.replications.softmax_runs import reduced
 from fedpact.cli.trace import Point, Trace, announced, natural_residual, traced
 from fedpact.functions import Vector
 from fedpact.report import figures
@@ -69,7 +70,7 @@ class Ran:
 def replicate(task: Task) -> Replication:
     size = QUICK if task.quick else FULL
     given = data.cifar10_features(task.folder)
-    owners, test = _reduced(given, size.directions)
+    owners, test = reduced(given, size.directions)
     classes = len(given.classes)
     problem = tasks.fair_classification(owners, classes, weight=WEIGHT, smoothing=SMOOTHING)
     residual = natural_residual(problem)
@@ -104,18 +105,6 @@ def replicate(task: Task) -> Replication:
         _differences(size),
         {"ifeddr-fair": _figure(runs)},
     )
-
-
-def _reduced(given: data.OwnersAndTest, directions: int) -> tuple[dict[str, tuple[Vector, Any]], Vector]:
-    """Features along the leading principal directions of all training rows, and a column of ones."""
-    X = np.vstack([X for X, _ in given.owners.values()])
-    center = X.mean(axis=0)
-    basis = np.linalg.eigh((X - center).T @ (X - center))[1][:, -directions:]  # eigenvalues ascend
-
-    def along(rows: Vector) -> Vector:
-        return data.with_intercept((rows - center) @ basis)
-
-    return {name: (along(X), y) for name, (X, y) in given.owners.items()}, along(given.test.X)
 
 
 def _averaged(owners: Any, classes: int, test: Vector, given: data.OwnersAndTest, tol: float) -> tuple[float, float]:
