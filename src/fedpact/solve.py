@@ -93,7 +93,7 @@ def solve(
     if resume and checkpoint is None:
         raise OptionError("resume=True needs checkpoint=, the folder of the run to go on with")
     policy = Policy(on_failure, deadline, retries, max_staleness)
-    where = _engine(engine)
+    where = the_engine(engine)
     if method != "auto":
         _method(method, options)
     if secure_sum and on_failure == "stale":
@@ -224,7 +224,7 @@ def _tolerances(tol: float | tuple[float, float]) -> tuple[float, float]:
     return float(pair[0]), float(pair[1])
 
 
-def _engine(engine: Engine | str | None) -> Engine:
+def the_engine(engine: Engine | str | None) -> Engine:
     if engine is None or engine == "in-process":
         return InProcess()
     if engine == "threads":

@@ -6,6 +6,7 @@ from fedpact.functions.callables import Smooth, SmoothMap
 from fedpact.functions.extended import extend
 from fedpact.functions.logistic import LogisticLoss
 from fedpact.functions.maps import Stack, TwoSided, as_map
+from fedpact.functions.mean_probability import MeanProbability
 from fedpact.functions.operators import Linear, Operator, Saddle
 from fedpact.functions.quadratic import Quadratic
 from fedpact.functions.softmax import SoftmaxLoss
@@ -18,6 +19,7 @@ __all__ = [
     "LogisticLoss",
     "Map",
     "Matrix",
+    "MeanProbability",
     "Operator",
     "Quadratic",
     "Saddle",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,12 +41,14 @@ class Share:
     constraint: a Constraint, a sequence of them (all must hold), or None
     coupled:    a Map whose sum over all owners must be <= 0, or None
     name:       how messages call the owner; by default its number, as in 'client 3'
+    measures:   what this owner tells about a finished model, by name (its rows, the recall on them, ...), or None
     """
 
     objective: Function | None = None
     constraint: Constraint | None = None
     coupled: Map | None = None
     name: str | None = None
+    measures: Callable[[Vector], Mapping[str, float]] | None = None
 
     def __post_init__(self) -> None:
         if self.objective is not None and not isinstance(self.objective, Function):
@@ -92,6 +94,13 @@ class Share:
     def own(self, w: Vector, multiplier: Vector) -> tuple[Share, Vector, Vector]:
         """This share, w and multiplier in the variables of the user; a reformulated share translates them back."""
         return self, w, multiplier
+
+
+@dataclass(frozen=True, eq=False)
+class Unscaled:
+    """An owner's rows before the scaling of their columns is agreed on; NaN where a value is absent."""
+
+    X: Vector
 
 
 def all_of(constraints: Sequence[Constraint]) -> Constraint | None:
