@@ -113,6 +113,7 @@ def test_the_import_rule_catches(room: str, source: str, found: set[str]) -> Non
     assert violations(source, room, ["fedpact", room]) == found
 
 
+@pytest.mark.xdist_group("tools")  # groups come first: mypy takes long, and should not be what the others wait for
 @pytest.mark.parametrize(
     "tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=["lint", "format", "types"]
 )

@@ -297,7 +297,7 @@ class Fleet(ABC):
         pass only tickets still waited for. Each call that brings something counts as an exchange.
         """
         until = np.inf if timeout is None else time.monotonic() + timeout
-        while True:
+        while tickets:
             now = time.monotonic()
             for ticket in tickets:
                 if ticket.future is None and ticket.since <= now:
@@ -312,6 +312,7 @@ class Fleet(ABC):
             self.ledger.rounds += bool(ready)
             if ready or time.monotonic() >= until:
                 return ready
+        return []
 
     def _set_off(self, ticket: Ticket) -> None:
         self.ledger.down(ticket.owner, ticket.order)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.cones import Cone, Product
+from fedpact.cones import Cone, Nonnegative, Product
 from fedpact.errors import ProblemError
 from fedpact.functions import Function, Map, Stack, as_map
 
@@ -31,6 +31,11 @@ class Constraint:
         object.__setattr__(self, "function", as_map(self.function))
         if not isinstance(self.cone, Cone):
             raise ProblemError(f"a constraint needs a cone of fedpact.cones, got {self.cone!r}")
+
+    @property
+    def convex(self) -> bool:
+        """Is the set of points that meet it known to be convex?"""
+        return _convex(self.function, self.cone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +96,11 @@ class Share:
         """Do all parts of this share have second derivatives?"""
         return all(part.has_hessian for part in self.parts.values())
 
+    @property
+    def convex(self) -> bool:
+        """Are its objective and its constraints known to be convex?"""
+        return all(part is None or part.convex for part in (self.objective, self.constraint, self.coupled))
+
     def own(self, w: Vector, multiplier: Vector) -> tuple[Share, Vector, Vector]:
         """This share, w and multiplier in the variables of the user; a reformulated share translates them back."""
         return self, w, multiplier
@@ -108,3 +118,11 @@ def all_of(constraints: Sequence[Constraint]) -> Constraint | None:
     if len(constraints) < 2:
         return constraints[0] if constraints else None
     return Constraint(Stack([c.function for c in constraints]), Product([c.cone for c in constraints]))
+
+
+def _convex(function: Map, cone: Cone) -> bool:
+    """Is {w : function(w) <=_cone 0} known to be convex? Straight maps suit every cone, convex rows the orthant."""
+    if isinstance(function, Stack) and isinstance(cone, Product):
+        pairs = list(zip(function.parts, cone.cones, strict=False))
+        return all(part.length == one.dim and _convex(part, one) for part, one in pairs)
+    return function.affine or (function.convex and isinstance(cone, Nonnegative))

@@ -19,7 +19,7 @@ Notation
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from fedpact.errors import OptionError
 from fedpact.federation import Order, Reply, Summed, Ticket, client_step
 from fedpact.functions import Vector
 from fedpact.problem import Party, Scored, VerticalProblem
-from fedpact.solvers.endings import Verdict, interrupted, out_of_rounds
+from fedpact.solvers.endings import Lowest, Verdict, interrupted, out_of_rounds
 from fedpact.solvers.run import MARGIN, Run
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.vertical import finished, judged, solved, theta_at
@@ -374,8 +374,7 @@ class Watch:
 
     run: Run
     state: Descent
-    lowest: float = np.inf
-    lowest_at: int = 0
+    lowest: Lowest = field(default_factory=lambda: Lowest(0.9))
 
     def met(self, k: int, slopes: Sequence[float], *, moving: bool = True) -> bool:
         """Does the point meet the tolerances? moving: the parties went on from it, and callbacks hear of it."""
@@ -395,8 +394,7 @@ class Watch:
         if moving:
             run.report(k, 0, run.best)
         miss = max(certificate.stationarity / run.tol[0], certificate.feasibility / run.tol[1])
-        if miss < 0.9 * self.lowest:
-            self.lowest, self.lowest_at = miss, k
+        self.lowest.see(k, miss)
         return certificate.meets((run.tol[0], MARGIN * run.tol[1]))
 
     @property
@@ -405,9 +403,6 @@ class Watch:
         penalty = sum(known.penalty for known in self.state.known.values())
         allowed = max(self.run.best.certificate.violation, self.run.tol[1])
         return solved(self.state.problem, self.state.z, penalty, allowed)
-
-    def idle(self, k: int) -> bool:
-        return k - self.lowest_at >= STAGNATION
 
 
 @dataclass
@@ -446,7 +441,7 @@ def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int) -> Verd
             back = state.adaptive and not fall >= 0  # f rose: nobody keeps what they did
             if back:
                 state.known = known
-            if watch.idle(k):
+            if watch.lowest.idle(k) >= STAGNATION:
                 end = Verdict("stalled", STALLED.format(STAGNATION))
                 break
             if run.rounds_left <= RESERVE:
@@ -490,7 +485,7 @@ def _asynchronously(run: Run, state: Descent, own: Coordinator, updates: int) ->
             near = len(slopes) == len(state.known) and watch.met(k, list(slopes.values()))
             if near and _judged(run, state, own, watch, k, waiting):
                 return watch.solved
-            if watch.idle(k):
+            if watch.lowest.idle(k) >= STAGNATION:
                 end = Verdict("stalled", STALLED.format(STAGNATION))
                 break
             if run.rounds_left <= RESERVE + len(fleet.owners):  # they may answer one by one at the end
