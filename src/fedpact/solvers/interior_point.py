@@ -84,6 +84,8 @@ PATIENCE, WORSE = 5, 10.0
 LONGEST, EVEN = 4.0, 0.05
 #: A barrier step is dropped when it misses the constraints LEFT times more than before, and than SIZE of their values.
 LEFT, SIZE = 10.0, 0.1
+#: Relative to the objective: a rise that is no more than its rounding is none.
+ROUNDING = 1e-10
 #: Iterations in which the miss of the constraints does not halve before Algorithm 1 is asked whether they conflict.
 SUSPECT, HAND_OVER = 12, 20  # the second: exchanges it is worth handing over for
 #: A point farther out than FARTHER * AWAY may have no end; asked again when it is FARTHER times farther.
@@ -337,6 +339,7 @@ class Pace:
 
     first: float  # the residual at the start
     size: float  # of the constraints there
+    free: bool = False  # nobody has a constraint: the objective tells whether a step was good
     finishing: bool = False
     target: float = 0.0
     damping: float = LEAST_DAMPING
@@ -388,18 +391,20 @@ class Pace:
     def accept(self, base: Sums, now: Sums, used: float) -> bool:
         """After a barrier step: keep it unless both residuals more than doubled, or the constraints were left by far.
 
-        What is small anyway may grow.
+        What is small anyway may grow. Without constraints: keep it unless the objective rose.
         """
         small = max(base.complementarity, 1e-3 * self.first)
         doubled = now.stationarity > 2 * max(base.stationarity, small) and now.miss > 2 * max(base.miss, small)
         good = now.usable and not doubled and now.miss <= LEFT * max(base.miss, small, SIZE * self.size)
+        if self.free:
+            good = now.usable and now.objective <= base.objective + ROUNDING * (1 + abs(base.objective))
         self.damping = max(LEAST_DAMPING, used / RELAX) if good else max(RELAX * used, 1e-4)
         self.keep, self.back = good, not good
         self.rest = max(self.rest - 1, 0)
         return good
 
     def worth_judging(self, now: Sums, tol: tuple[float, float]) -> bool:
-        return self.finishing or now.residual <= max(JUDGED * max(tol), 20 * NEAR * self.first)
+        return self.free or self.finishing or now.residual <= max(JUDGED * max(tol), 20 * NEAR * self.first)
 
     def near(self, now: Sums, factor: float) -> bool:
         return now.certificate is not None and now.certificate.worst <= factor * NEAR * self.first
@@ -477,7 +482,8 @@ def interior_point(run: Run) -> Solution:
         raise OptionError(f'{why}, which method="interior-point" needs; use method="accelerated" or "proximal-al"')
     best, at = run.new_best(), Coordinator(run)
     now = base = at.begin()
-    pace, ending = Pace(base.residual, base.size), Ending(run)
+    held = problem.coupled_length + sum(holder.multiplier_length for holder in (problem.server, *problem.shares))
+    pace, ending = Pace(base.residual, base.size, free=not held), Ending(run)
     end, k, before = out_of_rounds(run), 0, np.inf
     try:
         while True:
