@@ -386,6 +386,8 @@ def _claims_of_table_1(every: list[Instances]) -> Iterator[Claim]:
         f"outer iterations of Algorithms 1 and 3 on the same instances: {'; '.join(told)}",
         all(abs(one - three) <= 1.5 for one, three in counts.values()),
     )
+    if len(every[0].optima) < 2:  # no deviation to compare with
+        return
     told = [f"n = {row.n}, d = {row.d}: {row.off:+.1f}" for row in every]
     yield Claim(
         "He24-conic, Table 1",
