@@ -302,7 +302,8 @@ def _claims_of_table_4(rows: list[Row]) -> Iterator[Claim]:
     yield Claim(
         "He24, Table 4",
         "the starts hardly matter: standard deviation of the objective of Algorithm 1 at most 4.5e-5 of its mean",
-        f"at most {deviation:.1e} (small: {SMALL:g})",
+        f"at most {deviation:.1e} (small: {SMALL:g}); {solved([s for row in rows for s in row.twins.one])} of these "
+        "runs meet the tolerance, which leaves that much room",
         deviation <= SMALL,
     )
     fits, units = [row.near(row.optima) for row in rows], [row.near(row.unit) for row in rows]
