@@ -218,7 +218,7 @@ def _objectives(rows: list[Row]) -> Table:
         lines.append([*cells, f"{row.optimum.objective:.4f}"])
     caption = (
         f"He24, Table 2, objective. Algorithm 3 from {len(rows[0].twins.three)} random starts, Algorithm 1 from the "
-        "first ones (runs). In brackets, as in the authors' own evaluation, the standard deviation over owners "
+        "first ones (runs). In brackets, as in the authors' evaluation, the standard deviation over owners "
         "and starts; starts: that of Algorithm 3 over the starts alone. difference: of Algorithms 1 and 3, relative, "
         f"over owners and starts. optimum: a local one, by interior-point, to {TIGHT:g}."
     )
