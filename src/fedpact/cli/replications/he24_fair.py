@@ -107,7 +107,7 @@ class Size:
 
 
 #: One run of Algorithm 1 takes a minute or so: few of them.
-FULL = Size(None, TRIALS, {1: TRIALS, 5: 2, 10: 2, 20: 1}, {1: 1, 5: 1, 10: 0, 20: 0}, 100)
+FULL = Size(None, TRIALS, {1: TRIALS, 5: 1, 10: 1, 20: 1}, {1: 1, 5: 1, 10: 0, 20: 0}, 100)
 QUICK = Size(1000, 2, {1: 1}, {1: 1, 5: 0}, 10)
 
 
