@@ -33,6 +33,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import fedpact as fp
+from fedpact.cli.bench_output import show
 from fedpact.engines import InProcess, Ray
 from fedpact.federation import Fleet
 from fedpact.solvers.judging import At, judge
@@ -183,18 +184,6 @@ def cells(row: Row, plain: Row) -> tuple[str, ...]:
     )
 
 
-def show(lines: Sequence[Sequence[str]], markdown: bool) -> None:
-    if markdown:
-        print("| " + " | ".join(HEADER) + " |")
-        print("|" + "---|" * len(HEADER))
-        for line in lines:
-            print("| " + " | ".join(line) + " |")
-        return
-    widths = [max(map(len, column)) for column in zip(HEADER, *lines, strict=True)]
-    for line in [HEADER, *lines]:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -222,7 +211,7 @@ def main() -> None:
             plain.setdefault(row.dim, row)
             lines.append(cells(row, plain[row.dim]))
             print(f"measured: {row}", file=sys.stderr, flush=True)
-    show(lines, options.markdown)
+    show(HEADER, lines, options.markdown, text=["engine"])
     print(f"\n{os.cpu_count()} cores, Python {sys.version.split()[0]}, median of {options.rounds} exchanges")
     for text in said:
         print(f"- {text}")

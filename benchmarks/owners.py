@@ -28,6 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import fedpact as fp
 from fedpact import data, tasks
+from fedpact.cli.bench_output import show
 
 METHODS = ("interior-point", "accelerated")
 BOUND = 0.3
@@ -109,18 +110,6 @@ def table(methods: Sequence[str], sizes: Sequence[int], rows: int, dim: int, max
     return lines
 
 
-def show(lines: Sequence[Sequence[str]], markdown: bool) -> None:
-    if markdown:
-        print("| " + " | ".join(HEADER) + " |")
-        print("|" + "---|" * len(HEADER))
-        for line in lines:
-            print("| " + " | ".join(line) + " |")
-        return
-    widths = [max(map(len, column)) for column in zip(HEADER, *lines, strict=True)]
-    for line in [HEADER, *lines]:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
@@ -137,7 +126,8 @@ def main() -> None:
         return
     if min([options.rows, options.dim, *options.owners]) < 1:
         parser.error("owners, rows and dim are whole numbers of at least 1")
-    show(table(options.methods, options.owners, options.rows, options.dim, options.max_rounds), options.markdown)
+    lines = table(options.methods, options.owners, options.rows, options.dim, options.max_rounds)
+    show(HEADER, lines, options.markdown, text=["status"])
     print(f"\n{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.rows} rows an owner, d = {options.dim}")
 
 

@@ -15,6 +15,8 @@ def blocks(page, language):
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
 def test_python_on_the_page_runs(page, capsys):
+    if page.name == "neural-networks.md":
+        pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
     names: dict[str, object] = {"__name__": page.stem}
     for code in blocks(page, "python"):
         exec(compile(code, str(page), "exec"), names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import subprocess
 import sys
@@ -35,6 +34,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "tasks": {"problem", "functions", "cones", "prox", "data", "alignment"},
     "report": {"solvers", "problem", "federation"},
     "apps": None,
+    "fitting": {"data", "federation", "functions", "problem", "solve", "solvers", "tasks"},
+    "jobs": None,
     "estimators": None,
     "cli": None,
     "solve": None,
@@ -112,6 +113,7 @@ def test_the_import_rule_catches(room: str, source: str, found: set[str]) -> Non
     assert violations(source, room, ["fedpact", room]) == found
 
 
+@pytest.mark.xdist_group("tools")  # groups come first: mypy takes long, and should not be what the others wait for
 @pytest.mark.parametrize(
     "tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=["lint", "format", "types"]
 )
@@ -120,19 +122,40 @@ def test_tools_run_clean(tool: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_import_is_light() -> None:
-    code = "import json, sys, fedpact; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    loaded = set(json.loads(done.stdout))
-    assert "fedpact" in loaded
-    heavy = {"sklearn", "matplotlib", "cvxpy", "rich", "click", "ray", "flwr", "torch", "jax", "pandas"}
+HEAVY = {"sklearn", "matplotlib", "cvxpy", "rich", "ray", "flwr", "torch", "jax", "pandas", "pyarrow", "mlflow"} | {
+    "tensorboardX"
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import fedpact", HEAVY | {"click"}),
+        ("from fedpact.cli.main import main; main()", HEAVY),  # with --help: what the script `fedpact` does
+    ],
+    ids=["import", "help"],
+)
+def test_import_is_light(code: str, heavy: set[str]) -> None:
+    command = [sys.executable, "-X", "importtime", "-c", code, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    lines = [line.split("|") for line in done.stderr.splitlines() if line.startswith("import time:")]
+    loaded = {parts[2].strip().split(".")[0] for parts in lines}
+    assert {"fedpact", "numpy"} <= loaded
     assert loaded & heavy == set()
+
+
+def test_estimators_are_imported_when_they_are_asked_for() -> None:
+    pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
+    code = "import sys, fedpact; fedpact.NeymanPearsonClassifier; print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "True"
 
 
 def test_the_public_surface_is_small_and_real() -> None:
     assert len(fedpact.__all__) <= 15
     assert len(set(fedpact.__all__)) == len(fedpact.__all__)
     assert [name for name in fedpact.__all__ if not hasattr(fedpact, name)] == []
+    assert {"NeymanPearsonClassifier", "FairClassifier", "FairVerticalClassifier"} <= set(fedpact.__all__)
 
 
 # ------------------------------------------------------------------------------------------------- tests that can fail

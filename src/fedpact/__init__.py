@@ -2,29 +2,31 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fedpact import cones, engines, errors, functions, prox
-from fedpact.problem import Certificate, Constraint, FederatedProblem, RemoteProblem, Share, VerticalProblem, certify
+from fedpact import cones, engines, functions, prox
+from fedpact import errors as errors
+from fedpact.problem import Certificate, Constraint, FederatedProblem, Share, VerticalProblem, certify
+from fedpact.problem import RemoteProblem as RemoteProblem
 from fedpact.solve import solve
 from fedpact.solvers import Solution
 
 if TYPE_CHECKING:
-    from fedpact.estimators import FairVerticalClassifier
+    from fedpact.estimators import FairClassifier, FairVerticalClassifier, NeymanPearsonClassifier
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Certificate",
     "Constraint",
+    "FairClassifier",
     "FairVerticalClassifier",
     "FederatedProblem",
-    "RemoteProblem",
+    "NeymanPearsonClassifier",
     "Share",
     "Solution",
     "VerticalProblem",
     "certify",
     "cones",
     "engines",
-    "errors",
     "functions",
     "prox",
     "solve",
@@ -33,7 +35,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Estimators need scikit-learn, an extra, and are imported when they are asked for."""
-    if name in ("FairVerticalClassifier",):
+    if name in ("FairClassifier", "FairVerticalClassifier", "NeymanPearsonClassifier"):
         from fedpact import estimators
 
         return getattr(estimators, name)

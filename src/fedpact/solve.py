@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike
 from fedpact.engines import InProcess
 from fedpact.errors import OptionError, OwnerLost, ProblemError
 from fedpact.federation import Checkpoint, Fleet, Policy
+from fedpact.functions import Vector
 from fedpact.problem import FederatedProblem, RemoteProblem, VerticalProblem, coupled_scale, decouple
 from fedpact.solvers import COUPLES, METHODS, MONOTONE, POOLED, VERTICAL, Progress, Run, Solution, described, refusal
 
@@ -93,7 +95,7 @@ def solve(
     if resume and checkpoint is None:
         raise OptionError("resume=True needs checkpoint=, the folder of the run to go on with")
     policy = Policy(on_failure, deadline, retries, max_staleness)
-    where = _engine(engine)
+    where = the_engine(engine)
     if method != "auto":
         _method(method, options)
     if secure_sum and on_failure == "stale":
@@ -112,33 +114,8 @@ def solve(
                 fleet.keep(Checkpoint(folder, {**about, "owners": list(sources)}, checkpoint_every, resume))
             return fleet
 
-        if isinstance(problem, VerticalProblem):
-            if w0 is not None:
-                raise OptionError("w0: vertical methods start at zero, as no one holds a whole w; leave it out")
-            name, choice = ("vertical-al", "") if method == "auto" else (method, "")
-            if name not in VERTICAL:
-                raise OptionError(f'method "{name}" needs all columns at every owner; use {", ".join(VERTICAL)}')
-            w, fleet = np.zeros(problem.dim), opened({party.name: party for party in problem.shares})
-        elif isinstance(problem, RemoteProblem):
-            fleet = opened(problem.sources)
-            problem = described(problem, fleet)
-            w = problem.start(w0)
-            name, choice = choose(problem, w.size) if method == "auto" else (method, "")
-            if name in POOLED or (problem.coupled_length and name not in COUPLES):
-                raise OptionError(f'method "{name}" reads shares, which only their owners hold; use "interior-point"')
-        else:
-            w = problem.start(w0)
-            name, choice = choose(problem, w.size) if method == "auto" else (method, "")
-            _method(name, options)
-            if name not in COUPLES:
-                problem = decouple(problem, w.size, coupled_scale(problem, w))
-            fleet = opened({share.label: share for share in problem.shares})
-        run_method = _method(name, options)
-        if name in VERTICAL and not isinstance(problem, VerticalProblem):
-            raise OptionError(f'method "{name}" is for an fp.VerticalProblem, whose parties hold different columns')
-        if problem.monotone and name not in MONOTONE:
-            raise OptionError(f'method "{name}" minimises; for operators use {" or ".join(sorted(MONOTONE))}')
-        start = np.concatenate([w, np.zeros((problem.dim or w.size) - w.size)])
+        posed = _posed(problem, method, w0, options, opened)
+        run_method = _checked(posed.problem, posed.method, options)
         listeners = list(callbacks)
         if sys.stderr.isatty():
             from fedpact.report.progress import ProgressLine
@@ -149,15 +126,17 @@ def solve(
             for listener in listeners:
                 listener(progress)
 
-        asked: Any = problem  # vertical methods know that theirs is a VerticalProblem
-        run = Run(asked, fleet, name, start, tolerances, int(limit), seed, notify, choice)
-        if choice:
-            run.history.notes.append(f"auto chose {name}: {choice}")
+        asked: Any = posed.problem  # vertical methods know that theirs is a VerticalProblem
+        fleet = posed.fleet
+        run = Run(asked, fleet, posed.method, posed.start, tolerances, int(limit), seed, notify, posed.choice)
+        if posed.choice:
+            run.history.notes.append(f"auto chose {posed.method}: {posed.choice}")
         try:
             # A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default.
             # Scores of single parties tell their columns, so vertical methods never show them unless asked to.
             one_by_one = bool(options.get("asynchronous"))
-            telling = (fleet.networked and name == "interior-point") or (name in VERTICAL and not one_by_one)
+            matrices = fleet.networked and posed.method == "interior-point"
+            telling = matrices or (posed.method in VERTICAL and not one_by_one)
             if secure_sum or (secure_sum is None and telling and len(fleet.owners) > 1):
                 fleet.secure()
             elif one_by_one:
@@ -166,6 +145,62 @@ def solve(
         except OwnerLost as lost:
             kept = f"; the run is kept in {checkpoint}, resume=True goes on with it" if checkpoint is not None else ""
             return run.lost(f"{lost}{kept}")
+
+
+@dataclass(frozen=True)
+class _Posed:
+    """The problem as the method takes it, the fleet of those who hold it, where to start, and why this method."""
+
+    problem: FederatedProblem | VerticalProblem
+    fleet: Fleet
+    start: Vector
+    method: str
+    choice: str
+
+
+def _posed(
+    problem: FederatedProblem | RemoteProblem | VerticalProblem,
+    method: str,
+    w0: ArrayLike | None,
+    options: Mapping[str, Any],
+    opened: Callable[[Mapping[str, object]], Fleet],
+) -> _Posed:
+    """Choose the method, if it is "auto", and open the fleet; refuses what the method cannot take."""
+    if isinstance(problem, VerticalProblem):
+        if w0 is not None:
+            raise OptionError("w0: vertical methods start at zero, as no one holds a whole w; leave it out")
+        name = "vertical-al" if method == "auto" else method
+        if name not in VERTICAL:
+            raise OptionError(f'method "{name}" needs all columns at every owner; use {", ".join(VERTICAL)}')
+        fleet = opened({party.name: party for party in problem.shares})
+        return _Posed(problem, fleet, np.zeros(problem.dim), name, "")
+    if isinstance(problem, RemoteProblem):
+        fleet = opened(problem.sources)
+        asked = described(problem, fleet)
+        w = asked.start(w0)
+        name, choice = choose(asked, w.size) if method == "auto" else (method, "")
+        if name in POOLED or (asked.coupled_length and name not in COUPLES):
+            raise OptionError(f'method "{name}" reads shares, which only their owners hold; use "interior-point"')
+        return _Posed(asked, fleet, w, name, choice)
+    w = problem.start(w0)
+    name, choice = choose(problem, w.size) if method == "auto" else (method, "")
+    _method(name, options)
+    asked = problem if name in COUPLES else decouple(problem, w.size, coupled_scale(problem, w))
+    fleet = opened({share.label: share for share in asked.shares})
+    start = np.concatenate([w, np.zeros((asked.dim or w.size) - w.size)])
+    return _Posed(asked, fleet, start, name, choice)
+
+
+def _checked(
+    problem: FederatedProblem | VerticalProblem, name: str, options: Mapping[str, Any]
+) -> Callable[..., Solution]:
+    """The method, which takes problems of this kind."""
+    run_method = _method(name, options)
+    if name in VERTICAL and not isinstance(problem, VerticalProblem):
+        raise OptionError(f'method "{name}" is for an fp.VerticalProblem, whose parties hold different columns')
+    if problem.monotone and name not in MONOTONE:
+        raise OptionError(f'method "{name}" minimises; for operators use {" or ".join(sorted(MONOTONE))}')
+    return run_method
 
 
 def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
@@ -224,7 +259,7 @@ def _tolerances(tol: float | tuple[float, float]) -> tuple[float, float]:
     return float(pair[0]), float(pair[1])
 
 
-def _engine(engine: Engine | str | None) -> Engine:
+def the_engine(engine: Engine | str | None) -> Engine:
     if engine is None or engine == "in-process":
         return InProcess()
     if engine == "threads":

@@ -38,6 +38,8 @@ from fedpact.functions import Affine, Function, LogisticLoss, Quadratic, Smooth,
 from fedpact.report import figures
 from fedpact.solvers import METHODS
 
+pytestmark = pytest.mark.xdist_group("bench")  # one worker, so that the table is made once
+
 SOLVERS = [label for label in LABELS if label in METHODS]
 W = np.array([0.3, -0.2])
 LOSS = LogisticLoss([[1.0, 2.0], [0.5, -1.0]], [0, 1])

@@ -38,7 +38,7 @@ def test_columns_are_taken_by_name_in_the_order_asked_for(tmp_path: Path) -> Non
         ("a,a,y\n1,1,0\n", ["a"], "has more than one column 'a'"),
         ("a,b\n1,0\n", ["a"], "has no column 'y'"),
         ("y\n1\n", None, "has no columns beside 'y'"),
-        ("a,y\n1,0\n,1\n", ["a"], "column 'a' is empty in line 3; give a number, or drop the row"),
+        ("a,y\n1,0\n,1\n", ["a"], "column 'a' is empty in line 3; give a number, drop the row, or impute"),
         ("a,y\nlow,0\n", ["a"], "column 'a' holds 'low' in line 2"),
         ("a,y\nnan,0\n", ["a"], "column 'a' holds 'nan' in line 2"),
         ("a,y\n1,inf\n", ["a"], "column 'y' holds 'inf' in line 2"),
@@ -57,7 +57,7 @@ def test_a_defect_is_told_with_its_place(tmp_path: Path, text: str, columns: lis
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be read as a CSV file"):
+    with pytest.raises(DataError, match=r"none\.csv does not exist; correct the path"):
         data.read_csv(tmp_path / "none.csv", "y")
     (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00a,y")
     with pytest.raises(DataError, match="cannot be read as a CSV file"):

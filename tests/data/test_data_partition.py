@@ -1,19 +1,132 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from fedpact.data import iid, stratified
+from fedpact.data import by_classes, by_column, by_label, by_quantity, deal_columns, dirichlet, iid, stratified
 from fedpact.data.partition import Rows
 from fedpact.errors import DataError, OptionError
 
 seeds = st.integers(0, 2**32 - 1)
+alphas = st.floats(1e-4, 1e4)
+
+#: name -> folds of rows with these labels among n owners
+SPLITS: dict[str, Callable[[NDArray[np.str_], int, float, int], list[Rows]]] = {
+    "iid": lambda y, n, alpha, seed: iid(len(y), n, seed),
+    "by_label": lambda y, n, alpha, seed: by_label(y, n),
+    "dirichlet": lambda y, n, alpha, seed: dirichlet(y, n, alpha, seed),
+    "by_classes": lambda y, n, alpha, seed: by_classes(y, n, len(np.unique(y)), seed),
+    "by_quantity": lambda y, n, alpha, seed: by_quantity(len(y), n, alpha, seed),
+    "stratified": lambda y, n, alpha, seed: stratified(y, n, seed),
+}
+DRAWN = [name for name in SPLITS if name != "by_label"]
 
 
 def assert_partition(folds: list[Rows], rows: int) -> None:
     np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(rows))
+    assert min(map(len, folds)) >= 1
+
+
+def shuffled_labels(counts: list[int], seed: int) -> NDArray[np.str_]:
+    return np.random.default_rng(seed).permutation(np.repeat([f"class {c}" for c in range(len(counts))], counts))
+
+
+@pytest.mark.parametrize("name", SPLITS)
+@settings(max_examples=40)
+@given(st.integers(1, 9), st.lists(st.integers(0, 30), min_size=1, max_size=5), alphas, seeds)
+def test_every_row_is_at_one_owner_and_no_owner_is_empty(
+    name: str, n: int, more: list[int], alpha: float, seed: int
+) -> None:
+    y = shuffled_labels([n + extra for extra in more], seed)
+    folds = SPLITS[name](y, n, alpha, seed)
+    assert len(folds) == n
+    assert_partition(folds, len(y))
+    for fold, again in zip(folds, SPLITS[name](y, n, alpha, seed), strict=True):
+        np.testing.assert_array_equal(fold, again)
+        assert name == "by_label" or (np.diff(fold) > 0).all()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_another_seed_deals_otherwise(name: str) -> None:
+    y = shuffled_labels([50, 50, 50], 0)
+    one, other = (np.concatenate(SPLITS[name](y, 4, 1.0, seed)).tolist() for seed in (3, 4))
+    assert one != other
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 12), st.lists(st.integers(0, 30), min_size=1, max_size=6), st.data(), seeds)
+def test_every_owner_has_its_number_of_classes(n: int, more: list[int], data: st.DataObject, seed: int) -> None:
+    labels = len(more)
+    per_owner = data.draw(st.integers(-(-labels // n), labels))
+    y = shuffled_labels([n + extra for extra in more], seed)
+    folds = by_classes(y, n, per_owner, seed)
+    assert_partition(folds, len(y))
+    assert {len(np.unique(y[fold])) for fold in folds} == {per_owner}
+    holders = [sum(label in y[fold] for fold in folds) for label in np.unique(y)]
+    assert max(holders) - min(holders) <= 1
+    for label in np.unique(y):
+        shares = [int((y[fold] == label).sum()) for fold in folds if label in y[fold]]
+        assert max(shares) - min(shares) <= 1
+
+
+def test_small_alpha_parts_and_large_alpha_evens() -> None:
+    y = shuffled_labels([1000, 1000], 0)
+    for seed in range(5):
+        for few, all_alike in (
+            (by_quantity(2000, 4, 1e-3, seed), by_quantity(2000, 4, 1e6, seed)),
+            (dirichlet(y[y == "class 0"], 4, 1e-3, seed), dirichlet(y, 4, 1e6, seed)),
+        ):
+            assert max(map(len, few)) >= 0.99 * sum(map(len, few))
+            assert max(map(len, all_alike)) - min(map(len, all_alike)) <= 20
+
+
+def test_shares_of_rows_follow_the_dirichlet_law() -> None:
+    """Var(share) = (n - 1) / (n^2 (n alpha + 1)) for a symmetric Dirichlet law (its textbook variance)."""
+    n, alpha, rows, draws = 5, 0.7, 2000, 2000
+    shares = np.array([len(by_quantity(rows, n, alpha, seed)[0]) / rows for seed in range(draws)])
+    variance = (n - 1) / (n**2 * (n * alpha + 1))
+    assert abs(shares.mean() - 1 / n) < 4 * np.sqrt(variance / draws)
+    assert abs(shares.var() / variance - 1) < 0.15
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from(["north", "south", "Île-de-France", "a/b"]), min_size=1, max_size=40))
+def test_by_column_gives_every_value_its_rows(values: list[str]) -> None:
+    owners = by_column(values)
+    assert list(owners) == sorted(set(values))
+    assert_partition(list(owners.values()), len(values))
+    for name, rows in owners.items():
+        assert {values[row] for row in rows} == {name}
+
+
+def test_by_column_of_numbers() -> None:
+    owners = by_column([10, 9, 10])
+    assert list(owners) == ["9", "10"]  # in the order of the numbers
+    np.testing.assert_array_equal(owners["10"], [0, 2])
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=8), st.none() | seeds)
+def test_columns_are_dealt_in_the_sizes_asked_for(sizes: list[int], seed: int | None) -> None:
+    total, n = sum(sizes), len(sizes)
+    dealt, evenly = deal_columns(total, n, seed, sizes=sizes), deal_columns(total, n, seed)
+    assert [len(part) for part in dealt] == sizes
+    assert_partition(dealt, total)
+    assert_partition(evenly, total)
+    assert max(map(len, evenly)) - min(map(len, evenly)) <= 1
+    for part, again in zip(dealt, deal_columns(total, n, seed, sizes=sizes), strict=True):
+        np.testing.assert_array_equal(part, again)
+    if seed is None:
+        np.testing.assert_array_equal(np.concatenate(dealt), np.arange(total))
+
+
+def test_another_seed_deals_other_columns() -> None:
+    assert not np.array_equal(deal_columns(40, 2, 0), deal_columns(40, 2, 1))
 
 
 @given(st.integers(1, 12), st.integers(0, 40), st.integers(0, 40), seeds)
@@ -49,6 +162,50 @@ def test_the_seed_decides() -> None:
     for make in (lambda seed: stratified(y, 4, seed), lambda seed: iid(100, 4, seed)):
         np.testing.assert_array_equal(make(3), make(3))
         assert not np.array_equal(make(3), make(4))
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: by_quantity(2, 3, 1.0), "2 rows are too few for 3 owners; use at most 2"),
+        (lambda: dirichlet(["a", "b"], 3, 1.0), "2 rows are too few for 3 owners; use at most 2"),
+        (lambda: by_label(["a", "b"], 3), "2 rows are too few for 3 owners; use at most 2"),
+        (lambda: deal_columns(2, 3), "2 columns are too few for 3 owners; use at most 2"),
+        (
+            lambda: by_classes(["a", "b", "b", "b"], 2, 2),
+            "class a has 1 rows, too few for 2 owners; use fewer owners or fewer classes an owner",
+        ),
+        (lambda: by_column(["x", "", "", "", ""]), r"4 values are missing \(rows 1, 2, 3, \.\.\.\); fill them in"),
+        (lambda: by_column([1.0, np.nan]), r"1 values are missing \(rows 1\)"),
+    ],
+)
+def test_data_that_cannot_be_dealt(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: by_quantity(9, 3, 0.0), "alpha is 0.0; it must be a positive number"),
+        (lambda: by_quantity(9, 3, np.nan), "alpha is nan"),
+        (lambda: dirichlet(["a"] * 9, 3, np.inf), "alpha is inf"),
+        (lambda: by_quantity(9, 0, 1.0), "n is 0; the number of owners must be at least 1"),
+        (lambda: by_classes(["a", "b"], 1, 3), "per_owner is 3; with 2 labels, 1 to 2"),
+        (lambda: by_classes(["a", "b"], 1, 0), "per_owner is 0; with 2 labels, 1 to 2"),
+        (
+            lambda: by_classes(["a", "b", "c", "d", "e"], 2, 2),
+            "per_owner is 2: 2 owners would hold 4 of 5 labels; use at least 3",
+        ),
+        (lambda: deal_columns(5, 2, sizes=[3, 3]), "sizes are 3, 3; give 2 positive numbers that add up to 5"),
+        (lambda: deal_columns(5, 2, sizes=[5, 0]), "sizes are 5, 0; give 2 positive numbers"),
+        (lambda: deal_columns(5, 2, sizes=[5]), "sizes are 5; give 2 positive numbers"),
+        (lambda: deal_columns(5, 0), "n is 0; the number of owners"),
+    ],
+)
+def test_options_out_of_range(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        make()
 
 
 def test_errors() -> None:

@@ -57,6 +57,9 @@ def test_the_gap_is_bounded_and_would_not_be_otherwise() -> None:
     assert name == "0 - 1, y = 1"
     assert fair.gaps_[name] <= 0.021
     assert free.gaps_[name] > 0.1
+    assert fair.multipliers_[name] > 0 == free.multipliers_[name]
+    assert fair.certificate_.meets((1e-3, 1e-3))
+    assert len(fair.history_) > 0
     assert fair.solution_.multipliers[0].max() > 0
 
 

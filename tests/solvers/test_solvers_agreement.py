@@ -14,7 +14,7 @@ CONSTRAINTS = st.lists(st.sampled_from(["inequality", "ball", "curved"]), max_si
 
 @st.composite
 def problems(draw):
-    n = draw(st.integers(1, 8))
+    n = draw(st.integers(1, 5))
     kinds = draw(CONSTRAINTS)
     if n <= 2 and draw(st.booleans()):  # more equalities would leave no freedom in four variables
         kinds = [*kinds, "equality"]

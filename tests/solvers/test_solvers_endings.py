@@ -114,8 +114,8 @@ def test_a_subproblem_that_cannot_be_solved_is_stalled_not_a_hang():
 
 def test_a_server_that_cannot_solve_its_part_is_named():
     """(19) takes the server's accuracy for granted; a server that misses it must not pass for converged."""
-    liar = Smooth(lambda w: (float(w @ w), -2 * w + 1.0), dim=2)
-    answer = fp.solve(fp.FederatedProblem([fp.Share(Quadratic(np.eye(2)))], fp.Share(liar)), "proximal-al")
+    kink = Smooth(lambda w: (float(np.sum(np.abs(w - 0.3))), np.sign(w - 0.3)), dim=2)  # where the minimiser is
+    answer = fp.solve(fp.FederatedProblem([fp.Share(Quadratic(np.eye(2)))], fp.Share(kink)), "proximal-al")
     assert answer.status == "stalled"
     assert "the server could not solve" in answer.reason
 

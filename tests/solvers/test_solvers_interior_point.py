@@ -348,6 +348,45 @@ def test_derivatives_that_do_not_belong_together_stall_with_a_hint():
     assert "belong to their functions" in found.reason
 
 
+def test_where_newton_steps_run_away_consensus_goes_on():
+    """sqrt(1 + w^2): Newton's step leads from w to -w^3, farther and farther from the minimiser, 0."""
+
+    def fun(w):
+        with np.errstate(over="ignore"):
+            root = np.sqrt(1 + w**2)
+        return float(root.sum()), w / root
+
+    def hess(w):
+        with np.errstate(over="ignore"):
+            return np.diag((1 + w**2) ** -1.5)
+
+    share = fp.Share(fp.functions.Smooth(fun, hess, dim=2, convex=True))
+    found = solve(fp.FederatedProblem([share]), w0=[1.6, 5.0], tol=1e-6)
+    assert found.solved
+    assert found.reason == "the certificate meets the tolerances"
+    assert any("consensus goes on" in note for note in found.history.notes)
+    np.testing.assert_allclose(found.w, 0.0, atol=1e-6)
+
+
+def test_what_was_found_before_consensus_is_not_lost():
+    """Two kinks: nobody can meet 1e-6, but the better of both points is given, with its own prices."""
+    rng = np.random.default_rng(0)
+
+    def kinked(centre):
+        return fp.functions.Smooth(
+            lambda w: (float(np.abs(w - centre).sum()), np.sign(w - centre)), hess=lambda w: 1e-3 * np.eye(2), dim=2
+        )
+
+    shares = [fp.Share(kinked(centre)) for centre in rng.standard_normal((2, 2))]
+    problem = fp.FederatedProblem(shares, regularizer=fp.prox.SquaredL2(0.1))
+    found = solve(problem, tol=1e-6, max_rounds=300)
+    assert found.status in ("stalled", "max_rounds")
+    assert "interior-point: no progress" in found.reason
+    assert found.certificate == fp.certify(problem, found.w, found.multipliers)
+    assert found.certificate.stationarity <= min(record.stationarity for record in found.history.outer)
+    assert found.rounds <= 300
+
+
 def test_separable_data_is_unbounded():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 3))

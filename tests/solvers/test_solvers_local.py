@@ -139,3 +139,16 @@ def test_many_variables_use_products_instead_of_a_dense_hessian():
     found = local.minimize(function, np.zeros(data.shape[1]), 1e-8)
     assert found.converged
     assert np.max(np.abs(function.gradient(found.w))) <= 1e-8
+
+
+def test_lbfgs_notices_negative_curvature_without_a_hessian():
+    """From the top of a wave the gradient falls on the way down; on a convex function it never does."""
+
+    def wave(w):
+        return float(np.sum(np.cos(w))), -np.sin(w)
+
+    found = local.minimize(functions.Smooth(wave, dim=3), np.array([0.1, -0.2, 0.3]), 1e-8)
+    assert found.indefinite
+    np.testing.assert_allclose(np.abs(found.w), np.pi, atol=1e-7)
+    convex = functions.Smooth(FUNCTIONS["logistic"].value_and_gradient, dim=6)
+    assert not local.minimize(convex, 3 * RNG.standard_normal(6), 1e-10).indefinite

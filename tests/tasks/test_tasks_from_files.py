@@ -64,8 +64,16 @@ def test_columns_of_the_first_file_are_the_default(tmp_path: Path) -> None:
     [
         ("age,y\n1,0\n2,1\n", DataError, "south: .*has no column 'dose'"),
         ("age,dose,y\n1,1,1\n2,2,1\n", DataError, "south.*no row has label = 0 among 2"),
-        ("age,dose,y\n1,1,0\n2,2,3\n", DataError, "south.*label has 1 values other than 0 and 1"),
-        ("age,dose,y\n1,1,0.5\n2,2,1\n", DataError, "south.*label has 1 values other than 0 and 1, the first is 0.5"),
+        (
+            "age,dose,y\n1,1,0\n2,2,3\n",
+            DataError,
+            "south.*column 'y' holds '3' in line 3, which is none of the classes '0', '1'",
+        ),
+        (
+            "age,dose,y\n1,1,0.5\n2,2,1\n",
+            DataError,
+            "south.*column 'y' holds '0.5' in line 2, which is none of the classes",
+        ),
     ],
 )
 def test_a_bad_file_is_told_with_its_owner(tmp_path: Path, text: str, error: type[Exception], message: str) -> None:
@@ -78,7 +86,7 @@ def test_a_bad_file_is_told_with_its_owner(tmp_path: Path, text: str, error: typ
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": "other"}, "task 'other' is unknown; choose neyman_pearson or group_fairness"),
+        ({"task": "other"}, "task 'other' is unknown; choose neyman_pearson, group_fairness"),
         ({"task": "group_fairness"}, "needs group="),
         ({"columns": []}, "a job needs columns="),
         ({"more": 1}, "the job states more, which this version does not know"),
@@ -96,3 +104,22 @@ def test_a_job_that_is_none(changes: dict[str, Any], message: str) -> None:
 def test_a_job_survives_its_way_to_an_owner() -> None:
     job = Job("group_fairness", 0.2, "y", COLUMNS, 2, "g", intercept=False)
     assert Job.read(job.stated()) == job
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+@pytest.mark.parametrize(
+    ("task", "y", "message"),
+    [
+        ("neyman_pearson", [0, 0, 0, 0], "owner 'b': no row has label = 1 among 4"),
+        ("neyman_pearson", [0, 1, 2, 0], "owner 'b': label has 1 values other than 0 and 1"),
+        ("group_fairness", [0, 1, 0, 1], "owner 'b': no row has group = 1 among 4"),
+    ],
+)
+def test_a_table_is_checked_with_and_without_its_constraint(
+    constrained: bool, task: str, y: list[int], message: str
+) -> None:
+    """The model without constraints comes first when a recall is asked for."""
+    job = Job(task, 0.2, "y", ("x",), 1, group="g", min_recall=0.9, constrained=constrained)
+    group = np.zeros(4) if task == "group_fairness" else None
+    with pytest.raises(DataError, match=message):
+        tasks.share_from_rows(job, "b", np.ones((4, 1)), y, group)

@@ -10,12 +10,15 @@ A site says in its --node-config who it is and where its own things are:
 The coordinator states the job in --run-config (see `CONFIG`), for example
 
     flwr run app NAME --run-config 'owners="hospital 1,hospital 2" label="y" columns="age,dose" bound=0.2 output="out"'
+
+or names a job file (`fedpact run` does this for a job whose owners are at flower://ADDRESS).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,8 @@ from fedpact.engines.flower import client_app as make_client_app
 from fedpact.engines.flower import server_app as make_server_app
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Site
-from fedpact.problem import RemoteProblem, Share
+from fedpact.jobs import read_job, run_job
+from fedpact.problem import RemoteProblem, Share, Unscaled
 from fedpact.prox import SquaredL2
 from fedpact.solve import solve
 from fedpact.tasks import Job, share_from_file
@@ -65,17 +69,29 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
     return Site(name, partial(build_share, name, node_config), Path(str(node_config["state-path"]))).handle
 
 
-def build_share(name: str, node_config: Mapping[str, Any], stated: Mapping[str, Any]) -> Share:
+def build_share(name: str, node_config: Mapping[str, Any], stated: Mapping[str, Any]) -> Share | Unscaled:
     """The site's share of the job, from its own table. OptionError when the job is not what this site agreed to."""
     job = Job.read(stated)
-    for key, asked in job.stated().items():
-        if key in node_config and str(node_config[key]) != str(asked):
+    for key, asked in {**job.stated(), "bound": job.bound_of(name)}.items():
+        if key in node_config and key != "functions" and str(node_config[key]) != str(asked):
             raise OptionError(f"the job states {key} = {asked!r}; this site takes part only with {node_config[key]!r}")
+    if job.task == "custom":  # the coordinator never says which code runs here
+        if not node_config.get("functions"):
+            raise OptionError('task "custom": state this site\'s own Python file, --node-config functions="..."')
+        job = replace(job, functions=str(node_config["functions"]))
     return share_from_file(job, name, str(node_config["data-path"]))
 
 
 def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     """Solve the job of the run config with the sites of the grid, and write the answer to its output folder."""
+    if run_config.get("job"):
+        file = read_job(str(run_config["job"]))
+        patience = float(file.flower.get("patience", CONFIG["patience"]))
+        record = run_job(
+            file, engine=lambda job: Flower(grid, job.stated(), patience), resume=bool(run_config.get("resume"))
+        )
+        log.info("%s: %s", record.status, record.reason)
+        return
     config = read_config(run_config)
     owners, columns = listed(config["owners"]), listed(config["columns"])
     group = "" if config["group"] == "-" else config["group"]

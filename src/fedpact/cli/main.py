@@ -10,10 +10,15 @@ import click
 #: command -> (module, one line for --help); a module holds a click command of the same name.
 COMMANDS = {
     "demo": ("fedpact.cli.demo", "Train under a constraint at ten hospitals, in process, and show the certificate."),
+    "init": ("fedpact.cli.init", "Write an example job with tables of three hospitals, to run at once."),
+    "run": ("fedpact.cli.run", "Run a job: train under its constraints and keep model, certificate and history."),
+    "split": ("fedpact.cli.split", "Deal one table to several owners: by rows, labels, sizes, a column, or columns."),
+    "predict": ("fedpact.cli.predict", "Classify the rows of a table with the model of a run."),
     "bench": (
         "fedpact.cli.bench",
         "Measure the methods side by side: exchanges, time, growth with owners and columns.",
     ),
+    "report": ("fedpact.cli.report", "Write a finished run as one page: verdict, certificate, prices, charts."),
     "replicate": ("fedpact.cli.replicate", "Run an experiment of a paper again, its numbers beside ours."),
 }
 

@@ -5,7 +5,16 @@ from fedpact.data.csv_file import read_csv, write_csv
 from fedpact.data.folder import find
 from fedpact.data.ifeddr import IFedDRProblems, ifeddr_problems, vehicle23, w8a, wdbc_by_label
 from fedpact.data.images import OwnersAndTest, cifar10_features, fashion_mnist
-from fedpact.data.partition import by_label, dirichlet, iid, stratified
+from fedpact.data.partition import (
+    by_classes,
+    by_column,
+    by_label,
+    by_quantity,
+    deal_columns,
+    dirichlet,
+    iid,
+    stratified,
+)
 from fedpact.data.synthetic import QPArrays, lcqp, neyman_pearson
 from fedpact.data.table import Table, standardize, with_intercept
 from fedpact.data.uci import breast_cancer_wisconsin, monks1, wdbc
@@ -32,8 +41,12 @@ __all__ = [
     "adult_a",
     "adult_b",
     "breast_cancer_wisconsin",
+    "by_classes",
+    "by_column",
     "by_label",
+    "by_quantity",
     "cifar10_features",
+    "deal_columns",
     "dirichlet",
     "fashion_mnist",
     "find",

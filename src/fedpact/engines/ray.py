@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,45 +46,68 @@ class Ray:
         if self.actors is not None and (not isinstance(self.actors, int) or self.actors < 1):
             raise OptionError(f"Ray(actors={self.actors!r}): give a whole number of actors, at least one")
 
+    @contextmanager
+    def session(self) -> Iterator[_Session]:
+        """The same engine for several fleets one after the other: connected once, and with the actors of the first."""
+        with _connected(self.address):
+            session = _Session(self)
+            try:
+                yield session
+            finally:
+                session.close()
+
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         """A fleet over the shares (or functions that build them), by owner name; its actors are ready."""
-        return _RayFleet(self, shares, Path(self.folder) if self.folder is not None else folder)
+        with ExitStack() as stack:
+            fleet = stack.enter_context(self.session()).open(shares, folder)
+            fleet.closing.push(stack.pop_all())
+        return fleet
 
 
-class _RayFleet(RemoteFleet):
-    def __init__(self, engine: Ray, shares: Mapping[str, object], folder: Path | None) -> None:
-        super().__init__(tuple(shares))
-        self._ray = _ray()
+class _Session:
+    """Ray, and the actors that were started on it."""
+
+    def __init__(self, engine: Ray) -> None:
+        self._engine, self._ray = engine, _ray()
         self._hosts: list[Any] = []
-        self._scratch: str | None = None
-        self._started = not self._ray.is_initialized()
-        if self._started:
-            _connect(self._ray, engine.address)
-        try:
-            if folder is None and engine.address is None:
-                self._scratch = tempfile.mkdtemp(prefix="fedpact-owners-")
-                folder = Path(self._scratch)
-            self._place(shares, engine.actors, None if folder is None else str(folder.absolute()))
-        except BaseException:
-            self.close()
-            raise
 
-    def _place(self, shares: Mapping[str, object], actors: int | None, folder: str | None) -> None:
-        number = min(len(shares), actors or max(int(self._ray.cluster_resources().get("CPU", 1)), 1))
-        # Kept here, so that a restarted actor can fetch them again.
-        self._sources = {}
-        for name, share in shares.items():
-            with named(name, "sending its share to Ray"):
-                self._sources[name] = self._ray.put(share)
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> _RayFleet:
+        number = self._engine.actors or max(int(self._ray.cluster_resources().get("CPU", 1)), 1)
+        self._start(min(len(shares), number))
+        where = Path(self._engine.folder) if self._engine.folder is not None else folder
+        return _RayFleet(self._ray, self._hosts, shares, where, self._engine.address is None)
+
+    def _start(self, number: int) -> None:
         # With retries allowed, an order to an actor that is being restarted waits for it; `_send` then asks for none.
         options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": 1, "runtime_env": {"env_vars": ENVIRONMENT}}
         host = self._ray.remote(**options)(_Host)
-        self._hosts = [host.remote(folder) for _ in range(number)]
-        self._host_of = {name: self._hosts[i % number] for i, name in enumerate(shares)}
+        self._hosts += [host.remote() for _ in range(number - len(self._hosts))]
         try:
             self._ray.get([host.process.remote() for host in self._hosts])  # a deadline is for work, not for start-up
         except self._ray.exceptions.RayActorError as error:
             raise OptionError(f"an actor for the owners cannot start on Ray: {_last_line(error)}") from error
+
+    def close(self) -> None:
+        for host in self._hosts:
+            self._ray.kill(host)
+
+
+class _RayFleet(RemoteFleet):
+    def __init__(
+        self, ray: Any, hosts: Sequence[Any], shares: Mapping[str, object], folder: Path | None, here: bool
+    ) -> None:
+        super().__init__(tuple(shares))
+        self._ray, self._hosts, self._name = ray, tuple(hosts), uuid.uuid4().hex
+        self.closing = ExitStack()
+        if folder is None and here:
+            folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
+        self._folder = None if folder is None else str(folder.absolute())
+        # Kept here, so that a restarted actor can fetch them again.
+        self._sources = {}
+        for name, share in shares.items():
+            with named(name, "sending its share to Ray"):
+                self._sources[name] = ray.put(share)
+        self._host_of = {name: self._hosts[i % len(hosts)] for i, name in enumerate(shares)}
 
     def _send(self, owner: str, data: bytes) -> Future[bytes]:
         answered: Future[bytes] = Future()
@@ -97,30 +121,28 @@ class _RayFleet(RemoteFleet):
                 answered.set_exception(OwnerLost(f"{owner}: its process is gone ({type(error).__name__})"))
 
         handle = self._host_of[owner].handle.options(max_task_retries=0)  # the policy says what is sent again
-        handle.remote(owner, data, [self._sources[owner]]).future().add_done_callback(receive)
+        about = (self._name, owner, self._folder)
+        handle.remote(about, data, [self._sources[owner]]).future().add_done_callback(receive)
         return answered
 
     def close(self) -> None:
-        for host in self._hosts:
-            self._ray.kill(host)
-        if self._started:
-            self._ray.shutdown()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        self.closing.close()
 
 
 class _Host:
     """What runs in an actor's process."""
 
-    def __init__(self, folder: str | None) -> None:
-        self._folder = None if folder is None else Path(folder)
-        self._sites: dict[str, Site] = {}
+    def __init__(self) -> None:
+        self._sites: dict[tuple[str, str, str | None], Site] = {}
 
-    def handle(self, owner: str, data: bytes, source: list[Any]) -> bytes:
-        """source: a reference to the share; the list keeps Ray from fetching it at every order."""
-        if owner not in self._sites:
-            self._sites[owner] = Site(owner, partial(_built, source[0]), self._folder)
-        return self._sites[owner].handle(data)
+    def handle(self, about: tuple[str, str, str | None], data: bytes, source: list[Any]) -> bytes:
+        """about: fleet, owner and its folder; source: a reference to the share, in a list that keeps Ray from fetching
+        it at every order."""
+        fleet, owner, folder = about
+        if about not in self._sites:
+            self._sites = {key: site for key, site in self._sites.items() if key[0] == fleet}  # the others are closed
+            self._sites[about] = Site(owner, partial(_built, source[0]), None if folder is None else Path(folder))
+        return self._sites[about].handle(data)
 
     def process(self) -> int:
         return os.getpid()
@@ -135,6 +157,20 @@ def _built(source: Any, job: dict[str, Any]) -> object:
             f"its share cannot be read here ({_last_line(error)}); install what it needs on every node of the cluster"
         ) from error
     return share() if callable(share) else share
+
+
+@contextmanager
+def _connected(address: str | None) -> Iterator[None]:
+    """A process that is connected to Ray already stays so."""
+    ray = _ray()
+    started = not ray.is_initialized()
+    if started:
+        _connect(ray, address)
+    try:
+        yield
+    finally:
+        if started:
+            ray.shutdown()
 
 
 def _connect(ray: Any, address: str | None) -> None:

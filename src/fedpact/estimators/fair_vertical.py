@@ -38,7 +38,8 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     method:      "auto", "vertical-al", "fair-vfl"; tol, max_rounds, engine, seed: of fp.solve
     secure_sum:  hide each party's scores from the coordinator, in fitting and in prediction
 
-    After fit: solution_ (with its certificate), pieces_ (party -> Piece), intercept_, classes_, gaps_ (by name).
+    After fit: solution_, certificate_, history_, pieces_ (party -> Piece), intercept_, classes_, and by name of the gap
+    gaps_ and multipliers_ (the price: what one unit more of max_gap would save).
     `parties` is a mapping from names to columns, or a list of columns in the order of fit; all have the same people in
     the same order (`fedpact.alignment`).
     """
@@ -105,6 +106,9 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.pieces_ = {party.name: party.piece(parts[party.name]) for party in problem.shares}
         self.intercept_ = float(parts[problem.server.name][0])
         self.n_features_in_ = problem.dim - 1
+        self.certificate_, self.history_ = self.solution_.certificate, self.solution_.history
+        prices = self.solution_.multipliers[0].reshape(-1, 2).max(axis=1)  # of either side of a gap
+        self.multipliers_ = dict(zip(problem.gap_names, map(float, prices), strict=True))
         self.gaps_ = self._gaps(self.decision_function(parties), labels, group)
         return self
 

@@ -1,7 +1,7 @@
 """The seam between algorithms and owners: messages, the fleet, an owner's side of it, and what is kept of both."""
 
 from fedpact.federation.checkpoint import Checkpoint
-from fedpact.federation.fleet import Fleet, Policy, Ticket, pause
+from fedpact.federation.fleet import Fleet, Policy, Ticket
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
 from fedpact.federation.messages import Answers, Order, Reply, Sealed, Summed, not_finite
 from fedpact.federation.owner import Owner, Step, named
@@ -28,7 +28,6 @@ __all__ = [
     "client_step",
     "named",
     "not_finite",
-    "pause",
     "read_record",
     "skippable",
 ]

@@ -32,7 +32,7 @@ R = TypeVar("R", bound=Reply)
 PAUSE, LONGEST_PAUSE = 0.05, 5.0
 
 
-def pause(attempt: int) -> float:
+def _pause(attempt: int) -> float:
     """Seconds before an order is sent again that was sent so many times before the last."""
     return float(min(PAUSE * 2**attempt, LONGEST_PAUSE))
 
@@ -64,15 +64,23 @@ class Policy:
                 raise OptionError(f"{name} = {value!r}: give a whole number of at least {least}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Ticket:
-    """Work under way at one owner; `reply()` waits for it."""
+    """Work under way at one owner; `reply()` waits for it.
+
+    attempt: how often the order was sent before; since: when it was sent last, or is to be sent again where it was lost
+    and there is no future
+    """
 
     owner: str
-    round: int
-    future: Future[Sealed[Any]]
+    step: Step
+    order: Order
+    future: Future[Sealed[Any]] | None = None
+    since: float = 0.0
+    attempt: int = 0
 
     def reply(self) -> Any:
+        assert self.future is not None
         sealed = self.future.result()
         summed = opened(type(sealed.kept), sealed.shapes, sealed.sums)
         return replace(
@@ -236,7 +244,7 @@ class Fleet(ABC):
                 return replies
             if self.policy.on_failure == "stop" or attempt == self.policy.retries:
                 break
-            time.sleep(pause(attempt))
+            time.sleep(_pause(attempt))
         self.save()
         raise OwnerLost("; ".join(missing.values()))
 
@@ -276,26 +284,69 @@ class Fleet(ABC):
         if self._secure:
             raise OptionError("secure_sum=True needs rounds of all owners; this method asks them one by one")
         self._round += 1
-        stamped = self._stamp(owner, order)
-        self.ledger.down(owner, stamped)
-        return Ticket(owner, self._round, self._start(owner, step, stamped))
+        ticket = Ticket(owner, step, self._stamp(owner, order))
+        self._set_off(ticket)
+        return ticket
 
     def wait_any(self, tickets: Sequence[Ticket], timeout: float | None = None) -> list[Ticket]:
         """The tickets that are answered, at least one unless the timeout (seconds) passes; in the order given.
 
-        Each ticket is counted in the ledger when it is first handed back: pass only tickets still waited for. A ticket
-        whose owner failed is among them; its `reply` raises why. Each call that brings something counts as an exchange.
+        Lost and overdue orders are sent again as the policy says; an owner that did obey answers from its memory, so
+        nothing is done twice. Raises OwnerLost when the policy is exhausted. A ticket whose owner failed otherwise is
+        among the answered ones; its `reply` raises why. Each ticket is counted in the ledger when it is handed back:
+        pass only tickets still waited for. Each call that brings something counts as an exchange.
         """
-        done, _ = wait([t.future for t in tickets], timeout, FIRST_COMPLETED)
-        ready = [t for t in tickets if t.future in done]
-        self.ledger.rounds += bool(ready)
-        for ticket in ready:
-            if ticket.future.exception() is not None:
-                continue  # `reply` raises it
-            self.ledger.up(ticket.owner, ticket.future.result(), ticket.round)
-            if not self._looking:
-                self._after[ticket.owner] = max(self._after[ticket.owner], ticket.round)
-        return ready
+        until = np.inf if timeout is None else time.monotonic() + timeout
+        while tickets:
+            now = time.monotonic()
+            for ticket in tickets:
+                if ticket.future is None and ticket.since <= now:
+                    self._set_off(ticket)
+            left = max(min(until, *(self._due(ticket) for ticket in tickets)) - time.monotonic(), 0.0)
+            futures = [ticket.future for ticket in tickets if ticket.future is not None]
+            if futures:
+                wait(futures, None if left == np.inf else left, FIRST_COMPLETED)
+            else:
+                time.sleep(left)
+            ready = [ticket for ticket in tickets if self._settled(ticket)]
+            self.ledger.rounds += bool(ready)
+            if ready or time.monotonic() >= until:
+                return ready
+        return []
+
+    def _set_off(self, ticket: Ticket) -> None:
+        self.ledger.down(ticket.owner, ticket.order)
+        ticket.future, ticket.since = self._start(ticket.owner, ticket.step, ticket.order), time.monotonic()
+
+    def _due(self, ticket: Ticket) -> float:
+        """When something must be done about this ticket even if no reply comes."""
+        if ticket.future is None:
+            return ticket.since
+        return np.inf if self.policy.deadline is None else ticket.since + self.policy.deadline
+
+    def _settled(self, ticket: Ticket) -> bool:
+        """Is it answered? If it was lost, it is sent again later."""
+        if ticket.future is None:
+            return False
+        why: object = None
+        if ticket.future.done():
+            why = ticket.future.exception()
+            if why is None:
+                self.ledger.up(ticket.owner, ticket.future.result(), ticket.order.round)
+                if not self._looking:
+                    self._after[ticket.owner] = max(self._after[ticket.owner], ticket.order.round)
+                return True
+            if not isinstance(why, OwnerLost):
+                return True
+        elif time.monotonic() >= self._due(ticket):
+            why = f"{ticket.owner}: no reply to round {ticket.order.round} within {self.policy.deadline:g} s"
+        if why is not None:
+            if self.policy.on_failure == "stop" or ticket.attempt >= self.policy.retries:
+                self.save()
+                raise OwnerLost(str(why))
+            ticket.future, ticket.since = None, time.monotonic() + _pause(ticket.attempt)
+            ticket.attempt += 1
+        return False
 
     def __enter__(self) -> Self:
         return self

@@ -46,6 +46,22 @@ class Communication:
     def messages(self) -> int:
         return sum(t.messages_down + t.messages_up for t in self.owners.values())
 
+    def __add__(self, other: Communication) -> Communication:
+        """Both, one after the other."""
+        names = dict.fromkeys([*self.owners, *other.owners])
+        both = {name: (self.owners.get(name, Traffic()), other.owners.get(name, Traffic())) for name in names}
+        return Communication(self.rounds + other.rounds, {name: _sum(*pair) for name, pair in both.items()})
+
+
+def _sum(a: Traffic, b: Traffic) -> Traffic:
+    return Traffic(
+        a.messages_down + b.messages_down,
+        a.messages_up + b.messages_up,
+        a.bytes_down + b.bytes_down,
+        a.bytes_up + b.bytes_up,
+        tuple(dict.fromkeys([*a.fields, *b.fields])),
+    )
+
 
 class Ledger:
     """Counts as messages pass; read it as a Communication. `record` is a file that every message is written to."""

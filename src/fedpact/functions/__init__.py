@@ -4,11 +4,14 @@ from fedpact.functions.affine import Affine
 from fedpact.functions.base import Function, Indices, Map, Matrix, Vector
 from fedpact.functions.callables import Smooth, SmoothMap
 from fedpact.functions.extended import extend
+from fedpact.functions.jax_adapter import from_jax, parameters_from_jax, parameters_to_jax
 from fedpact.functions.logistic import LogisticLoss
 from fedpact.functions.maps import Stack, TwoSided, as_map
+from fedpact.functions.mean_probability import MeanProbability
 from fedpact.functions.operators import Linear, Operator, Saddle
 from fedpact.functions.quadratic import Quadratic
 from fedpact.functions.softmax import SoftmaxLoss
+from fedpact.functions.torch_adapter import from_torch, parameters_from_torch, parameters_to_torch
 
 __all__ = [
     "Affine",
@@ -18,6 +21,7 @@ __all__ = [
     "LogisticLoss",
     "Map",
     "Matrix",
+    "MeanProbability",
     "Operator",
     "Quadratic",
     "Saddle",
@@ -29,4 +33,10 @@ __all__ = [
     "Vector",
     "as_map",
     "extend",
+    "from_jax",
+    "from_torch",
+    "parameters_from_jax",
+    "parameters_from_torch",
+    "parameters_to_jax",
+    "parameters_to_torch",
 ]

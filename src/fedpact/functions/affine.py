@@ -17,7 +17,7 @@ class Affine(Map):
     """
 
     has_hessian = True
-    affine = True
+    affine = convex = True
 
     def __init__(self, C: ArrayLike | sp.sparray | sp.spmatrix, d: ArrayLike | None = None) -> None:
         self.C: Matrix = frozen(dense(as_data("Affine", "C", C)))

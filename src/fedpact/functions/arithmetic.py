@@ -27,9 +27,10 @@ class FunctionSum(Function):
         parts = [function for _, function in self.terms]
         if not all(part.gradient_field for part in parts):
             raise ProblemError("an operator is not added or scaled; do that inside its fun")
-        self.dim = common_dim(parts)
+        self.dim, self.start = common_dim(parts), first_start(parts)
         self.has_hessian = all(part.has_hessian for part in parts)
         self.constant_hessian = all(part.constant_hessian for part in parts)
+        self.convex = all(factor >= 0 and part.convex for factor, part in self.terms)
         self.rows = sum(part.rows for part in parts)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
@@ -79,10 +80,11 @@ class MapSum(Map):
                 _check_lengths([_size(self.constant), _size(inner.constant)])
                 self.constant = self.constant + factor * inner.constant
         parts = [part for _, part in self.terms]
-        self.dim = common_dim(parts)
+        self.dim, self.start = common_dim(parts), first_start(parts)
         self.length = _check_lengths([_size(self.constant), *(part.length for part in parts)])
         self.has_hessian = all(part.has_hessian for part in parts)
         self.affine = all(part.affine for part in parts)
+        self.convex = all(part.affine or (factor >= 0 and part.convex) for factor, part in self.terms)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         pairs = [part.value_and_jacobian(w) for _, part in self.terms]
@@ -147,6 +149,11 @@ def common_dim(parts: Iterable[Function | Map]) -> int | None:
         listing = ", ".join(repr(part) for part in known)
         raise ProblemError(f"these take vectors of different lengths: {listing}; give all of them the same dim")
     return known[0].dim if known else None
+
+
+def first_start(parts: Iterable[Function | Map]) -> Vector | None:
+    """The start that the first part suggests which suggests one."""
+    return next((part.start for part in parts if part.start is not None), None)
 
 
 def _check_lengths(lengths: Sequence[int | None]) -> int | None:

@@ -26,6 +26,10 @@ class Function(ABC):
     gradient_field: bool = True
     #: True when the Hessian is the same everywhere (quadratics): solvers may factor it once.
     constant_hessian: bool = False
+    #: True when the function is known to be convex; then a stationary point is a minimiser, and a Solution says so.
+    convex: bool = False
+    #: Where to begin when the caller names no w0; None: at zero.
+    start: Vector | None = None
     #: Rows of data over which the function is a mean; 0 when it is not one, and then it has no `batch`.
     rows: int = 0
     # Makes `np.float64(2) * f` ask f instead of building an array of objects.
@@ -100,6 +104,10 @@ class Map(ABC):
     has_hessian: bool = False
     #: True when the Jacobian is the same everywhere.
     affine: bool = False
+    #: True when every component is known to be convex.
+    convex: bool = False
+    #: As for Function.
+    start: Vector | None = None
     __array_ufunc__ = None
 
     @abstractmethod

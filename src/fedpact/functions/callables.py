@@ -15,6 +15,7 @@ from fedpact.functions.base import Function, Map, Matrix, Vector
 class Smooth(Function):
     """f from `fun(w) -> (value, gradient)` and, optionally, `hess(w) -> (dim, dim) matrix`.
 
+    `convex=True` is your word that f is convex: an answer is then called optimal, not only stationary.
     What the callables return is copied to float64 and its shape checked: ProblemError when it does not fit. Infinite
     and NaN values pass, since a line search may meet them on its way.
     """
@@ -24,8 +25,10 @@ class Smooth(Function):
         fun: Callable[[Vector], tuple[object, object]],
         hess: Callable[[Vector], object] | None = None,
         dim: int | None = None,
+        *,
+        convex: bool = False,
     ) -> None:
-        self.fun, self.hess, self.dim = fun, hess, dim
+        self.fun, self.hess, self.dim, self.convex = fun, hess, dim, convex
         self.has_hessian = hess is not None
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
@@ -45,7 +48,8 @@ class SmoothMap(Map):
     """c from `fun(w) -> (value of shape (length,), Jacobian of shape (length, dim))` and, optionally,
     `hess(w, weights) -> sum_j weights_j hess c_j(w)`, a (dim, dim) matrix.
 
-    Checked and converted like Smooth. `length` None means: as long as `fun` says.
+    Checked and converted like Smooth. `length` None means: as long as `fun` says. `convex=True` is your word that every
+    component is convex.
     """
 
     def __init__(
@@ -54,8 +58,10 @@ class SmoothMap(Map):
         hess: Callable[[Vector, Vector], object] | None = None,
         length: int | None = None,
         dim: int | None = None,
+        *,
+        convex: bool = False,
     ) -> None:
-        self.fun, self.hess, self.length, self.dim = fun, hess, length, dim
+        self.fun, self.hess, self.length, self.dim, self.convex = fun, hess, length, dim, convex
         self.has_hessian = hess is not None
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:

@@ -34,7 +34,7 @@ class ExtendedFunction(Function):
         self.inner, self.dim = inner, dim
         self.part = _part(inner, dim, start, inner_dim)
         self.has_hessian, self.constant_hessian = inner.has_hessian, inner.constant_hessian
-        self.rows = inner.rows
+        self.convex, self.rows = inner.convex, inner.rows
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient = self.inner.value_and_gradient(w[self.part])
@@ -63,7 +63,7 @@ class ExtendedMap(Map):
     def __init__(self, inner: Map, dim: int, start: int = 0, inner_dim: int | None = None) -> None:
         self.inner, self.dim, self.length = inner, dim, inner.length
         self.part = _part(inner, dim, start, inner_dim)
-        self.has_hessian, self.affine = inner.has_hessian, inner.affine
+        self.has_hessian, self.affine, self.convex = inner.has_hessian, inner.affine, inner.convex
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, jacobian = self.inner.value_and_jacobian(w[self.part])

@@ -19,7 +19,7 @@ class LogisticLoss(Function):
     not numbers; `defect` tells about wrong values.
     """
 
-    has_hessian = True
+    has_hessian = convex = True
 
     def __init__(self, X: ArrayLike | sp.sparray | sp.spmatrix, y: ArrayLike, weight: ArrayLike | None = None) -> None:
         self.X = as_data("LogisticLoss", "X", X)

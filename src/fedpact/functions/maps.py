@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpact.errors import ProblemError
-from fedpact.functions.arithmetic import common_dim
+from fedpact.functions.arithmetic import common_dim, first_start
 from fedpact.functions.arrays import first_of
 from fedpact.functions.base import Function, Map, Matrix, Vector
 
@@ -32,7 +32,8 @@ class Single(Map):
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.dim, self.has_hessian = function.dim, function.has_hessian
+        self.dim, self.has_hessian, self.start = function.dim, function.has_hessian, function.start
+        self.convex = function.convex
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, gradient = self.function.value_and_gradient(w)
@@ -65,7 +66,7 @@ class TwoSided(Map):
         if lower > upper:
             raise ProblemError(f"TwoSided: lower = {lower:g} is above upper = {upper:g}; no value lies between")
         self.function, self.lower, self.upper = function, float(lower), float(upper)
-        self.dim, self.has_hessian = function.dim, function.has_hessian
+        self.dim, self.has_hessian, self.start = function.dim, function.has_hessian, function.start
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, gradient = self.function.value_and_gradient(w)
@@ -97,11 +98,12 @@ class Stack(Map):
         if not parts:
             raise ProblemError("Stack: no maps given; give at least one")
         self.parts = [as_map(part) for part in parts]
-        self.dim = common_dim(self.parts)
+        self.dim, self.start = common_dim(self.parts), first_start(self.parts)
         lengths = [part.length for part in self.parts if part.length is not None]
         self.length = sum(lengths) if len(lengths) == len(self.parts) else None
         self.has_hessian = all(part.has_hessian for part in self.parts)
         self.affine = all(part.affine for part in self.parts)
+        self.convex = all(part.convex for part in self.parts)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         values, jacobians = zip(*(part.value_and_jacobian(w) for part in self.parts), strict=True)

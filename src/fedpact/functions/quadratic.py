@@ -12,6 +12,8 @@ from fedpact.functions.base import Function, Matrix, Vector
 
 #: Largest |A - A'| relative to the largest |A| that passes for rounding.
 SYMMETRY = 1e-10
+#: Above this many variables A is not factored just to learn whether it is positive semidefinite.
+FACTORED = 1000
 
 
 class Quadratic(Function):
@@ -31,6 +33,7 @@ class Quadratic(Function):
         self.dim = int(given.shape[0])
         _check_symmetric(given)
         self.A: Data = sp.csr_array(0.5 * (given + given.T)) if sp.issparse(given) else frozen(0.5 * (given + given.T))
+        self.convex = _is_convex(self.A)
         self.b: Vector = np.zeros(self.dim) if b is None else as_vector("Quadratic", "b", b, self.dim, "as A has rows")
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
@@ -45,6 +48,18 @@ class Quadratic(Function):
 
     def defect(self) -> str | None:
         return first_of([non_finite("A", self.A), non_finite("b", self.b)])
+
+
+def _is_convex(A: Data) -> bool:
+    """Is A known to be positive semidefinite, up to rounding?"""
+    if A.shape[0] > FACTORED or not np.all(np.isfinite(matrix := dense(A))):
+        return False
+    shift = SYMMETRY * float(np.max(np.abs(matrix), initial=0.0)) or 1.0
+    try:
+        np.linalg.cholesky(matrix + shift * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _check_symmetric(A: Data) -> None:

@@ -19,7 +19,7 @@ class SoftmaxLoss(Function):
     about wrong values.
     """
 
-    has_hessian = True
+    has_hessian = convex = True
 
     def __init__(self, X: ArrayLike | sp.sparray | sp.spmatrix, y: ArrayLike, classes: int) -> None:
         if not isinstance(classes, int | np.integer) or classes < 2:

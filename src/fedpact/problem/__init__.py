@@ -5,7 +5,7 @@ from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.remote import Description, RemoteProblem, describe
-from fedpact.problem.share import Constraint, Share
+from fedpact.problem.share import Constraint, Share, Unscaled
 from fedpact.problem.vertical import Party, Piece, Scored, VerticalProblem
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Scored",
     "Share",
     "Terms",
+    "Unscaled",
     "VerticalProblem",
     "added",
     "assemble",

@@ -42,6 +42,7 @@ class SlackProblem(FederatedProblem):
         total = next(part.dim for part in server.parts.values())
         super().__init__(shares, server, OnFirst(original.regularizer, original_dim, total or 0))
         self.original, self.original_dim, self.scale = original, original_dim, scale
+        self.convex = original.convex
 
     def own(self, w: Vector, server_multiplier: Vector) -> tuple[FederatedProblem, Vector, Vector, Vector]:
         split = self.original.server.multiplier_length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,15 +63,22 @@ class FederatedProblem:
     def has_hessian(self) -> bool:
         return all(share.has_hessian for share in (self.server, *self.shares))
 
+    @cached_property
+    def convex(self) -> bool:
+        """Is it known to be convex? Then a stationary and feasible point is optimal."""
+        return all(share.convex for share in (self.server, *self.shares))
+
     def start(self, w0: ArrayLike | None) -> Vector:
-        """A start inside dom(h): w0 checked, or the point of dom(h) that h prefers near zero.
+        """A start inside dom(h): w0 checked, or the point of dom(h) that h prefers near zero, or near the start that a
+        function suggests (a network begins with its own parameters, since zero is a stationary point of most).
 
         Raises ProblemError when the dimension is unknown or w0 does not fit.
         """
         if w0 is None:
             if self.dim is None:
                 raise ProblemError("the dimension is not known from the functions; give w0, a vector of that length")
-            w = np.zeros(self.dim)
+            parts = [part for share in (self.server, *self.shares) for part in share.parts.values()]
+            w = next((part.start.copy() for part in parts if part.start is not None), np.zeros(self.dim))
             return w if self.regularizer.contains(w) else self.regularizer.prox(w, 1.0)
         w = np.array(w0, dtype=np.float64)
         if w.ndim != 1 or (self.dim is not None and w.size != self.dim):

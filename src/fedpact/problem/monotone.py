@@ -18,6 +18,7 @@ class MonotoneProblem(FederatedProblem):
     """
 
     monotone = True
+    convex = True  # what the operators promise: a zero of their sum is the answer, not only a candidate
 
     def __init__(self, operators: Iterable[Operator | Share], regularizer: Prox | None = None) -> None:
         given = list(operators)

@@ -43,7 +43,9 @@ class RemoteProblem:
     def described(self, descriptions: Mapping[str, Description]) -> FederatedProblem:
         """The problem as the server sees it, from what the owners say about their shares."""
         shares = [stand_in(name, descriptions[name]) for name in self.sources]
-        return FederatedProblem(shares, self.server, self.regularizer)
+        problem = FederatedProblem(shares, self.server, self.regularizer)
+        problem.convex = problem.server.convex and all(said.convex for said in descriptions.values())
+        return problem
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Description:
     cone:      of its constraint, as JSON; empty when there is none
     coupled:   length of its part of the coupled constraint; 0 when there is none
     hessian:   have all its functions second derivatives?
+    convex:    are its objective and its constraints known to be convex?
     """
 
     dim: int
@@ -62,6 +65,7 @@ class Description:
     cone: str
     coupled: int
     hessian: bool
+    convex: bool
 
 
 def describe(share: Share) -> Description:
@@ -69,7 +73,7 @@ def describe(share: Share) -> Description:
     problem = FederatedProblem([share])
     cone = "" if share.constraint is None else json.dumps(cone_to_json(share.constraint.cone))
     dim = -1 if problem.dim is None else problem.dim
-    return Description(dim, share.objective is not None, cone, problem.coupled_length, share.has_hessian)
+    return Description(dim, share.objective is not None, cone, problem.coupled_length, share.has_hessian, share.convex)
 
 
 def stand_in(name: str, said: Description) -> Share:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.cones import Cone, Product
+from fedpact.cones import Cone, Nonnegative, Product
 from fedpact.errors import ProblemError
 from fedpact.functions import Function, Map, Stack, as_map
 
@@ -32,6 +32,11 @@ class Constraint:
         if not isinstance(self.cone, Cone):
             raise ProblemError(f"a constraint needs a cone of fedpact.cones, got {self.cone!r}")
 
+    @property
+    def convex(self) -> bool:
+        """Is the set of points that meet it known to be convex?"""
+        return _convex(self.function, self.cone)
+
 
 @dataclass(frozen=True, eq=False)
 class Share:
@@ -41,12 +46,14 @@ class Share:
     constraint: a Constraint, a sequence of them (all must hold), or None
     coupled:    a Map whose sum over all owners must be <= 0, or None
     name:       how messages call the owner; by default its number, as in 'client 3'
+    measures:   what this owner tells about a finished model, by name (its rows, the recall on them, ...), or None
     """
 
     objective: Function | None = None
     constraint: Constraint | None = None
     coupled: Map | None = None
     name: str | None = None
+    measures: Callable[[Vector], Mapping[str, float]] | None = None
 
     def __post_init__(self) -> None:
         if self.objective is not None and not isinstance(self.objective, Function):
@@ -89,9 +96,21 @@ class Share:
         """Do all parts of this share have second derivatives?"""
         return all(part.has_hessian for part in self.parts.values())
 
+    @property
+    def convex(self) -> bool:
+        """Are its objective and its constraints known to be convex?"""
+        return all(part is None or part.convex for part in (self.objective, self.constraint, self.coupled))
+
     def own(self, w: Vector, multiplier: Vector) -> tuple[Share, Vector, Vector]:
         """This share, w and multiplier in the variables of the user; a reformulated share translates them back."""
         return self, w, multiplier
+
+
+@dataclass(frozen=True, eq=False)
+class Unscaled:
+    """An owner's rows before the scaling of their columns is agreed on; NaN where a value is absent."""
+
+    X: Vector
 
 
 def all_of(constraints: Sequence[Constraint]) -> Constraint | None:
@@ -99,3 +118,11 @@ def all_of(constraints: Sequence[Constraint]) -> Constraint | None:
     if len(constraints) < 2:
         return constraints[0] if constraints else None
     return Constraint(Stack([c.function for c in constraints]), Product([c.cone for c in constraints]))
+
+
+def _convex(function: Map, cone: Cone) -> bool:
+    """Is {w : function(w) <=_cone 0} known to be convex? Straight maps suit every cone, convex rows the orthant."""
+    if isinstance(function, Stack) and isinstance(cone, Product):
+        pairs = list(zip(function.parts, cone.cones, strict=False))
+        return all(part.length == one.dim and _convex(part, one) for part, one in pairs)
+    return function.affine or (function.convex and isinstance(cone, Nonnegative))

@@ -221,6 +221,11 @@ class VerticalProblem:
     def dim(self) -> int:
         return sum(party.X.shape[1] for party in (*self.shares, self.server))
 
+    @property
+    def convex(self) -> bool:
+        """Gaps are differences of convex functions; without them the problem is convex."""
+        return not self.gap_names
+
     def pieces(self, w: ArrayLike) -> dict[str, Vector]:
         """w by holder: the parties in order, then the coordinator's intercept (empty without one)."""
         vector = np.asarray(w, dtype=np.float64)

@@ -97,7 +97,7 @@ def panels(given: Sequence[Panel], columns: int = 2) -> Any:
     for number, panel in enumerate(given, 1):
         axes = figure.add_subplot(-(-len(given) // columns), columns, number)
         for label, (x, y) in panel.lines.items():
-            kept = _thinned(len(x), panel.log_x)
+            kept = thinned(len(x), panel.log_x)
             color = f"C{labels.index(label) % 10}"
             style = ("-", "--", ":")[labels.index(label) // 10 % 3]
             axes.plot([x[i] for i in kept], [y[i] for i in kept], style, label=label, color=color, linewidth=1.3)
@@ -116,12 +116,12 @@ def panels(given: Sequence[Panel], columns: int = 2) -> Any:
     return figure
 
 
-def _thinned(length: int, log: bool) -> list[int]:
-    """Numbers of the points that are drawn: all, or about POINTS of them, evenly on the axis of x."""
-    if length <= POINTS:
+def thinned(length: int, log: bool = False, points: int = POINTS) -> list[int]:
+    """Numbers of the points that are drawn: all, or about `points` of them, evenly on the axis of x."""
+    if length <= points:
         return list(range(length))
-    steps = range(POINTS)
-    chosen = (round(length ** (i / (POINTS - 1)) - 1 if log else i * (length - 1) / (POINTS - 1)) for i in steps)
+    steps = range(points)
+    chosen = (round(length ** (i / (points - 1)) - 1 if log else i * (length - 1) / (points - 1)) for i in steps)
     return sorted({min(max(i, 0), length - 1) for i in chosen})
 
 

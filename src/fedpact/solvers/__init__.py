@@ -13,6 +13,7 @@ from fedpact.solvers.fedprox import fedprox
 from fedpact.solvers.ifeddr import ifeddr
 from fedpact.solvers.inexact_admm import inexact_admm_alone
 from fedpact.solvers.interior_point import interior_point, refusal
+from fedpact.solvers.measuring import measure, moments
 from fedpact.solvers.proximal_al import proximal_al
 from fedpact.solvers.run import Progress, Run
 from fedpact.solvers.scaffold import scaffold
@@ -56,5 +57,7 @@ __all__ = [
     "Run",
     "Solution",
     "described",
+    "measure",
+    "moments",
     "refusal",
 ]

@@ -17,7 +17,7 @@ from fedpact.federation import Answers, Order, Reply, Summed, client_step
 from fedpact.functions import Function, Vector
 from fedpact.problem import Certificate, FederatedProblem, Share
 from fedpact.prox import Prox, Zero
-from fedpact.solvers.endings import SOLVED, UNBOUNDED, Asking, Verdict, escapes, far_point, out_of_rounds
+from fedpact.solvers.endings import SOLVED, UNBOUNDED, Asking, Lowest, Verdict, escapes, far_point, out_of_rounds
 from fedpact.solvers.judging import Judged, at, certificate_of, judge
 from fedpact.solvers.local.resolvent import estimated_lipschitz
 from fedpact.solvers.run import Run
@@ -212,7 +212,7 @@ def check_options(run: Run, participation: float, **whole: float | None) -> None
 def check_problem(run: Run, regularizer: str = "") -> None:
     """OptionError where there is more than objectives of owners; `regularizer`: why only a quadratic h is taken."""
     problem = run.problem
-    for holder in (problem.server, *problem.shares):
+    for holder in (*problem.shares, problem.server):  # a coupled constraint shows at both; name the owner
         if holder.constraint is not None or (holder is problem.server and holder.parts):
             raise OptionError(
                 f'{holder.label}: method="{run.method}" takes objectives of owners and a regularizer only'
@@ -236,9 +236,13 @@ def split(problem: FederatedProblem) -> tuple[Vector, Prox]:
 
 @dataclass
 class Steps:
-    """The local steps that an order asks for, as the options say; for FedAvg, FedProx and SCAFFOLD."""
+    """The local steps that an order asks for, as the options say; for FedAvg, FedProx and SCAFFOLD.
+
+    server_h: h, where it is the server's own
+    """
 
     run: Run
+    participation: float
     steps: int
     step_size: float | None
     step_factor: float
@@ -246,11 +250,12 @@ class Steps:
     batch_size: int | None
     more: float = 0.0  # curvature that the method adds to F_i
     ridge: Vector = field(init=False)
+    server_h: Prox = field(init=False)
 
     def __post_init__(self) -> None:
         if self.step_rule not in ("common", "own"):
             raise OptionError(f"step_rule = {self.step_rule!r}: choose common, own")
-        self.ridge = split(self.run.problem)[0]
+        self.ridge, self.server_h = split(self.run.problem)
 
     def joined(self) -> None:
         """One exchange: every owner says how long its steps may be, and gets the number it draws minibatches with."""
@@ -279,6 +284,21 @@ class Steps:
             "ridge": self.ridge,
             "judge": judging,
         }
+
+    def course(self, excuse: str) -> Course:
+        full = self.batch_size is None
+        return Course(self.run, participation=self.participation, free=full, steady=full, excuse=excuse)
+
+    def bias(self, excuse: str) -> str:
+        """The excuse of a method without corrections: it names what keeps it from the optimum; empty: nothing does."""
+        causes = {
+            f"{self.steps} local steps": self.steps > 1,
+            "unequal step sizes": self.step_size is None,
+            "another sample of the owners every round": self.participation < 1,
+            "minibatches under a fixed step size": self.batch_size is not None,
+        }
+        found = [cause for cause, there in causes.items() if there]
+        return excuse.format(" and ".join(found)) if found else ""
 
 
 W = TypeVar("W", bound=Worked)
@@ -310,7 +330,7 @@ class Course:
         self._everyone = self._count == len(run.fleet.owners)
         self._free, self._steady, self._excuse = free and self._everyone, steady and self._everyone, excuse
         self._look = look or (lambda w: run.fleet.ask(judge, at(run.problem, w)))
-        self._lowest, self._lowest_at, self._judged_at, self._spent, self._still = np.inf, 0, 0, 0, 0
+        self._lowest, self._judged_at, self._spent, self._still = Lowest(0.9), 0, 0, 0
 
     def rounds(self) -> Iterator[int]:
         """The numbers of the rounds, until it is over."""
@@ -415,9 +435,8 @@ class Course:
         run = self.run
         if certificate.meets(run.tol):
             return self._solved(w, certificate, objective)
-        if certificate.stationarity < 0.9 * self._lowest:
-            self._lowest, self._lowest_at = certificate.stationarity, k
-        idle = k - self._lowest_at
+        self._lowest.see(k, certificate.stationarity)
+        idle = self._lowest.idle(k)
         if idle and idle % PATIENCE == 0 and np.any(w != run.w0) and self._escapes(w, certificate, objective):
             return Verdict("unbounded", UNBOUNDED)
         if idle >= STAGNATION:
@@ -437,12 +456,6 @@ class Course:
         if not diverged and away(w, self.run.w0):
             diverged = ["all owners together"]
         return Verdict("stalled", DIVERGED.format(", ".join(diverged))) if diverged else None
-
-
-def noise(participation: float, batch_size: int | None) -> list[str]:
-    """Why a method without variance reduction never comes to rest."""
-    found = ["another sample of the owners every round"] if participation < 1 else []
-    return found + (["minibatches under a fixed step size"] if batch_size is not None else [])
 
 
 def first_gamma(run: Run) -> float:

@@ -18,6 +18,7 @@ class Described(Reply):
     cone: str
     coupled: int
     hessian: bool
+    convex: bool
 
 
 @client_step

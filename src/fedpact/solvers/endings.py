@@ -112,6 +112,23 @@ class Verdict:
 SOLVED = Verdict("solved", "the certificate meets the tolerances")
 
 
+@dataclass
+class Lowest:
+    """The lowest value seen, and since when; one that is not below `factor` times it is no progress."""
+
+    factor: float
+    value: float = np.inf
+    at: int = 0
+
+    def see(self, k: int, value: float) -> None:
+        if value < self.factor * self.value:
+            self.value, self.at = value, k
+
+    def idle(self, k: int) -> int:
+        """Iterations without progress."""
+        return k - self.at
+
+
 class Evidence(Protocol):
     """Where the evidence comes from: the owners, or the shares of a pooled problem."""
 

@@ -18,18 +18,17 @@ Notation
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fedpact.errors import OptionError, OwnerLost
-from fedpact.federation import Order, Reply, Summed, Ticket, client_step, pause
+from fedpact.errors import OptionError
+from fedpact.federation import Order, Reply, Summed, Ticket, client_step
 from fedpact.functions import Vector
 from fedpact.problem import Party, Scored, VerticalProblem
-from fedpact.solvers.endings import Verdict, interrupted, out_of_rounds
+from fedpact.solvers.endings import Lowest, Verdict, interrupted, out_of_rounds
 from fedpact.solvers.run import MARGIN, Run
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.vertical import finished, judged, solved, theta_at
@@ -375,8 +374,7 @@ class Watch:
 
     run: Run
     state: Descent
-    lowest: float = np.inf
-    lowest_at: int = 0
+    lowest: Lowest = field(default_factory=lambda: Lowest(0.9))
 
     def met(self, k: int, slopes: Sequence[float], *, moving: bool = True) -> bool:
         """Does the point meet the tolerances? moving: the parties went on from it, and callbacks hear of it."""
@@ -396,8 +394,7 @@ class Watch:
         if moving:
             run.report(k, 0, run.best)
         miss = max(certificate.stationarity / run.tol[0], certificate.feasibility / run.tol[1])
-        if miss < 0.9 * self.lowest:
-            self.lowest, self.lowest_at = miss, k
+        self.lowest.see(k, miss)
         return certificate.meets((run.tol[0], MARGIN * run.tol[1]))
 
     @property
@@ -406,9 +403,6 @@ class Watch:
         penalty = sum(known.penalty for known in self.state.known.values())
         allowed = max(self.run.best.certificate.violation, self.run.tol[1])
         return solved(self.state.problem, self.state.z, penalty, allowed)
-
-    def idle(self, k: int) -> bool:
-        return k - self.lowest_at >= STAGNATION
 
 
 @dataclass
@@ -447,7 +441,7 @@ def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int) -> Verd
             back = state.adaptive and not fall >= 0  # f rose: nobody keeps what they did
             if back:
                 state.known = known
-            if watch.idle(k):
+            if watch.lowest.idle(k) >= STAGNATION:
                 end = Verdict("stalled", STALLED.format(STAGNATION))
                 break
             if run.rounds_left <= RESERVE:
@@ -463,36 +457,20 @@ def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int) -> Verd
 # ------------------------------------------------------------------------------------------------------ asynchronously
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """An order for a party: since when it is under way, and how often it was sent before.
-
-    ticket: None where it was lost, and is sent again at `since`
-    """
-
-    order: Update
-    since: float
-    attempt: int
-    ticket: Ticket | None
-
-
 def _asynchronously(run: Run, state: Descent, own: Coordinator, updates: int) -> Verdict:
     """The coordinator takes a step whenever any party has answered; it never waits for the slowest."""
     fleet, watch, k = run.fleet, Watch(run, state), 0
     highest, end = FAR * (1 + abs(state.objective)), out_of_rounds(run)
     slopes: dict[str, float] = {}
-    waiting: dict[str, Waiting] = {}
+    waiting: dict[str, Ticket] = {}
     try:
         for k in range(1, run.max_rounds):
             z = state.z
             for owner in [o for o in fleet.owners if o not in waiting]:
-                waiting[owner] = _sent(run, owner, state.order(owner, z, updates))
-            replies = _answered(run, waiting)
+                waiting[owner] = fleet.submit(owner, update, state.order(owner, z, updates))
             net, before = state.net, state.lagrangian(state.net)
-            predicted = 0.0
-            for owner, (order, reply) in replies.items():
-                state.known[owner], slopes[owner] = reply.known(order), reply.stationarity
-                predicted += reply.predicted
+            replies = _answered(run, state, waiting)
+            slopes |= {owner: reply.stationarity for owner, reply in replies.items()}
             order = state.order(own.share.name, z, 1)
             mine = own.update(order)
             state.known[own.share.name], slopes[own.share.name] = mine.known(order), mine.stationarity
@@ -501,15 +479,16 @@ def _asynchronously(run: Run, state: Descent, own: Coordinator, updates: int) ->
                 end = Verdict("stalled", DIVERGED.format(order.eta))
                 break
             if state.adaptive:
-                state.learn(before - after, predicted + mine.predicted, LEAST)
+                predicted = mine.predicted + sum(reply.predicted for reply in replies.values())
+                state.learn(before - after, predicted, LEAST)
             state.ascend(state.z, len(replies) / len(fleet.owners))
             near = len(slopes) == len(state.known) and watch.met(k, list(slopes.values()))
             if near and _judged(run, state, own, watch, k, waiting):
                 return watch.solved
-            if watch.idle(k):
+            if watch.lowest.idle(k) >= STAGNATION:
                 end = Verdict("stalled", STALLED.format(STAGNATION))
                 break
-            if run.rounds_left <= RESERVE + 2 * len(fleet.owners):  # they may answer one by one at the end
+            if run.rounds_left <= RESERVE + len(fleet.owners):  # they may answer one by one at the end
                 break
     except KeyboardInterrupt:
         end = interrupted(run)
@@ -517,60 +496,21 @@ def _asynchronously(run: Run, state: Descent, own: Coordinator, updates: int) ->
     return watch.solved if _judged(run, state, own, watch, k, waiting) else end
 
 
-def _judged(run: Run, state: Descent, own: Coordinator, watch: Watch, k: int, waiting: dict[str, Waiting]) -> bool:
+def _answered(run: Run, state: Descent, waiting: dict[str, Ticket]) -> dict[str, Updated]:
+    """Replies of at least one party, which is then no longer waited for, and known to be where it says."""
+    replies: dict[str, Updated] = {}
+    for ticket in run.fleet.wait_any(list(waiting.values())):
+        replies[ticket.owner], order = ticket.reply(), ticket.order
+        assert isinstance(order, Update)
+        state.known[ticket.owner] = replies[ticket.owner].known(order)
+        del waiting[ticket.owner]
+    return replies
+
+
+def _judged(run: Run, state: Descent, own: Coordinator, watch: Watch, k: int, waiting: dict[str, Ticket]) -> bool:
     """Wait for what is under way; then an exchange in which nobody moves: the certificate of where the parties are."""
-    for owner, (order, reply) in _all_answered(run, waiting).items():
-        state.known[owner] = reply.known(order)
-    looks = {owner: _sent(run, owner, state.order(owner, state.z, 0)) for owner in run.fleet.owners}
-    mine = own.update(state.order(own.share.name, state.z, 0))
-    slopes = [mine.stationarity, *(reply.stationarity for _, reply in _all_answered(run, looks).values())]
-    return watch.met(k, slopes, moving=False)
-
-
-def _sent(run: Run, owner: str, order: Update, attempt: int = 0) -> Waiting:
-    return Waiting(order, time.monotonic(), attempt, run.fleet.submit(owner, update, order))
-
-
-def _all_answered(run: Run, waiting: dict[str, Waiting]) -> dict[str, tuple[Update, Updated]]:
-    answers: dict[str, tuple[Update, Updated]] = {}
     while waiting:
-        answers |= _answered(run, waiting)
-    return answers
-
-
-def _answered(run: Run, waiting: dict[str, Waiting]) -> dict[str, tuple[Update, Updated]]:
-    """What at least one party was asked and replied, taken out of `waiting`. Lost and overdue orders are sent again.
-
-    A party that did obey an order whose reply was lost obeys it once more from the same base: nothing is done twice.
-    """
-    policy = run.fleet.policy
-    patience = np.inf if policy.deadline is None else policy.deadline
-    answers: dict[str, tuple[Update, Updated]] = {}
-    while not answers:
-        for owner, asked in waiting.items():
-            if asked.ticket is None and asked.since <= time.monotonic():
-                waiting[owner] = _sent(run, owner, asked.order, asked.attempt)
-        ends = [w.since if w.ticket is None else w.since + patience for w in waiting.values()]
-        left = max(min(ends) - time.monotonic(), 0.0)
-        tickets = [w.ticket for w in waiting.values() if w.ticket is not None]
-        if not tickets:
-            time.sleep(left)
-            continue
-        lost: dict[str, str] = {}
-        for ticket in run.fleet.wait_any(tickets, None if left == np.inf else left):
-            try:
-                answers[ticket.owner] = waiting[ticket.owner].order, ticket.reply()
-            except OwnerLost as error:
-                lost[ticket.owner] = str(error)
-        for owner, asked in waiting.items():
-            if asked.ticket is not None and owner not in answers and time.monotonic() - asked.since >= patience:
-                lost.setdefault(owner, f"{owner}: no reply within {patience:g} s")
-        for owner in answers:
-            del waiting[owner]
-        for owner, why in lost.items():
-            asked = waiting[owner]
-            if policy.on_failure == "stop" or asked.attempt >= policy.retries:
-                raise OwnerLost(why)
-            later = time.monotonic() + pause(asked.attempt)
-            waiting[owner] = Waiting(asked.order, later, asked.attempt + 1, None)
-    return answers
+        _answered(run, state, waiting)
+    replies = run.fleet.ask(update, [state.order(owner, state.z, 0) for owner in run.fleet.owners])
+    mine = own.update(state.order(own.share.name, state.z, 0))
+    return watch.met(k, [mine.stationarity, *(reply.stationarity for reply in replies)], moving=False)

@@ -27,7 +27,6 @@ from __future__ import annotations
 from fedpact.federation import client_step
 from fedpact.problem import Share
 from fedpact.solvers.averaging import (
-    Course,
     LocalSteps,
     Member,
     Moved,
@@ -38,8 +37,6 @@ from fedpact.solvers.averaging import (
     descended,
     local_step,
     moved_to,
-    noise,
-    split,
 )
 from fedpact.solvers.endings import interrupted
 from fedpact.solvers.run import Run
@@ -85,19 +82,9 @@ def fedavg(
     """
     check_options(run, participation, steps=steps, batch_size=batch_size)
     check_problem(run)
-    work = Steps(run, steps, step_size, step_factor, step_rule, batch_size)
+    work = Steps(run, participation, steps, step_size, step_factor, step_rule, batch_size)
     work.joined()
-    several = [f"{steps} local steps"] if steps > 1 else []
-    unequal = ["unequal step sizes"] if work.step_size is None else []
-    causes = [*several, *unequal, *noise(participation, batch_size)]
-    course = Course(
-        run,
-        participation=participation,
-        free=batch_size is None,
-        steady=batch_size is None,
-        excuse=BIAS.format(" and ".join(causes)) if causes else "",
-    )
-    server_h = split(run.problem)[1]
+    course = work.course(work.bias(BIAS))
     w = run.w0
     try:
         for k in course.rounds():
@@ -105,7 +92,7 @@ def fedavg(
             replies = run.fleet.ask(advance, LocalSteps(**work.order(k, w, course.judging(k))), asked)
             eta = replies.total.step / len(asked)
             mean = w + relaxation * replies.total.moved / len(asked)
-            following = server_h.prox(mean, relaxation * steps * eta)
+            following = work.server_h.prox(mean, relaxation * steps * eta)
             course.follow(k, asked, w, following, replies, eta)
             w = following
     except KeyboardInterrupt:

@@ -52,6 +52,7 @@ from fedpact.solvers.local.resolvent import (
     NAMES,
     Subproblem,
     default_solver,
+    default_start,
     estimated_lipschitz,
     resolvent,
 )
@@ -151,10 +152,6 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Resolved]:
         change=change,
         way=float(change @ change),
     )
-
-
-def default_start(solver: str) -> str:
-    return "last" if solver in ("newton", "lbfgs") else "p"
 
 
 def _function(share: Share, order: Begin | Round, dim: int) -> Function:

@@ -27,7 +27,6 @@ from fedpact.federation import client_step
 from fedpact.functions import Vector
 from fedpact.problem import Share
 from fedpact.solvers.averaging import (
-    Course,
     LocalSteps,
     Member,
     Moved,
@@ -39,8 +38,6 @@ from fedpact.solvers.averaging import (
     first_gamma,
     local_step,
     moved_to,
-    noise,
-    split,
 )
 from fedpact.solvers.endings import interrupted
 from fedpact.solvers.run import Run
@@ -96,20 +93,10 @@ def fedprox(
     check_options(run, participation, steps=steps, batch_size=batch_size)
     check_problem(run)
     gamma = gamma or first_gamma(run)
-    work = Steps(run, steps, step_size, step_factor, step_rule, batch_size, more=1 / gamma)
+    work = Steps(run, participation, steps, step_size, step_factor, step_rule, batch_size, more=1 / gamma)
     work.joined()
     run.history.notes.append(f"gamma = {gamma:.3g}")
-    several = [f"{steps} local steps"] if steps > 1 else []
-    unequal = ["unequal step sizes"] if work.step_size is None else []
-    causes = [*several, *unequal, *noise(participation, batch_size)]
-    course = Course(
-        run,
-        participation=participation,
-        free=batch_size is None,
-        steady=batch_size is None,
-        excuse=BIAS.format(" and ".join(causes)) if causes else "",
-    )
-    server_h = split(run.problem)[1]
+    course = work.course(work.bias(BIAS))
     w = run.w0
     try:
         for k in course.rounds():
@@ -117,7 +104,7 @@ def fedprox(
             replies = run.fleet.ask(advance, Round(**work.order(k, w, course.judging(k)), gamma=gamma), asked)
             eta = replies.total.step / len(asked)
             mean = w + relaxation * replies.total.moved / len(asked)
-            following = server_h.prox(mean, relaxation * gamma * (1 - (1 - eta / gamma) ** steps))
+            following = work.server_h.prox(mean, relaxation * gamma * (1 - (1 - eta / gamma) ** steps))
             course.follow(k, asked, w, following, replies, gamma)
             w = following
     except KeyboardInterrupt:

@@ -35,19 +35,30 @@ from fedpact.errors import OptionError
 from fedpact.federation import Answers, Order, Reply, Summed, client_step
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, Share
-from fedpact.solvers.averaging import Course, Worked, check_options, judged_fields
-from fedpact.solvers.endings import SOLVED, UNBOUNDED, Asking, Verdict, escapes, far_point, interrupted, out_of_rounds
+from fedpact.solvers.averaging import Course, Worked, check_options, check_problem, judged_fields
+from fedpact.solvers.endings import (
+    SOLVED,
+    UNBOUNDED,
+    Asking,
+    Lowest,
+    Verdict,
+    escapes,
+    far_point,
+    interrupted,
+    out_of_rounds,
+)
 from fedpact.solvers.judging import Judged, at, certificate_of, judge
 from fedpact.solvers.local.resolvent import (
     NAMES,
     Subproblem,
     default_solver,
+    default_start,
     estimated_lipschitz,
     resolvent,
     seems_monotone,
 )
 from fedpact.solvers.local.resolvent import Resolved as Found
-from fedpact.solvers.run import Run
+from fedpact.solvers.run import Best, Run
 from fedpact.solvers.scales import mean_curvature
 from fedpact.solvers.solution import LocalRecord, Solution
 
@@ -163,7 +174,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Resolved]:
         s = p + order.gamma / state.gamma * (s - p)  # a new gamma keeps (s_i - p) / gamma, which tends to F_i
     solver = order.solver or default_solver(function, p.size)
     problem = Subproblem(function, order.holders, s, order.gamma, state.lipschitz)
-    start = order.start or ("last" if solver in ("newton", "lbfgs") else "p")
+    start = order.start or default_start(solver)
     x, image = {"p": p, "last": state.x, "s": s}[start], state.image
     judged = None
     if order.judge:
@@ -214,7 +225,7 @@ def _reply(before: State, after: State, q: Vector, found: Found, judged: tuple[f
 
 
 @dataclass(frozen=True)
-class Test:
+class Measured:
     """What the server reads off a round: p, and (3.4).
 
     differs from iFedDR: zeta without 1 / gamma^2, which is right only for gamma = 1; and G is 1/N of the sum's, so p is
@@ -232,18 +243,16 @@ class Test:
         return max(self.xi, self.zeta)
 
 
-def tested(run: Run, replies: Answers[Resolved], total_s: Vector, q: Vector, gamma: float) -> Test:
-    return _tested(run, replies.total, len(replies), total_s, q, gamma)
-
-
-def _tested(run: Run, sums: Resolved | Totals, holders: int, total_s: Vector, q: Vector, gamma: float) -> Test:
+def measured(run: Run, sums: Resolved | Totals, total_s: Vector, q: Vector, gamma: float) -> Measured:
+    """p and (3.4) from the sums over all owners around q."""
+    holders = len(run.fleet.owners)
     mean = q + sums.shift / holders - gamma * sums.image / holders
     p = run.problem.regularizer.prox(mean, gamma)
     offset = p - q
     shift, pull = sums.shift, total_s - gamma * sums.image - holders * q  # sums of x_i - q and of v_i - q
     square = holders * float(offset @ offset)
     xx, xv, vv, error = (float(n) for n in sums.products[:4])
-    return Test(
+    return Measured(
         p=p,
         xi=max(xx - 2 * float(shift @ offset) + square, 0.0),
         zeta=max(vv - 2 * float(pull @ offset) + square, 0.0),
@@ -361,135 +370,166 @@ def ifeddr(
     """
     _check_options(relaxation, error, steps, local_solver, start, refinement)
     check_options(run, participation)
-    problem, fleet = run.problem, run.fleet
-    for holder in (*problem.shares, problem.server):
-        if holder.constraint is not None or (holder is problem.server and holder.parts):
-            raise OptionError(f'{holder.label}: method="ifeddr" takes objectives of owners and a regularizer only')
-    best, holders, w0 = run.new_best(), len(fleet.owners), run.w0
-    begun = fleet.ask(begin, Begin(w=w0, holders=holders))
+    check_problem(run)
+    holders = len(run.fleet.owners)
+    begun = run.fleet.ask(begin, Begin(w=run.w0, holders=holders))
     pace = Gamma(gamma is not None, gamma or _first_gamma(begun, holders))
     second_order = all(b.newton for b in begun) and not local_solver
     work = Work(
         refinement, steps or (MOST_STEPS if refinement == "adaptive" else 1 if second_order else 2), holders, error
     )
     run.history.notes.append(f"gamma = {pace.value:.3g} at the start")
+    order = Round(
+        p=run.w0,
+        step=0.0,
+        gamma=pace.value,
+        holders=holders,
+        solver=local_solver,
+        start=start,
+        steps=0,
+        target=0.0,
+        judge=False,
+    )
     if max(1, round(participation * holders)) < holders:
-        order = Round(
-            p=w0,
-            step=0.0,
-            gamma=pace.value,
-            holders=holders,
-            solver=local_solver,
-            start=start,
-            steps=work.start(),
-            target=0.0,
-            judge=False,
-        )
         return _sampled(run, begun, order, work, relaxation, error, participation)
-    q, total_s, step, now = w0, holders * w0 + pace.value * begun.total.image, 0.0, pace.value
-    expected, judged_at = np.inf, 0
-    largest = now**2 * max(begun.total.size - float(begun.total.image @ begun.total.image) / holders, 0.0)  # at w0
+    return _everyone(run, begun, order, work, pace, relaxation, error)
+
+
+def _everyone(
+    run: Run, begun: Answers[Begun], order: Round, work: Work, pace: Gamma, relaxation: float, error: float
+) -> Solution:
+    """All owners take part in every round. The order of a round says where it begins: p, gamma, lambda alpha."""
+    best, holders, image, none = run.new_best(), order.holders, begun.total.image, np.zeros(0)
+    total_s = holders * run.w0 + order.gamma * image
+    largest = order.gamma**2 * max(begun.total.size - float(image @ image) / holders, 0.0)  # at w0
+    first_order = not all(b.newton for b in begun) or order.solver in ("gradient", "agd", "extragradient")
+    order = replace(order, judge=True)
+    expected, judged_at, lowest = np.inf, 0, Lowest(0.5)
     doubtful: list[str] = []
-    lowest, lowest_at = np.inf, 0
     end = out_of_rounds(run)
-    judging = True
     try:
         for k in range(1, run.max_rounds):
-            order = Round(
-                p=q,
-                step=step,
-                gamma=now,
-                holders=holders,
-                solver=local_solver,
-                start=start,
-                steps=work.start(),
-                target=work.target(largest),
-                judge=judging,
-            )
-            replies = fleet.ask(advance, order)
-            spent, refinements = [r.gradients for r in replies], 0
-            hessians = sum(r.hessians for r in replies)
-            seen = _seen(run, q, replies) if judging else None
-            _doubt(doubtful, fleet.owners, replies)
-            found = tested(run, replies, total_s, q, now)
-            least, useless = found.error, 0
-            while (
-                found.error > error**2 * found.largest
-                and refinements < MOST_REFINEMENTS
-                and useless < USELESS
-                and run.rounds_left > RESERVE
-            ):
-                if found.error <= 1e-28 * (1 + float(total_s @ total_s)):
-                    break  # as exact as rounding allows
-                refinements += 1
-                more = Refine(
-                    q=q, holders=holders, solver=local_solver, steps=work.more(), target=work.target(found.largest)
-                )
-                replies = fleet.ask(refine, more)
-                spent = [a + r.gradients for a, r in zip(spent, replies, strict=True)]
-                hessians += sum(r.hessians for r in replies)
-                _doubt(doubtful, fleet.owners, replies)
-                found = tested(run, replies, total_s, q, now)
-                useless = 0 if found.error < 0.9 * least else useless + 1
-                least = min(least, found.error)
-            work.accepted(refinements)
-            largest = found.largest
+            order = replace(order, steps=work.start(), target=work.target(largest))
+            done = _accepted(run, order, work, total_s, error, doubtful)
+            q, found, now = order.p, done.found, order.gamma
             # Accepted, alpha lies between these; outside it is a ratio of rounding errors.
             alpha = float(np.clip(found.mu / found.xi, 1 - error, 1 / (1 - error))) if found.xi > 0 else 1.0
-            residual = np.nan
-            if seen is not None:
-                certificate, objective, residual = seen
-                best.offer(k - 1, q, np.zeros(0), certificate, objective)
-                run.record(
-                    k,
-                    certificate,
-                    objective,
-                    inner_rounds=k - judged_at,
-                    penalty=now,
-                    consensus_penalty=1 / now,
-                    gradients=sum(spent),
-                    hessians=hessians,
-                )
-                judged_at = k
-            run.history.local.append(
-                LocalRecord(k, fleet.ledger.rounds, refinements, tuple(spent), alpha, residual, now)
-            )
-            run.report(k, refinements, best)
+            _note(run, best, k, order, done, alpha, k - judged_at)
             norm = float(np.sqrt(found.xi / holders)) / now
-            if seen is not None:
-                if certificate.stationarity < 0.5 * lowest:
-                    lowest, lowest_at = certificate.stationarity, k
-                expected = certificate.stationarity / max(norm, 1e-300)
-                if verdict := _verdict(run, q, certificate, objective, k - lowest_at, doubtful):
+            if done.seen is not None:
+                certificate, objective, _ = done.seen
+                judged_at, expected = k, certificate.stationarity / max(norm, 1e-300)
+                lowest.see(k, certificate.stationarity)
+                if verdict := _verdict(run, q, certificate, objective, lowest.idle(k), doubtful):
                     end = verdict
                     break
-            if refinements >= MOST_REFINEMENTS or useless >= USELESS:
+            if done.stuck:
                 end = Verdict("stalled", _stuck(doubtful))
                 break
             if run.rounds_left <= RESERVE:
                 break
-            step = relaxation * alpha
-            total_s = total_s - step * (replies.total.shift - holders * (found.p - q))
-            q = found.p
-            following = pace.following(k, replies.total, holders, float(np.linalg.norm(q - w0)))
+            step, p, sums = relaxation * alpha, found.p, done.replies.total
+            total_s = total_s - step * (sums.shift - holders * (p - q))
+            following = pace.following(k, sums, holders, float(np.linalg.norm(p - run.w0)))
+            largest = found.largest
             if following != now:
                 run.history.notes.append(f"round {k}: gamma = {following:.3g}")
-                total_s = holders * q + following / now * (total_s - holders * q)
+                total_s = holders * p + following / now * (total_s - holders * p)
                 largest *= min(following / now, 1.0) ** 2
-                now = following
-            first_order = not all(b.newton for b in begun) or local_solver in ("gradient", "agd", "extragradient")
             near = norm * expected <= NEAR * run.tol[0] or k - judged_at >= AT_LEAST
             judging = near or first_order or run.rounds_left <= RESERVE + 2
+            order = replace(order, p=p, step=step, gamma=following, judge=judging)
     except KeyboardInterrupt:
         end = interrupted(run)
     if best.certificate is None or end.status == "max_rounds":  # the latest point has not been judged
-        best.offer(10**9, q, np.zeros(0), *certificate_of(problem, q, np.zeros(0), fleet.ask(judge, at(problem, q))))
+        looked = run.fleet.ask(judge, at(run.problem, order.p))
+        best.offer(10**9, order.p, none, *certificate_of(run.problem, order.p, none, looked))
         assert best.certificate is not None
         if best.certificate.meets(run.tol):
             end = SOLVED
     if doubtful:
         run.history.notes.append(f"not monotone along the way: {', '.join(doubtful)}; the theory does not apply")
-    return best.solution(run, end.status, end.reason, [np.zeros(0) for _ in problem.shares])
+    return best.solution(run, end.status, end.reason, [none for _ in run.problem.shares])
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A round with its refinements.
+
+    replies:    the last ones, whose sums gave `found`
+    seen:       `_seen` at the p that the round began with, when it was judged
+    gradients:  by owner
+    stuck:      do refinements not help?
+    """
+
+    replies: Answers[Resolved]
+    found: Measured
+    seen: tuple[Certificate, float, float] | None
+    gradients: tuple[int, ...]
+    hessians: int
+    refinements: int
+    stuck: bool
+
+
+def _accepted(run: Run, order: Round, work: Work, total_s: Vector, error: float, doubtful: list[str]) -> Accepted:
+    """One round: the owners solve, and refine until the relative error of all of them together is small enough."""
+    fleet, q = run.fleet, order.p
+    given: list[Answers[Resolved]] = []
+
+    def heard(replies: Answers[Resolved]) -> Measured:
+        given.append(replies)
+        _doubt(doubtful, fleet.owners, replies)
+        return measured(run, replies.total, total_s, q, order.gamma)
+
+    found = heard(fleet.ask(advance, order))
+    seen = _seen(run, q, given[0]) if order.judge else None
+    least, refinements, useless = found.error, 0, 0
+    while (
+        found.error > error**2 * found.largest
+        and refinements < MOST_REFINEMENTS
+        and useless < USELESS
+        and run.rounds_left > RESERVE
+    ):
+        if found.error <= 1e-28 * (1 + float(total_s @ total_s)):
+            break  # as exact as rounding allows
+        refinements += 1
+        steps = work.more()
+        target = work.target(found.largest)
+        more = Refine(q=q, holders=order.holders, solver=order.solver, steps=steps, target=target)
+        found = heard(fleet.ask(refine, more))
+        useless = 0 if found.error < 0.9 * least else useless + 1
+        least = min(least, found.error)
+    work.accepted(refinements)
+    return Accepted(
+        replies=given[-1],
+        found=found,
+        seen=seen,
+        gradients=tuple(sum(r.gradients for r in of_one) for of_one in zip(*given, strict=True)),
+        hessians=sum(r.hessians for replies in given for r in replies),
+        refinements=refinements,
+        stuck=refinements >= MOST_REFINEMENTS or useless >= USELESS,
+    )
+
+
+def _note(run: Run, best: Best, k: int, order: Round, done: Accepted, alpha: float, since: int) -> None:
+    """Write round k down, and its point, when it was judged: `since` rounds after the last."""
+    residual = np.nan
+    if done.seen is not None:
+        certificate, objective, residual = done.seen
+        best.offer(k - 1, order.p, np.zeros(0), certificate, objective)
+        run.record(
+            k,
+            certificate,
+            objective,
+            inner_rounds=since,
+            penalty=order.gamma,
+            consensus_penalty=1 / order.gamma,
+            gradients=sum(done.gradients),
+            hessians=done.hessians,
+        )
+    rounds = run.fleet.ledger.rounds
+    run.history.local.append(LocalRecord(k, rounds, done.refinements, done.gradients, alpha, residual, order.gamma))
+    run.report(k, done.refinements, best)
 
 
 def _seen(run: Run, q: Vector, replies: Answers[Resolved]) -> tuple[Certificate, float, float]:
@@ -634,12 +674,12 @@ class Totals:
     def take(self, sums: Changed) -> None:
         self.shift, self.image, self.s, self.products = sums.shift, sums.image, sums.s, sums.products
 
-    def tested(self) -> Test:
-        return _tested(self.run, self, self.holders, self.s, self.p, self.gamma)
+    def measured(self) -> Measured:
+        return measured(self.run, self, self.s, self.p, self.gamma)
 
     def settle(self) -> None:
         """Go on to the new p, around which (3.4) are the products."""
-        found = self.tested()
+        found = self.measured()
         self.shift = self.shift - self.holders * (found.p - self.p)
         self.products = np.array([found.xi, found.mu, found.zeta, found.error])
         self.p = found.p
@@ -681,7 +721,7 @@ def _sampled(
             )
             totals.add(replies.total)
             refinements: list[Answers[Changed]] = []
-            while (found := totals.tested()).error > error**2 * found.largest and run.rounds_left > RESERVE:
+            while (found := totals.measured()).error > error**2 * found.largest and run.rounds_left > RESERVE:
                 if found.error <= 1e-28 * (1 + float(totals.s @ totals.s)):
                     break  # as exact as rounding allows
                 if len(refinements) >= MOST_REFINEMENTS:

@@ -25,7 +25,7 @@ from fedpact.federation import Answers, Fleet, Order, Reply, Summed, client_step
 from fedpact.functions import Function, Matrix, Vector
 from fedpact.problem import Share
 from fedpact.prox import Prox, Zero
-from fedpact.solvers.endings import Asking, Watch, interrupted, out_of_rounds
+from fedpact.solvers.endings import Asking, Lowest, Watch, interrupted, out_of_rounds
 from fedpact.solvers.judging import at, certificate_of, judge
 from fedpact.solvers.local import Constant, anchored, keep_factor, minimize
 from fedpact.solvers.run import Run
@@ -149,8 +149,8 @@ def inexact_admm(
     kept: Matrix | None = None
     replies: Answers[Updated] | None = None
     wait = patience = PATIENCE
-    residual = lowest = np.inf
-    lowest_at = t = stuck = 0
+    residual, lowest = np.inf, Lowest(0.5)
+    t = stuck = 0
     failure = ""
     for t in range(max_rounds):
         accuracy = max(decay**t, floor)
@@ -175,15 +175,14 @@ def inexact_admm(
         notify(t, w, residual, penalty)
         if residual <= tolerance:
             break
-        if residual < 0.5 * lowest:
-            lowest, lowest_at = residual, t
-        if t - lowest_at >= STAGNATION:
+        lowest.see(t, residual)
+        if lowest.idle(t) >= STAGNATION:
             failure = f"the inner residual stays at {residual:.1e}, above its target {tolerance:.1e}"
             break
         failed = [] if at_server.converged else ["the server"]
         failed += [owner for owner, r in zip(fleet.owners, replies, strict=True) if not r.converged]
         stuck = stuck + 1 if failed else 0
-        if stuck >= STUCK and t - lowest_at >= STUCK:
+        if stuck >= STUCK and lowest.idle(t) >= STUCK:
             failure = f"{', '.join(failed)} could not solve the subproblem to {accuracy:.1e}"
             break
     return AdmmResult(w, residual, t + 1, penalty, failure, gradients, hessians)

@@ -35,6 +35,7 @@ from fedpact.errors import DataError, OptionError
 from fedpact.federation import Answers, Order, Reply, Summed, client_step, named
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, FederatedProblem, Share, Terms, assemble
+from fedpact.solvers.accelerated import accelerated, missed
 from fedpact.solvers.condensation import (
     Local,
     Look,
@@ -526,7 +527,20 @@ def interior_point(run: Run) -> Solution:
                 before, base = base.complementarity, now
     except KeyboardInterrupt:
         end = interrupted(run)
-    return _end(run, best, at, end)
+    found = _end(run, best, at, end)
+    if found.status == "stalled" and not problem.coupled_length and run.rounds_left > HAND_OVER:
+        run.history.notes.append(f"iteration {k}: {found.reason}; consensus goes on")
+        return _better(run, found, accelerated(run))
+    return found
+
+
+def _better(run: Run, found: Solution, later: Solution) -> Solution:
+    """What the second method found, unless it ran out as well, and farther away."""
+    if later.status not in ("stalled", "max_rounds"):
+        return later
+    point = min(later, found, key=lambda one: missed(one.certificate, run.tol))
+    reason = f"{later.reason} (before that, interior-point: {found.reason})"
+    return replace(point, status=later.status, reason=reason, communication=later.communication)
 
 
 def _conclusion(

@@ -15,6 +15,8 @@ from fedpact.solvers.solution import History, OuterRecord, Solution, Status
 #: Feasibility is asked for with this margin, because the objective errs by <mu, c(w)>, a sum over all constraints, and
 #: users expect it to be as good as the tolerance says.
 MARGIN = 0.3
+#: Added to the reason of a solved problem that is not known to be convex.
+STATIONARY = ": the point is stationary and feasible, not known to be globally optimal (the problem may not be convex)"
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,8 @@ class Best:
     ) -> Solution:
         """The answer in the user's variables; `multipliers` are the owners', in owner order and in those variables."""
         assert self.certificate is not None
+        if status == "solved" and not run.problem.convex:
+            reason += STATIONARY
         _, w, server_multiplier, coupled = run.problem.own(self.w, self.server_multiplier)
         return Solution(
             w=w,

@@ -30,7 +30,6 @@ from fedpact.federation import Summed, client_step
 from fedpact.functions import Vector
 from fedpact.problem import Share
 from fedpact.solvers.averaging import (
-    Course,
     LocalSteps,
     Member,
     Moved,
@@ -121,16 +120,10 @@ def scaffold(
     if option not in ("I", "II"):
         raise OptionError(f"option = {option!r}: choose I, II")
     check_problem(run, REFUSED)
-    work = Steps(run, steps, step_size, step_factor, step_rule, batch_size)
+    work = Steps(run, participation, steps, step_size, step_factor, step_rule, batch_size)
     work.joined()
     own = work.step_size is None
-    course = Course(
-        run,
-        participation=participation,
-        free=batch_size is None,
-        steady=batch_size is None,
-        excuse=RESTLESS if batch_size is not None else UNEQUAL if own else LONG_STEPS if steps > 1 else "",
-    )
+    course = work.course(RESTLESS if batch_size is not None else UNEQUAL if own else LONG_STEPS if steps > 1 else "")
     holders = len(run.fleet.owners)
     w, variate = run.w0, np.zeros_like(run.w0)
     try:

@@ -87,8 +87,7 @@ def judged(
 ) -> Certificate:
     """The certificate of where the parties are now, which is all they could hand out: no earlier point is kept."""
     certificate = certificate_of(problem, z, net, slopes)
-    run.best.certificate = None
-    run.best.offer(k, np.full(problem.dim, np.nan), problem.multiplier(net), certificate, objective)
+    run.new_best().offer(k, np.full(problem.dim, np.nan), problem.multiplier(net), certificate, objective)
     return certificate
 
 

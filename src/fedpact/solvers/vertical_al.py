@@ -33,7 +33,7 @@ from scipy.optimize import brentq
 from fedpact.federation import Order, Reply, Summed, client_step
 from fedpact.functions import Vector
 from fedpact.problem import VerticalProblem
-from fedpact.solvers.endings import Verdict, interrupted, out_of_rounds
+from fedpact.solvers.endings import Lowest, Verdict, interrupted, out_of_rounds
 from fedpact.solvers.run import MARGIN, Run
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.vertical import finished, judged, solved
@@ -244,7 +244,7 @@ def _iterate(run: Run, problem: VerticalProblem, state: Prices, reached: Reached
     memory = Memory(none, none, z)
     own: Block | None = None
     combination, step, keep = np.zeros(0), None, False
-    lowest, lowest_at = np.inf, 0
+    lowest = Lowest(0.5)
     for k in range(1, run.max_rounds):
         z = z if step is None else z + step
         net = state.net(scored.gaps(z))
@@ -272,9 +272,8 @@ def _iterate(run: Run, problem: VerticalProblem, state: Prices, reached: Reached
         if certificate.meets((run.tol[0], MARGIN * run.tol[1])):
             return solved(problem, z, 0.5 * float(curvatures[-1, -1]), max(certificate.violation, run.tol[1]))
         miss = max(certificate.stationarity / run.tol[0], certificate.feasibility / run.tol[1])
-        if miss < 0.5 * lowest:
-            lowest, lowest_at = miss, k
-        if k - lowest_at >= STAGNATION:
+        lowest.see(k, miss)
+        if lowest.idle(k) >= STAGNATION:
             return Verdict("stalled", STALLED.format(STAGNATION))
         if run.rounds_left <= RESERVE:
             break

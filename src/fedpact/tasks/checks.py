@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -62,6 +62,11 @@ def whole(owner: str, name: str, values: ArrayLike, rows: int, classes: int) -> 
     return vector.astype(np.int64)
 
 
+def classes(owner: str, values: ArrayLike, rows: int, number: int) -> Labels:
+    """One label a row: both of 0 and 1, or whole numbers below `number` when there are more than two classes."""
+    return binary(owner, "label", values, rows) if number == 2 else whole(owner, "label", values, rows, number)
+
+
 def binary(owner: str, name: str, values: ArrayLike, rows: int, *, both: bool = True) -> Labels:
     """`values` as a vector of 0 and 1, one a row; with `both`, each of the two must occur."""
     vector = np.asarray(values)
@@ -114,6 +119,24 @@ def positive(name: str, value: float) -> float:
     if not (isfinite(value) and value > 0):
         raise OptionError(f"{name} is {value}; it must be a positive number")
     return float(value)
+
+
+def bound_of_each(what: str, bound: float | Mapping[str, float], owners: Iterable[str]) -> dict[str, float]:
+    """One positive number for every owner, from one for all or from a mapping with an entry for each."""
+    names = list(owners)
+    if not isinstance(bound, Mapping):
+        return dict.fromkeys(names, positive(what, bound))
+    for name in names:
+        if name not in bound:
+            raise OptionError(
+                f"{what} has no entry for owner {name!r}; give one for every owner, or one number for all"
+            )
+    for name in bound:
+        if name not in names:
+            raise OptionError(
+                f"{what} has an entry for {name!r}, which is no owner; the owners are: {', '.join(names)}"
+            )
+    return {name: positive(f"{what} of owner {name!r}", bound[name]) for name in names}
 
 
 def nonnegative(name: str, value: float) -> float:

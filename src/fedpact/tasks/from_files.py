@@ -1,84 +1,112 @@
-"""A task whose tables are files at their owners: what is agreed (the job), and a share from one owner's own file."""
+"""A task whose tables are files at their owners: a share from one owner's own file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
-from fedpact.data import read_csv, with_intercept
-from fedpact.errors import OptionError
-from fedpact.problem import RemoteProblem, Share
-from fedpact.tasks.group_fairness import group_fairness_share
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpact.data import Table, read_csv, with_intercept
+from fedpact.data.cells import read_cells
+from fedpact.errors import DataError, OptionError
+from fedpact.problem import RemoteProblem, Share, Unscaled
+from fedpact.tasks.checks import Matrix
+from fedpact.tasks.group_fairness import GroupRates, group_fairness_share
+from fedpact.tasks.job import Job
+from fedpact.tasks.linear_model import mean_loss
+from fedpact.tasks.linear_qp import linear_qp_share
 from fedpact.tasks.neyman_pearson import neyman_pearson_share
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
 
-TASKS = ("neyman_pearson", "group_fairness")
 
+def share_from_file(job: Job, name: str, path: str | Path) -> Share | Unscaled:
+    """One owner's share, from its own CSV or Parquet file (.npz for "linear_qp"). Built where the file is.
 
-@dataclass(frozen=True)
-class Job:
-    """What all owners agree on before anything is computed; it goes to every owner with every order.
-
-    task:      "neyman_pearson" (bound: mean loss on class 1) or "group_fairness" (bound: loss gap between the groups)
-    bound:     the same for all owners
-    label:     column of the labels, 0 and 1
-    columns:   the features by name: every owner takes them in this order, whatever the order in its file
-    owners:    how many there are
-    group:     column of the groups, 0 and 1 (for "group_fairness")
-    intercept: does the model have one? It becomes the last entry of w
+    Unscaled, when the job asks for a scaling that is not known yet.
     """
-
-    task: str
-    bound: float
-    label: str
-    columns: tuple[str, ...]
-    owners: int
-    group: str = ""
-    intercept: bool = True
-
-    def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise OptionError(f"task {self.task!r} is unknown; choose {' or '.join(TASKS)}")
-        if self.task == "group_fairness" and not self.group:
-            raise OptionError("task 'group_fairness' needs group=, the name of the column of the groups")
-        if not self.columns:
-            raise OptionError("a job needs columns=, the names of the features that every owner has")
-
-    @classmethod
-    def read(cls, stated: Mapping[str, Any]) -> Job:
-        """The job as it came with an order. OptionError when it is not one."""
-        known = {f.name for f in fields(cls)}
-        if unknown := set(stated) - known:
-            raise OptionError(f"the job states {', '.join(sorted(unknown))}, which this version does not know")
-        try:
-            return cls(**{**stated, "columns": tuple(stated.get("columns", ()))})
-        except TypeError as error:
-            raise OptionError(f"the job is incomplete: {error}") from error
-
-    def stated(self) -> dict[str, Any]:
-        return {**asdict(self), "columns": list(self.columns)}
+    if job.task == "linear_qp":
+        return _quadratic(name, Path(path))
+    cells = read_cells(path)
+    X = job.encoding.matrix(cells)
+    if job.needs_scaling:
+        return Unscaled(X)
+    y = cells.codes(job.label, job.classes, "classes")
+    group = cells.codes(job.group, job.groups, "groups") if job.group else None
+    return share_from_rows(job, name, X, y, group)
 
 
-def share_from_file(job: Job, name: str, path: str | Path) -> Share:
-    """One owner's share, from its own CSV file. Built where the file is."""
-    table = read_csv(path, job.label, job.columns, job.group or None)
-    X = with_intercept(table.X) if job.intercept else table.X
+def share_from_rows(
+    job: Job, name: str, X: ArrayLike, y: ArrayLike, group: ArrayLike | None = None
+) -> Share | Unscaled:
+    """As `share_from_file`, from a matrix, and labels and groups as numbers of their class and group."""
+    matrix = np.asarray(X, dtype=np.float64)
+    if job.needs_scaling:
+        return Unscaled(matrix)
+    if job.scaling is not None:
+        matrix = job.scaling.apply(matrix)
+    if job.intercept:
+        matrix = with_intercept(matrix)
+    if job.task == "custom":
+        return _custom(
+            job, name, Table(matrix, np.asarray(y), job.encoding.names, None if group is None else np.asarray(group))
+        )
+    if job.task == "group_fairness" and group is None:
+        share = _without_groups(job, name, matrix, y)
+    else:
+        share = _constrained(job, name, matrix, y, group)
+    if job.constrained or share.objective is None:
+        return share
+    objective = (1 / job.owners) * mean_loss(matrix, np.asarray(y), len(job.classes))
+    return replace(share, objective=objective, constraint=None)
+
+
+def _constrained(job: Job, name: str, X: Matrix, y: ArrayLike, group: ArrayLike | None) -> Share:
+    classes, bound = len(job.classes), job.bound_of(name)
     if job.task == "group_fairness":
-        assert table.group is not None
-        return group_fairness_share(X, table.y, table.group, max_gap=job.bound, owners=job.owners, name=name)
-    return neyman_pearson_share(X, table.y, bound=job.bound, owners=job.owners, name=name)
+        assert group is not None
+        return group_fairness_share(
+            X,
+            y,
+            group,
+            max_gap=bound,
+            owners=0 if name == "server" else job.owners,
+            name=name,
+            parity=job.parity,
+            groups=len(job.groups),
+            classes=classes,
+        )
+    return neyman_pearson_share(
+        X,
+        y,
+        bound=bound,
+        owners=job.owners,
+        name=name,
+        classes=classes,
+        protected=job.protected_class,
+        min_recall=job.min_recall,
+    )
+
+
+def _without_groups(job: Job, name: str, X: Matrix, y: ArrayLike) -> Share:
+    assert not job.constrained  # there is nothing to compare
+    labels, classes = np.asarray(y), len(job.classes)
+    return Share(mean_loss(X, labels, classes), name=name, measures=GroupRates(X, labels, labels, 0, classes))
 
 
 def from_files(
     files: Mapping[str, str | Path],
     task: str = "neyman_pearson",
     *,
-    bound: float,
+    bound: float | Mapping[str, float],
     label: str,
     columns: Sequence[str] | None = None,
     group: str = "",
@@ -92,6 +120,40 @@ def from_files(
     if columns is None:
         columns = read_csv(next(iter(files.values())), label, group=group or None).columns
     job = Job(task, bound, label, tuple(columns), len(files), group, intercept)
-    return RemoteProblem(
-        {name: partial(share_from_file, job, name, str(path)) for name, path in files.items()}, regularizer=regularizer
-    )
+    return RemoteProblem(sources(job, files), regularizer=regularizer)
+
+
+def sources(job: Job, files: Mapping[str, str | Path]) -> dict[str, Callable[[], Share | Unscaled]]:
+    """What an engine takes to every owner: a function that builds its share there."""
+    return {name: partial(share_from_file, job, name, str(path)) for name, path in files.items()}
+
+
+def _quadratic(name: str, path: Path) -> Share:
+    """min w'Aw/2 + b'w  s.t.  Cw + d = 0, from the arrays A, b, C, d of an .npz file; C and d may be absent."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise DataError(
+            f"{path} cannot be read as .npz ({error}); write it with numpy.savez(A=, b=, C=, d=)"
+        ) from error
+    if absent := {"A", "b"} - arrays.keys():
+        raise DataError(f"{path} has no array {', '.join(sorted(absent))}; write it with numpy.savez(A=, b=, C=, d=)")
+    return linear_qp_share(arrays["A"], arrays["b"], arrays.get("C"), arrays.get("d"), name=name)
+
+
+def _custom(job: Job, name: str, table: Table) -> Share:
+    """The share that the function `share` of the job's Python file makes of the owner's table."""
+    path = Path(job.functions)
+    spec = importlib.util.spec_from_file_location("fedpact_custom_task", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise OptionError(f"functions = {job.functions!r} is no Python file; correct the path")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    build = getattr(module, "share", None)
+    if not callable(build):
+        raise OptionError(f"{path} has no function share(table, name, owners); define it")
+    made = build(table, name, job.owners)
+    if not isinstance(made, Share):
+        raise OptionError(f"{path}: share(...) returned {type(made).__name__}; return an fp.Share")
+    return made if made.name else Share(made.objective, made.constraint, made.coupled, name, made.measures)

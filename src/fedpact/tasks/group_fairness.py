@@ -1,84 +1,177 @@
-"""Classification with a bounded loss gap between two groups, at every owner and at the server."""
+"""Classification in which a mean over the rows of a group may differ only so much between groups, at everyone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal, get_args
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fedpact.cones import Nonnegative
-from fedpact.functions import LogisticLoss, TwoSided
+from fedpact.errors import DataError, OptionError
+from fedpact.functions import Function, MeanProbability, Stack, TwoSided, Vector
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
 from fedpact.tasks.checks import Labels, Matrix
+from fedpact.tasks.linear_model import mean_loss, scores
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
 
 Rows = tuple[ArrayLike, ArrayLike, ArrayLike]
 PARTS = ("X", "y", "group")
+#: What is compared between groups.
+Parity = Literal["loss", "demographic_parity", "equal_opportunity"]
+PARITIES: tuple[str, ...] = get_args(Parity)
 
 
 def group_fairness(
     owners: Mapping[str, Rows],
     server: Rows | None = None,
-    max_gap: float = 0.1,
+    max_gap: float | Mapping[str, float] = 0.1,
     regularizer: Prox | None = None,
     *,
     columns: Sequence[str] | None = None,
+    parity: Parity = "loss",
+    groups: int = 2,
+    classes: int = 2,
 ) -> FederatedProblem:
     """min_w (1/n) sum_i loss_i(w) + h(w)  s.t.  |gap_i(w)| <= max_gap at every owner i and at the server.   He24 (32)
 
-    loss_i is the mean logistic loss of owner i's rows, gap_i the mean loss of its rows with group = 1 minus that of
-    its rows with group = 0. The gaps are differences of convex functions: the problem is not convex.
+    loss_i is the mean loss of owner i's rows (logistic, or cross entropy for more than two classes). A gap is the
+    difference between two groups, every two of them, of a mean over the owner's rows of the group, see `parity`. The
+    gaps are not convex, so neither is the problem.
 
-    owners:      name -> (X, y, group), X rows x d, y and group in {0, 1}
+    owners:      name -> (X, y, group), X rows x d, y in {0, 1} (or below `classes`), group in {0, 1} (or below
+                 `groups`)
     server:      (X, y, group) of rows the server holds itself; they enter its constraint only
+    max_gap:     one number, or name -> number, "server" among the names if it has rows
     regularizer: h, a Prox
     columns:     names of the columns of X, used in error messages
+    parity:      "loss", as in He24: the mean loss; "demographic_parity": the mean probability of class 1;
+                 "equal_opportunity": the same over rows of class 1 only. The last two are smooth stand-ins for rates of
+                 decisions, which `measures` of a share tells too.
 
     Raises:
-        DataError: missing values, labels or groups other than 0 and 1, an empty group, different numbers of columns,
-            no owners.
-        OptionError: max_gap is not positive.
+        DataError: missing values, other labels or groups, an empty group, different numbers of columns, no owners.
+        OptionError: max_gap is not positive; an unknown parity; one of rates for more than two classes.
     """
     checks.owner_tables(owners, PARTS)
     if server is not None:
         checks.tuple_of("server", server, PARTS)
-    checks.positive("max_gap", max_gap)
     tables = dict(owners) if server is None else {**owners, "server": server}
+    gaps = checks.bound_of_each("max_gap", max_gap, tables)
     matrices = {name: checks.features(name, X, columns) for name, (X, _, _) in tables.items()}
     checks.same_columns(matrices)
-    shares = [
-        group_fairness_share(matrices[name], y, group, max_gap=max_gap, owners=len(owners), name=name)
-        for name, (_, y, group) in owners.items()
-    ]
-    at_server = None if server is None else group_fairness_server(*server, max_gap=max_gap)
-    return FederatedProblem(shares, server=at_server, regularizer=regularizer)
+
+    def share(name: str, number: int) -> Share:
+        _, y, group = tables[name]
+        return group_fairness_share(
+            matrices[name],
+            y,
+            group,
+            max_gap=gaps[name],
+            owners=number,
+            name=name,
+            parity=parity,
+            groups=groups,
+            classes=classes,
+        )
+
+    at_server = None if server is None else share("server", 0)
+    return FederatedProblem([share(name, len(owners)) for name in owners], server=at_server, regularizer=regularizer)
 
 
 def group_fairness_share(
-    X: ArrayLike, y: ArrayLike, group: ArrayLike, *, max_gap: float, owners: int, name: str
+    X: ArrayLike,
+    y: ArrayLike,
+    group: ArrayLike,
+    *,
+    max_gap: float,
+    owners: int,
+    name: str,
+    parity: Parity = "loss",
+    groups: int = 2,
+    classes: int = 2,
 ) -> Share:
-    """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is."""
-    matrix, labels, groups = _checked(name, X, y, group)
-    objective = (1 / owners) * LogisticLoss(matrix, labels)
-    return Share(objective, _bounded_gap(matrix, labels, groups, max_gap), name=name)
+    """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is.
+
+    owners = 0: no objective, as at the server
+    """
+    if parity not in PARITIES:
+        raise OptionError(f"parity is {parity!r}; choose {', '.join(PARITIES)}")
+    if parity != "loss" and classes != 2:
+        raise OptionError(f"parity {parity!r} is about a rate of positive decisions; with {classes} classes use 'loss'")
+    matrix = checks.features(name, X)
+    if classes == 2:
+        labels = checks.binary(name, "label", y, len(matrix), both=False)  # one class is enough for a mean loss
+    else:
+        labels = checks.whole(name, "label", y, len(matrix), classes)
+    kinds = checks.binary(name, "group", group, len(matrix)) if groups == 2 else _whole(name, group, matrix, groups)
+    limit = checks.positive(f"max_gap of owner {name!r}", max_gap)
+    means = [_mean(name, matrix, labels, kinds == g, parity, classes, g) for g in range(groups)]
+    pairs = [TwoSided(means[b] - means[a], -limit, limit) for a, b in combinations(range(groups), 2)]
+    return Share(
+        (1 / owners) * mean_loss(matrix, labels, classes) if owners else None,
+        Constraint(pairs[0] if len(pairs) == 1 else Stack(pairs), Nonnegative(2 * len(pairs))),
+        name=name,
+        measures=GroupRates(matrix, labels, kinds, groups, classes),
+    )
 
 
 def group_fairness_server(X: ArrayLike, y: ArrayLike, group: ArrayLike, *, max_gap: float) -> Share:
-    """The server's share: the bounded gap on its rows, no objective."""
-    return Share(None, _bounded_gap(*_checked("server", X, y, group), max_gap), name="server")
+    """The server's share: the bounded gap of losses on its rows, no objective."""
+    return group_fairness_share(X, y, group, max_gap=max_gap, owners=0, name="server")
 
 
-def _checked(name: str, X: ArrayLike, y: ArrayLike, group: ArrayLike) -> tuple[Matrix, Labels, Labels]:
-    matrix = checks.features(name, X)
-    labels = checks.binary(name, "label", y, len(matrix), both=False)  # one class is enough for a mean loss
-    return matrix, labels, checks.binary(name, "group", group, len(matrix))
+@dataclass(frozen=True, eq=False)
+class GroupRates:
+    """How right a model is on the owner's rows, and by group how many it decides to be positive."""
+
+    X: Matrix
+    y: Labels
+    group: Labels
+    groups: int
+    classes: int
+
+    def __call__(self, w: Vector) -> dict[str, float]:
+        chosen = np.argmax(scores(w, self.X, self.classes), axis=1)
+        told: dict[str, float] = {"rows": len(self.y), "accuracy": float(np.mean(chosen == self.y))}
+        for g in range(self.groups):
+            inside = self.group == g
+            told[f"rows of group {g}"] = int(inside.sum())
+            told[f"accuracy of group {g}"] = float(np.mean(chosen[inside] == self.y[inside]))
+            if self.classes == 2:
+                told[f"positive rate of group {g}"] = float(np.mean(chosen[inside]))
+                if np.any(inside & (self.y == 1)):
+                    told[f"recall of group {g}"] = float(np.mean(chosen[inside & (self.y == 1)]))
+        return told
 
 
-def _bounded_gap(X: Matrix, y: Labels, group: Labels, max_gap: float) -> Constraint:
-    limit = checks.positive("max_gap", max_gap)
-    loss = [LogisticLoss(X[group == g], y[group == g]) for g in (0, 1)]
-    return Constraint(TwoSided(loss[1] - loss[0], -limit, limit), Nonnegative(2))
+def _mean(
+    name: str, X: Matrix, y: Labels, inside: NDArray[np.bool_], parity: Parity, classes: int, group: int
+) -> Function:
+    """What is compared, over the rows of one group."""
+    if parity == "loss":
+        return mean_loss(X[inside], y[inside], classes)
+    rows = inside & (y == 1) if parity == "equal_opportunity" else inside
+    if not rows.any():
+        raise DataError(
+            f"owner {name!r}: no row has group = {group} and label = 1, so its rate is undefined: give this owner more "
+            "data, merge it with another, or use parity = 'demographic_parity'"
+        )
+    return MeanProbability(X[rows])
+
+
+def _whole(name: str, group: ArrayLike, X: Matrix, groups: int) -> Labels:
+    kinds = checks.whole(name, "group", group, len(X), groups)
+    for g in range(groups):
+        if not np.any(kinds == g):
+            raise DataError(
+                f"owner {name!r}: no row has group = {g} among {len(X)}; its mean is undefined: give this owner more "
+                "data, merge it with another, or leave it out"
+            )
+    return kinds

@@ -42,6 +42,15 @@ def linear_qp(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> Federat
     return FederatedProblem(shares, server=Share(None, constraints[0], name="server"))
 
 
+def linear_qp_share(
+    A: ArrayLike, b: ArrayLike, C: ArrayLike | None = None, d: ArrayLike | None = None, *, name: str
+) -> Share:
+    """One owner's share, from its own arrays (A: d x d, b: d, C: m x d, d: m). Built where they are."""
+    equality = None if C is None else Affine(C, d)
+    constraint = None if equality is None else Constraint(equality, Zero(equality.C.shape[0]))
+    return Share(Quadratic(A, b), constraint, name=name)
+
+
 def exact(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> Exact:
     """The optimum of `linear_qp(A, b, C, d)` by one linear solve of its optimality (KKT) conditions.
 

@@ -21,8 +21,7 @@ Features = ArrayLike | sp.sparray | sp.spmatrix
 class SquaredNorm(Function):
     """weight/2 |w|^2, without a matrix: it costs no more than a vector."""
 
-    has_hessian = True
-    constant_hessian = True
+    has_hessian = constant_hessian = convex = True
 
     def __init__(self, weight: float, dim: int) -> None:
         self.weight, self.dim = weight, dim

@@ -1,17 +1,21 @@
-"""Neyman-Pearson classification: the least loss on class 0 with the loss on class 1 bounded at every owner."""
+"""Neyman-Pearson classification: the least loss on the other classes with the loss on one bounded at every owner."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.cones import Nonnegative
-from fedpact.errors import OptionError
-from fedpact.functions import LogisticLoss, as_map
+from fedpact.errors import DataError
+from fedpact.functions import Vector, as_map
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
+from fedpact.tasks.checks import Labels, Matrix
+from fedpact.tasks.linear_model import losses, margins, mean_loss, scores
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -23,50 +27,101 @@ def neyman_pearson(
     regularizer: Prox | None = None,
     *,
     columns: Sequence[str] | None = None,
+    classes: int = 2,
+    protected: int = 1,
 ) -> FederatedProblem:
     """min_w (1/n) sum_i loss_0i(w) + h(w)  s.t.  loss_1i(w) <= bound_i at every owner i.   He24 (30)
 
-    loss_0i and loss_1i are the mean logistic losses of owner i's rows of class 0 and of class 1.
+    loss_1i is the mean loss of owner i's rows of the protected class, loss_0i that of its other rows: logistic, or
+    cross entropy for more than two classes (w then lists the (classes, d) matrix row by row).
 
-    owners:      name -> (X, y), X rows x d (give it an intercept column if the model shall have one), y in {0, 1}
+    owners:      name -> (X, y), X rows x d (give it an intercept column if the model shall have one), y in {0, 1}, or
+                 in {0, ..., classes - 1}
     bound:       one number, or name -> number
     regularizer: h, a Prox
     columns:     names of the columns of X, used in error messages
+    protected:   the class whose loss is bounded
 
     Raises:
-        DataError: missing values, labels other than 0 and 1, an empty class, different numbers of columns, no owners.
+        DataError: missing values, other labels, an owner without rows of the protected class or without others,
+            different numbers of columns, no owners.
         OptionError: a bound that is not positive, or absent for an owner, or given for an unknown one.
     """
     checks.owner_tables(owners, ("X", "y"))
-    bounds = _bound_of_each(bound, owners)
+    bounds = checks.bound_of_each("bound", bound, owners)
     matrices = {name: checks.features(name, X, columns) for name, (X, _) in owners.items()}
     checks.same_columns(matrices)
+    kind = {"classes": classes, "protected": protected}
     shares = [
-        neyman_pearson_share(matrices[name], y, bound=bounds[name], owners=len(owners), name=name)
+        neyman_pearson_share(matrices[name], y, bound=bounds[name], owners=len(owners), name=name, **kind)
         for name, (_, y) in owners.items()
     ]
     return FederatedProblem(shares, regularizer=regularizer)
 
 
-def neyman_pearson_share(X: ArrayLike, y: ArrayLike, *, bound: float, owners: int, name: str) -> Share:
-    """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is."""
+def neyman_pearson_share(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    bound: float,
+    owners: int,
+    name: str,
+    classes: int = 2,
+    protected: int = 1,
+    min_recall: float = 0.0,
+) -> Share:
+    """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is.
+
+    min_recall: a recall of the protected class for which the share measures which bound would give it
+    """
     matrix = checks.features(name, X)
-    labels = checks.binary(name, "label", y, len(matrix))
-    loss = [LogisticLoss(matrix[labels == label], labels[labels == label]) for label in (0, 1)]
+    labels = checks.classes(name, y, len(matrix), classes)
+    inside = labels == protected
+    if inside.all() or not inside.any():
+        found = "every row" if inside.all() else "no row"
+        raise DataError(
+            f"owner {name!r}: {found} among {len(labels)} has label = {protected}, so the mean loss of one side is "
+            "undefined: give this owner more data, merge it with another, or leave it out"
+        )
     limit = checks.positive(f"bound of owner {name!r}", bound)
-    return Share((1 / owners) * loss[0], Constraint(as_map(loss[1] - limit), Nonnegative(1)), name=name)
+    return Share(
+        (1 / owners) * mean_loss(matrix[~inside], labels[~inside], classes),
+        Constraint(as_map(mean_loss(matrix[inside], labels[inside], classes) - limit), Nonnegative(1)),
+        name=name,
+        measures=ClassRates(matrix, labels, classes, protected, min_recall),
+    )
 
 
-def _bound_of_each(bound: float | Mapping[str, float], owners: Mapping[str, object]) -> dict[str, float]:
-    if not isinstance(bound, Mapping):
-        checks.positive("bound", bound)
-        return dict.fromkeys(owners, bound)
-    for name in owners:
-        if name not in bound:
-            raise OptionError(f"bound has no entry for owner {name!r}; give one for every owner, or one number for all")
-    for name in bound:
-        if name not in owners:
-            raise OptionError(
-                f"bound has an entry for {name!r}, which is no owner; the owners are: {', '.join(owners)}"
-            )
-    return {name: checks.positive(f"bound of owner {name!r}", bound[name]) for name in owners}
+@dataclass(frozen=True, eq=False)
+class ClassRates:
+    """How right a model is on the owner's rows of the protected class, and on the others."""
+
+    X: Matrix
+    y: Labels
+    classes: int
+    protected: int
+    min_recall: float = 0.0
+
+    def __call__(self, w: Vector) -> dict[str, float]:
+        score, inside = scores(w, self.X, self.classes), self.y == self.protected
+        right, found = np.argmax(score, axis=1) == self.y, np.argmax(score, axis=1) == self.protected
+        told = {
+            "rows": len(self.y),
+            "protected rows": int(inside.sum()),
+            "loss": float(losses(score[inside], self.protected).mean()),
+            "recall": float(found[inside].mean()),
+            "specificity": float(1 - found[~inside].mean()),
+            "accuracy": float(right.mean()),
+        }
+        if self.min_recall:
+            told["bound for recall"] = bound_for_recall(score[inside], self.protected, self.min_recall)
+        return told
+
+
+def bound_for_recall(score: Matrix, protected: int, recall: float) -> float:
+    """The mean loss these rows would have if the protected class were favoured just enough for this recall."""
+    ahead = margins(score, protected)
+    needed = np.sort(ahead)[len(ahead) - int(np.ceil(recall * len(ahead) - 1e-9))]  # this row must be found
+    shifted = score.copy()
+    shifted[:, protected] += np.nextafter(-needed, np.inf) + 1e-9 * (1 + abs(needed))
+    return float(losses(shifted, protected).mean())

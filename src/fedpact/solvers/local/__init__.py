@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedpact.functions import Function, Matrix, Vector
@@ -50,9 +52,9 @@ def minimize(
             return result
         # L-BFGS line searches give up near rounding; the plain method needs no function values there.
         if not np.all(np.isfinite(result.w)):
-            return Minimum(start, np.inf, False, result.gradients)
+            return Minimum(start, np.inf, False, result.gradients, indefinite=result.indefinite)
         again = proximal_gradient(function, Zero(), result.w, tolerance, 2000)
-        return Minimum(again.w, again.residual, again.converged, result.gradients + again.gradients)
+        return replace(again, gradients=result.gradients + again.gradients, indefinite=result.indefinite)
     if function.constant_hessian and _dense(start.size, 4):
         return exact(function, start, tolerance, kept)
     if _dense(start.size):

@@ -22,7 +22,7 @@ class Minimum:
     converged: bool
     gradients: int
     hessians: int = 0
-    indefinite: bool = False  # did a Hessian on the way have a negative eigenvalue?
+    indefinite: bool = False  # was there negative curvature on the way?
 
 
 class Constant(Function):

@@ -8,6 +8,9 @@ from scipy.optimize import minimize
 from fedpact.functions import Function, Vector
 from fedpact.solvers.local.base import Minimum
 
+#: A change of the gradient that is smaller, relative to the gradient, is none.
+ROUNDING = 1e-9
+
 
 def newton_cg(function: Function, start: Vector, tolerance: float, max_iterations: int = 1000) -> Minimum:
     """Trust-region Newton-CG: Hessian-vector products only, also where the function is not convex."""
@@ -25,12 +28,35 @@ def newton_cg(function: Function, start: Vector, tolerance: float, max_iteration
 
 def lbfgs(function: Function, start: Vector, tolerance: float, max_iterations: int = 10_000) -> Minimum:
     """L-BFGS on gradients alone; tolerance is in the max-norm, as SciPy's."""
+    watched = _Watched(function)
     result = minimize(
-        function.value_and_gradient,
+        watched,
         start,
         jac=True,
         method="L-BFGS-B",
         options={"gtol": tolerance, "ftol": 0.0, "maxiter": max_iterations, "maxfun": 2 * max_iterations, "maxcor": 20},
     )
     residual = float(np.max(np.abs(result.jac)))
-    return Minimum(np.asarray(result.x, dtype=np.float64), residual, residual <= tolerance, int(result.nfev))
+    w = np.asarray(result.x, dtype=np.float64)
+    return Minimum(w, residual, residual <= tolerance, int(result.nfev), indefinite=watched.indefinite)
+
+
+class _Watched:
+    """The function, and whether its gradient ever fell along the way from one point to the next.
+
+    That of a convex function never does, and without a Hessian there is no other sign of negative curvature.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.function, self.indefinite = function, False
+        self.before: tuple[Vector, Vector] | None = None
+
+    def __call__(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient = self.function.value_and_gradient(w)
+        if self.before is not None:
+            step, change = w - self.before[0], gradient - self.before[1]
+            with np.errstate(all="ignore"):  # a line search may meet huge and infinite values
+                size = np.linalg.norm(step) * (np.linalg.norm(gradient) + np.linalg.norm(self.before[1]))
+                self.indefinite |= bool(step @ change < -ROUNDING * size)
+        self.before = w.copy(), gradient
+        return value, gradient

@@ -119,6 +119,11 @@ def default_solver(function: Function, dim: int) -> str:
     return "agd" if function.gradient_field else "extragradient"
 
 
+def default_start(solver: str) -> str:
+    """Where Douglas-Rachford methods start it: at the x of the round before, or at the server's p, which is judged."""
+    return "last" if solver in ("newton", "lbfgs") else "p"
+
+
 def _check_solver(function: Function, solver: str) -> None:
     if solver == "newton" and not function.has_hessian:
         raise OptionError(

@@ -1,0 +1,43 @@
+"""`fedpact predict`: the model of a run, applied to a table."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import click
+
+from fedpact.data.cells import read_cells
+from fedpact.errors import FedpactError
+from fedpact.tasks.model import Model
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="File to write. [default: standard output]")
+def predict(run: Path, table: Path, out: Path | None) -> None:
+    """Classify the rows of TABLE (CSV or Parquet) with the model in the folder RUN.
+
+    Writes a CSV with a line a row: the class, and the probability of each class. The columns that the model needs are
+    found by name; others are ignored.
+
+    \b
+    fedpact predict hospitals/run new_patients.csv
+    fedpact predict hospitals/run new_patients.csv --out predicted.csv
+    """
+    model = Model.load(run)
+    X = model.matrix(read_cells(table))
+    lines = [["class", *(f"probability of {name}" for name in model.classes)]]
+    for k, chances in zip(model.predict(X), model.probabilities(X), strict=True):
+        lines.append([model.classes[k], *(f"{chance:.6g}" for chance in chances)])
+    if out is None:
+        csv.writer(sys.stdout).writerows(lines)
+        return
+    try:
+        with out.open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+    except OSError as error:
+        raise FedpactError(f"{out} cannot be written ({error}); give another file") from error
+    click.echo(f"wrote {len(lines) - 1} predictions to {out}")

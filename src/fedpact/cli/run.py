@@ -1,0 +1,99 @@
+"""`fedpact run`: a job, from its file to the folder of its run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from fedpact.errors import OptionError
+from fedpact.jobs import read_job, run_job, run_on_flower
+from fedpact.jobs.job_file import ENGINES
+from fedpact.report.record import Record
+from fedpact.report.tables import table, terminal
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option(
+    "--engine", type=click.Choice([e for e in ENGINES if e != "flower"]), help="In the place of the job's own."
+)
+@click.option("--resume", is_flag=True, help="Go on with the run in the output folder.")
+@click.option("--force", is_flag=True, help="Replace the run in the output folder.")
+@click.option("--check", is_flag=True, help="Only read the job and say what it asks.")
+def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -> None:
+    """Train the model that a job asks for, under its constraints at every owner.
+
+    JOB is a TOML file: the task, the bound, and the owners with their tables. `fedpact init` writes one with comments
+    on every key. The output folder gets the model (model.json, model.npz), its certificate, the history, what left
+    each owner (ledger.json), a log, and run.json, from which `fedpact report` makes a page to hand to an auditor.
+
+    \b
+    fedpact init hospitals
+    fedpact run hospitals/job.toml
+    fedpact report hospitals/run
+
+    Ctrl-C leaves a checkpoint; --resume goes on from there, to the same model. Exit code 0 when all constraints are met
+    and the certificate is within the tolerance, 1 when not, 2 when the job or a table is wrong, 130 when interrupted.
+    """
+    file = read_job(job)
+    if check:
+        from fedpact.jobs.running import asked
+
+        click.echo(f"{file.title}: {asked(file.job)}")
+        click.echo(f"{len(file.job.encoding.names)} features: {', '.join(file.job.encoding.names)}")
+        return
+    if file.superlink:
+        if engine is not None:
+            raise OptionError(f"--engine {engine}: the owners of this job are Flower sites; leave the option out")
+        record = run_on_flower(file, resume=resume, force=force)
+    else:
+        record = run_job(file, engine=engine, resume=resume, force=force)
+    show(record)
+    click.echo(f"\nkept in {file.output}; a page for the auditor: fedpact report {file.output}")
+    if "interrupted" in record.reason:
+        click.echo(f"interrupted; go on with: fedpact run {job} --resume", err=True)
+        sys.exit(130)
+    sys.exit(0 if record.solved else 1)
+
+
+def show(record: Record) -> None:
+    """What came out, on a terminal."""
+    click.echo(f"{record.title}: {record.asked}\n")
+    rows = table("owner", "constraint", "value", "bound", "price", "met")
+    for one in record.bounded:
+        met = "yes" if one.slack >= -record.tol[1] else "NO"
+        price = "" if one.price != one.price else f"{one.price:.4f}"
+        rows.add_row(one.owner, one.what, f"{one.value:.4f}", f"{one.bound:.4f}", price, met)
+    terminal().print(rows)
+    keys = [key for key in ("recall", "specificity", "accuracy") if any(key in m.numbers for m in record.measured)]
+    if keys:
+        columns = ["owner", "rows"]
+        for key in keys:
+            columns += [key, "95 %"] if any(key in m.intervals for m in record.measured) else [key]
+            if any(f"{key} without constraints" in m.numbers for m in record.measured):
+                columns.append("before")
+        measures = table(*columns)
+        for one_owner in record.measured:
+            cells = [one_owner.owner, f"{one_owner.numbers['rows']:.0f}"]
+            for key in keys:
+                cells.append(f"{one_owner.numbers[key]:.3f}")
+                if key in one_owner.intervals:
+                    cells.append("{:.3f} to {:.3f}".format(*one_owner.intervals[key]))
+                if f"{key} without constraints" in one_owner.numbers:
+                    cells.append(f"{one_owner.numbers[f'{key} without constraints']:.3f}")
+            measures.add_row(*cells)
+        terminal().print(measures)
+        legend = {
+            "before": "before: the model without the constraints",
+            "95 %": "95 %: confidence interval, from the owner's number of rows",
+        }
+        if told := [words for column, words in legend.items() if column in columns]:
+            click.echo("; ".join(told) + "\n")
+    click.echo(
+        f"{record.status}: {record.reason}\n"
+        f"certificate: stationarity {record.stationarity:.1e} (asked {record.tol[0]:g}), feasibility "
+        f"{record.feasibility:.1e} (asked {record.tol[1]:g}); {record.method}, {record.rounds} exchanges, "
+        f"{record.seconds:.1f} s"
+    )

@@ -1,0 +1,215 @@
+"""`fedpact split`: one table dealt to owners, for simulations: a CSV file each, and who has what."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from fedpact import data
+from fedpact.cli.split_parts import COORDINATOR, Split, by_columns, by_rows, by_value
+from fedpact.data.partition import Rows
+from fedpact.data.text_table import TextTable, read_text_table
+from fedpact.errors import FedpactError
+from fedpact.report import figures
+from fedpact.report.tables import terminal
+
+#: way to split -> the options without which it cannot be done, and those that are for it as well
+WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "iid": (("owners",), ()),
+    "stratified": (("owners", "label"), ()),
+    "label": (("owners", "label"), ("alpha",)),
+    "classes": (("owners", "label", "classes"), ()),
+    "quantity": (("owners",), ("alpha",)),
+    "column": (("column",), ()),
+    "vertical": ((), ("owners", "sizes", "identity", "group", "in_order")),
+}
+
+
+def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:
+    if value is None:
+        return None
+    try:
+        return [int(size) for size in value.split(",")]
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a list of whole numbers such as 3,2,2.") from error
+
+
+@click.command()
+@click.argument("path", metavar="TABLE.csv", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--by", required=True, type=click.Choice(list(WAYS)), help="How to split: see above.")
+@click.option("--owners", metavar="N", type=click.IntRange(1), help="How many; needed by all but column.")
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the files.")
+@click.option("--label", metavar="COLUMN", help="Counted at each owner; needed by stratified, label and classes.")
+@click.option("--alpha", default=0.5, show_default=True, help="label, quantity: small is uneven, large is even.")
+@click.option("--classes", metavar="K", type=click.IntRange(1), help="classes: labels at each owner.")
+@click.option("--column", metavar="COLUMN", help="column: the one whose values are the owners.")
+@click.option("--sizes", metavar="N,N,...", callback=_sizes, help="vertical: columns of each owner.  [default: even]")
+@click.option(
+    "--id",
+    "identity",
+    metavar="COLUMN",
+    default="id",
+    show_default=True,
+    help="vertical: is in every file, and is made if the table has none.",
+)
+@click.option("--group", metavar="COLUMN", help="vertical: stays with the coordinator, as --label does.")
+@click.option("--in-order", is_flag=True, help="vertical: consecutive columns, not random ones.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The same seed, the same split.")
+@click.option("--name", default="owner", show_default=True, help="What an owner is called, before its number.")
+@click.option("--plot", is_flag=True, help="Draw the split, as split.svg in the folder.")
+@click.option(
+    "--plot-as",
+    type=click.Choice(["svg", "png", "pdf"]),
+    default="svg",
+    show_default=True,
+    help="Format of the picture.",
+)
+@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+@click.pass_context
+def split(
+    ctx: click.Context,
+    path: Path,
+    by: str,
+    owners: int | None,
+    out: Path,
+    label: str | None,
+    alpha: float,
+    classes: int | None,
+    column: str | None,
+    sizes: list[int] | None,
+    identity: str,
+    group: str | None,
+    in_order: bool,
+    seed: int,
+    name: str,
+    plot: bool,
+    plot_as: str,
+    force: bool,
+) -> None:
+    """Deal one table to several owners, to try a federation before there is one.
+
+    Writes a CSV file for each owner, cells exactly as they are in the table; prints who has what, and the lines that
+    name the files in a job.
+
+    \b
+    iid         random rows, the same number for all
+    stratified  the same, and of each label the same number
+    label       of each label, shares drawn from Dirichlet(alpha)
+    classes     K labels at each owner
+    quantity    random rows, shares drawn from Dirichlet(alpha)
+    column      an owner for each value of a column
+    vertical    other columns of the same rows for each, with an id;
+                --label and --group stay with a coordinator
+
+    \b
+    fedpact split adult.csv --by iid --owners 5 --name bank --out banks
+    fedpact split adult.csv --by label --label income --alpha 0.3 --owners 10 --out uneven --plot
+    fedpact split digits.csv --by classes --label digit --classes 2 --owners 10 --out two-each
+    fedpact split adult.csv --by quantity --alpha 1 --owners 10 --label income --out large-and-small
+    fedpact split adult.csv --by column --column state --label income --out states
+    fedpact split adult.csv --by vertical --sizes 6,4,3 --label income --out parties
+    """
+    _check_options(ctx, by)
+    if by == "vertical" and owners is None:
+        if sizes is None:
+            raise click.UsageError("--by vertical needs --owners or --sizes.")
+        owners = len(sizes)
+    if plot:
+        figures.figure_class()  # known before anything is written
+    table = read_text_table(path)
+    names = [f"{name} {i}" for i in range(1, (owners or 0) + 1)]
+    if by == "vertical":
+        kept = list(dict.fromkeys(given for given in (label, group) if given is not None))
+        made = by_columns(table, names, None if in_order else seed, sizes=sizes, identity=identity, kept=kept)
+    elif by == "column":
+        assert column is not None
+        made = by_rows(table, by_value(table, column), label)
+    else:
+        folds = _folds(table, by, len(names), label, alpha, classes or 0, seed)
+        made = by_rows(table, dict(zip(names, folds, strict=True)), label)
+    files = _write(made, path, out, f"split.{plot_as}" if plot else None, force)
+    if plot:
+        figures.save(made.draw(f"{path.name} by {by}"), out / f"split.{plot_as}")
+
+    terminal().print(made.shown)
+    click.echo(f"For a job in {out}:\n\n[owners]")
+    for owner, file in files.items():
+        click.echo(f"{_quoted(owner)} = {_quoted(file)}")
+    if plot:
+        click.echo(f"wrote {out / f'split.{plot_as}'}", err=True)
+
+
+def _folds(table: TextTable, by: str, n: int, label: str | None, alpha: float, classes: int, seed: int) -> list[Rows]:
+    """The rows of n owners."""
+    if by == "iid":
+        return data.iid(len(table.rows), n, seed)
+    if by == "quantity":
+        return data.by_quantity(len(table.rows), n, alpha, seed)
+    assert label is not None
+    labels = table.column(label)
+    if by == "stratified":
+        return data.stratified(labels, n, seed)
+    if by == "classes":
+        return data.by_classes(labels, n, classes, seed)
+    return data.dirichlet(labels, n, alpha, seed)
+
+
+def _check_options(ctx: click.Context, by: str) -> None:
+    """Nothing that is needed is absent, nothing that was given is ignored."""
+    flags = {param.name: param.opts[0] for param in ctx.command.params}
+    needed, also = WAYS[by]
+    for name in needed:
+        if ctx.params[name] is None:
+            raise click.UsageError(f"--by {by} needs {flags[name]}.")
+    for name in dict.fromkeys(name for way in WAYS.values() for names in way for name in names):
+        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in (*needed, *also, "label"):
+            raise click.UsageError(f"{flags[name]} is not for --by {by}; leave it out.")
+
+
+def _write(made: Split, source: Path, out: Path, picture: str | None, force: bool) -> dict[str, str]:
+    """Write the files, after a look at all of them; owner -> name of its file."""
+    files = file_names(made.files)
+    texts = {file: made.files[owner] for owner, file in files.items()}
+    if made.coordinator:
+        texts[f"{COORDINATOR}.csv"] = made.coordinator
+    targets = [out / file for file in (*texts, *([picture] if picture else []))]
+    there = [target for target in targets if target.exists()]
+    if any(target.samefile(source) for target in there):
+        raise FedpactError(f"{source} itself would be overwritten; choose another folder with --out")
+    if there and not force:
+        more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+        raise FedpactError(f"{there[0]}{more} exist; overwrite with --force, or choose another folder with --out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for file, text in texts.items():
+            (out / file).write_text(text, encoding="utf-8", newline="")
+        others = sorted(path.name for path in out.glob("*.csv") if path.name not in texts and not path.samefile(source))
+    except OSError as error:
+        raise FedpactError(f"{out} cannot be written ({error}); choose another folder with --out") from error
+    if others:
+        click.echo(f"{out} also holds {', '.join(others)}, not of this split", err=True)
+    return files
+
+
+def file_names(owners: Iterable[str]) -> dict[str, str]:
+    """owner -> a file name that any system takes, and that differs from all others in more than its capitals."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for owner in owners:
+        stem = re.sub(r"[^\w .,()+=@-]", "_", owner)[:100].strip(" .") or "_"
+        while stem.casefold() in taken:
+            stem += "_"
+        taken.add(stem.casefold())
+        names[owner] = f"{stem}.csv"
+    return names
+
+
+def _quoted(text: str) -> str:
+    """As TOML writes it."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

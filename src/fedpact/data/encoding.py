@@ -1,0 +1,87 @@
+"""From the columns of a file to a matrix of features, the same at every owner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedpact.data.cells import Cells
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Missing = Literal["error", "mean"]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """columns: the features, in this order; categories: of those that are text, all levels they may have.
+
+    A column of categories becomes one column of 0 and 1 a level, called `column=level`, all others are numbers.
+    missing: "error" refuses absent values; "mean" leaves them to `Scaling`, as NaN
+    """
+
+    columns: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: Missing = "error"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns of the matrix."""
+        return tuple(
+            name
+            for column in self.columns
+            for name in ([f"{column}={level}" for level in self.categories.get(column, ())] or [column])
+        )
+
+    @property
+    def numeric(self) -> NDArray[np.bool_]:
+        """Which columns of the matrix are numbers, not levels."""
+        return np.concatenate(
+            [np.full(max(len(self.categories.get(c, ())), 1), c not in self.categories) for c in self.columns]
+        )
+
+    def matrix(self, cells: Cells) -> Matrix:
+        return np.column_stack([self._block(cells, column) for column in self.columns])
+
+    def _block(self, cells: Cells, column: str) -> Matrix:
+        absent = self.missing == "mean"
+        if column not in self.categories:
+            return cells.numbers(column, absent)[:, None]
+        levels = self.categories[column]
+        codes = cells.codes(column, levels, "categories", absent)
+        return np.where(codes[:, None] < 0, np.nan, np.eye(len(levels))[codes])
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x -> (x - shift) / scale, with `mean` in the place of NaN; every field has a number a column."""
+
+    mean: tuple[float, ...]
+    shift: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    @classmethod
+    def of(cls, mean: ArrayLike, deviation: ArrayLike, scaled: ArrayLike) -> Scaling:
+        """Columns that are `scaled` get mean 0 and deviation 1 (constant ones become 0); the others stay."""
+        chosen, spread = np.asarray(scaled, dtype=bool), np.asarray(deviation, dtype=np.float64)
+        shift = np.where(chosen, mean, 0.0)
+        scale = np.where(chosen & (spread > 0), spread, 1.0)
+        return cls(tuple(np.asarray(mean).tolist()), tuple(shift.tolist()), tuple(scale.tolist()))
+
+    def apply(self, X: Matrix) -> Matrix:
+        return np.asarray((np.where(np.isnan(X), self.mean, X) - self.shift) / self.scale)
+
+    def undo(self, coefficients: Vector) -> tuple[Vector, Vector]:
+        """Coefficients (..., columns) of the scaled columns as those of the columns in their own units, and what is to
+        be added to the intercept."""
+        own = coefficients / np.asarray(self.scale)
+        return own, np.asarray(-(own @ np.asarray(self.shift)))
+
+
+def categories_from(stated: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, ...]]:
+    """Levels as texts, whatever the job writes them as."""
+    return {column: tuple(str(level) for level in levels) for column, levels in stated.items()}

@@ -1,0 +1,118 @@
+"""A classifier whose loss on one class, or its recall, is bounded at every client, with scikit-learn's methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpact.errors import DataError, OptionError
+from fedpact.estimators.horizontal import HorizontalClassifier, Rows, by_name
+from fedpact.tasks import Job
+from fedpact.tasks.confidence import interval
+
+
+class NeymanPearsonClassifier(HorizontalClassifier):
+    """The least loss on the other classes, with the mean loss on the protected class bounded at every client.
+
+    Logistic regression for two classes, softmax for more (`fedpact.tasks.neyman_pearson`).
+
+    bound:          of the mean loss on the protected class: one number, or one by client
+    min_recall:     instead of a bound: the share of protected rows that must be found, on the rows of every client; the
+                    bounds that give it are sought, and `bound` is not used
+    protected:      label of the protected class; None: the last one in sorted order
+    regularization: weight of |w|^2 / 2, over all but the intercept; with none a separable table has no optimum
+    standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
+    method, tol, max_rounds, engine, secure_sum, seed: of fp.solve
+
+    After fit: classes_, coef_ and intercept_ (in the units of X), solution_, certificate_, history_, model_ (which can
+    be saved), and by client multipliers_ (the price: what one unit more of bound would save), bounds_, measures_ (rows,
+    recall with its 95 % Clopper-Pearson interval as "recall low" and "recall high", specificity, ...), before_ (the
+    measures of the model without constraints; empty unless min_recall is given).
+    """
+
+    def __init__(
+        self,
+        bound: float | Mapping[Any, float] = 0.2,
+        *,
+        min_recall: float | None = None,
+        protected: Any = None,
+        regularization: float = 1e-3,
+        standardize: bool = True,
+        fit_intercept: bool = True,
+        method: str = "auto",
+        tol: float = 1e-3,
+        max_rounds: int | None = None,
+        engine: Any = None,
+        secure_sum: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.bound = bound
+        self.min_recall = min_recall
+        self.protected = protected
+        self.regularization = regularization
+        self.standardize = standardize
+        self.fit_intercept = fit_intercept
+        self.method = method
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.engine = engine
+        self.secure_sum = secure_sum
+        self.seed = seed
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, client: ArrayLike | None = None) -> Self:
+        """client: who holds each row, as texts or numbers; None: one client holds all.
+
+        Raises DataError or OptionError for bad tables and parameters, FedpactError when no certified model was found
+        (without an intercept the bounds may conflict; with one they never do).
+        """
+        clients = self._by_client(*self._table(X, y), client)
+        protected = self._protected(clients)
+        job = Job(
+            "neyman_pearson",
+            1.0 if self.min_recall else by_name("bound", self.bound, clients),
+            label="",
+            columns=self._columns(),
+            owners=len(clients),
+            intercept=self.fit_intercept,
+            classes=tuple(map(str, self.classes_)),
+            protected=str(protected),
+            standardize=self.standardize,
+            min_recall=self.min_recall or 0.0,
+        )
+        fitted = self._train(job, clients)
+        self.multipliers_ = {
+            name: float(price[0]) for name, price in zip(clients, self.solution_.multipliers[1:], strict=True)
+        }
+        self.bounds_ = {name: fitted.job.bound_of(name) for name in clients}
+        self.measures_ = {name: _with_interval(told) for name, told in fitted.measures.items()}
+        self.before_ = {name: _with_interval(told) for name, told in fitted.before.items()}
+        return self
+
+    def _protected(self, clients: Mapping[str, Rows]) -> Any:
+        """The protected class, which every client has rows of, and of others too."""
+        number = len(self.classes_) - 1
+        if self.protected is not None:
+            found = np.flatnonzero(self.classes_ == self.protected)
+            if not found.size:
+                listed = ", ".join(map(str, self.classes_))
+                raise OptionError(f"protected = {self.protected!r} is no class of y; choose one of {listed}")
+            number = int(found[0])
+        label = self.classes_[number]
+        for name, rows in clients.items():
+            inside = rows.y == number
+            if inside.all() or not inside.any():
+                raise DataError(
+                    f"client {name!r}: {'every' if inside.all() else 'no'} row among {len(inside)} is of the protected "
+                    f"class {label!s}; it needs rows of this class and of others: give it more data, merge it with "
+                    "another client, or leave it out"
+                )
+        return label
+
+
+def _with_interval(told: Mapping[str, float]) -> dict[str, float]:
+    low, high = interval(told["recall"], told["protected rows"])
+    kept = {key: value for key, value in told.items() if key != "bound for recall"}
+    return {**kept, "recall low": low, "recall high": high}

@@ -1,0 +1,156 @@
+"""Losses written in JAX as smooth functions of one vector. JAX is an extra, imported when it is asked for.
+
+w lists the leaves of the tree of parameters in the order of `jax.tree.leaves` (dictionaries by their sorted keys), each
+row by row. Everything is computed in float64: 64-bit numbers are switched on around every call, for the calling thread
+only, and JAX's own configuration is left alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpact.errors import OptionError, ProblemError
+from fedpact.functions.arrays import first_of, non_finite
+from fedpact.functions.base import Matrix, Vector
+from fedpact.functions.callables import Smooth
+
+
+def from_jax(fun: Callable[..., Any], data: Any = (), params: Any = None, *, hessian: bool = True) -> JaxLoss:
+    """f(w) = fun(params, *data), where w holds the parameters.
+
+    fun:     returns one number; compiled by jax.jit, so it must be a pure function
+    data:    an array or a tuple of arrays; real numbers become float64, whole numbers (classes) stay what they are
+    params:  a tree of arrays with the shapes of the parameters; None when fun takes the vector w itself
+    hessian: False leaves gradients only, and then local solvers use L-BFGS
+
+    Methods assume that f is smooth: prefer tanh, softplus, GELU or SiLU to ReLU. A solve without w0 starts from params:
+    in w = 0 all hidden units of a network are alike, and most never leave it.
+
+    Raises OptionError when jax is not installed, ProblemError when fun fails or does not return one real number.
+    """
+    return JaxLoss(fun, data, params, hessian)
+
+
+def parameters_from_jax(params: Any) -> Vector:
+    """w: the leaves of a tree of arrays, as one vector. Raises ProblemError when one does not hold real numbers."""
+    jax = _jax()
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
+    for leaf in leaves:
+        if not jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
+            raise ProblemError(f"a leaf of params holds {leaf.dtype} values; keep what is not trained out of params")
+    return np.concatenate([np.zeros(0), *(leaf.astype(np.float64).ravel() for leaf in leaves)])
+
+
+def parameters_to_jax(w: ArrayLike, params: Any) -> Any:
+    """A tree like params with the numbers of w, in the precision of each leaf. ProblemError when w does not fit."""
+    jax, vector = _jax(), np.array(w, dtype=np.float64)
+    dim = parameters_from_jax(params).size
+    if vector.shape != (dim,):
+        raise ProblemError(f"w has shape {vector.shape}; params take ({dim},): are they those that were trained?")
+    leaves, form = jax.tree.flatten(params)
+    pieces = zip(_pieces(vector, tuple(map(np.shape, leaves))), leaves, strict=True)
+    # Without 64-bit numbers JAX takes float64 leaves as float32, as it did when they were made.
+    return jax.tree.unflatten(form, [jax.numpy.asarray(piece.astype(np.asarray(leaf).dtype)) for piece, leaf in pieces])
+
+
+class JaxLoss(Smooth):
+    """fun(params, *data) as a function of the parameters; made by `from_jax`."""
+
+    def __init__(self, fun: Callable[..., Any], data: Any, params: Any, hessian: bool) -> None:
+        jax = _jax()
+        self.loss = fun
+        self.data = tuple(_array(i, part) for i, part in enumerate(data if isinstance(data, tuple) else (data,)))
+        self.params = None if params is None else jax.tree.map(np.asarray, params)
+        self.start = None if params is None else parameters_from_jax(params)
+        dim = None if self.start is None else self.start.size
+        super().__init__(self._value_and_gradient, self._hessian if hessian else None, dim)
+        if dim is not None:
+            self._check(dim)
+
+    def value(self, w: Vector) -> float:
+        return float(self._run("value", w))
+
+    def hessian_product(self, w: Vector, v: Vector) -> Vector:
+        return np.asarray(self._run("product", w, v))
+
+    def defect(self) -> str | None:
+        return first_of(non_finite(f"data[{i}]", part) for i, part in enumerate(self.data))
+
+    def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient = self._run("first", w)
+        return float(value), np.asarray(gradient)
+
+    def _hessian(self, w: Vector) -> Matrix:
+        hessian = np.asarray(self._run("second", w))
+        return np.asarray(0.5 * (hessian + hessian.T))
+
+    def _run(self, what: str, w: Vector, *more: Vector) -> Any:
+        with _double():
+            return self._compiled()[what](w, *more, *self.data)
+
+    def _compiled(self) -> dict[str, Any]:
+        if self.params is None:
+            return _compiled(self.loss, None, ())
+        leaves, form = _jax().tree.flatten(self.params)
+        return _compiled(self.loss, form, tuple(map(np.shape, leaves)))
+
+    def _check(self, dim: int) -> None:
+        """Trace once: does it give one real number?"""
+        try:
+            with _double():
+                found = _jax().eval_shape(self._compiled()["value"], np.zeros(dim), *self.data)
+        except Exception as error:
+            raise ProblemError(f"from_jax: fun failed with {type(error).__name__}: {error}") from error
+        if getattr(found, "shape", None) != () or found.dtype != np.float64:
+            what = f"{found.dtype} of shape {found.shape}" if hasattr(found, "shape") else type(found).__name__
+            raise ProblemError(f"from_jax: fun came back with {what}; return one real number, such as losses.mean()")
+
+
+@lru_cache(maxsize=64)
+def _compiled(fun: Callable[..., Any], form: Any, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
+    """fun and its derivatives as functions of (w, *data). Kept, so that owners with data of one shape share them."""
+    jax = _jax()
+
+    def at(w: Any, *data: Any) -> Any:
+        return fun(w if form is None else jax.tree.unflatten(form, _pieces(w, shapes)), *data)
+
+    def product(w: Any, v: Any, *data: Any) -> Any:
+        return jax.jvp(lambda u: jax.grad(at)(u, *data), (w,), (v,))[1]
+
+    parts = {"value": at, "first": jax.value_and_grad(at), "second": jax.hessian(at), "product": product}
+    return {name: jax.jit(part) for name, part in parts.items()}
+
+
+def _pieces(w: Any, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
+    """w cut into arrays of these shapes."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    return [w[end - math.prod(shape) : end].reshape(shape) for end, shape in zip(ends, shapes, strict=True)]
+
+
+def _array(place: int, given: Any) -> Any:
+    array = np.asarray(given)
+    if array.dtype.kind not in "biuf":
+        raise ProblemError(f"from_jax: data[{place}] holds {array.dtype} values, no real numbers; encode them")
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def _double() -> Any:
+    """64-bit numbers inside, for this thread only."""
+    jax = _jax()
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    return importlib.import_module("jax.experimental").enable_x64()  # before jax 0.8
+
+
+def _jax() -> Any:
+    try:
+        return importlib.import_module("jax")
+    except ImportError as error:
+        raise OptionError("from_jax needs the package jax: pip install 'fedpact[jax]'") from error

@@ -1,0 +1,71 @@
+"""A job whose owners are sites of a Flower federation: its coordinator runs where the SuperLink is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from fedpact.errors import FedpactError, OptionError
+from fedpact.jobs.job_file import JobFile
+from fedpact.jobs.running import prepare
+from fedpact.report.record import FILE, Record
+
+#: All that `flwr run` needs: the code is installed with fedpact, at the coordinator and at every site.
+APP = """\
+[project]
+name = "fedpact-job"
+version = "0.1.0"
+license = "Apache-2.0"
+dependencies = []
+[tool.flwr.app]
+publisher = "fedpact"
+[tool.flwr.app.components]
+serverapp = "fedpact.apps.flower:server_app"
+clientapp = "fedpact.apps.flower:client_app"
+[tool.flwr.app.config]
+job = ""
+resume = false
+"""
+#: Switched off in every process of Flower that is started here.
+ENVIRONMENT = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+
+
+def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -> Record:
+    """Submit the job to its SuperLink, follow its log, and read the record that it leaves in the output folder.
+
+    The SuperLink runs on this machine (or sees its files): the coordinator's half of the run is one of its processes.
+    Raises OptionError without Flower, and FedpactError when the run ended without a record.
+    """
+    flwr = shutil.which("flwr", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if flwr is None:
+        raise OptionError("owners at flower:// need the package flwr: pip install 'fedpact[flower]'")
+    prepare(file.output, resume, force)
+    (file.output / FILE).unlink(missing_ok=True)
+    certificates = file.flower.get("root_certificates")
+    trust = "insecure = true" if certificates is None else f"root-certificates = {json.dumps(certificates)}"
+    with tempfile.TemporaryDirectory(prefix="fedpact-flower-") as made:
+        app, home = Path(made, "app"), Path(made, "home")
+        app.mkdir()
+        home.mkdir()
+        (app / "pyproject.toml").write_text(APP)
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "job"\n\n[superlink.job]\naddress = {json.dumps(file.superlink)}\n{trust}\n'
+        )
+        config = f"job={json.dumps(str(file.path.resolve()))} resume={json.dumps(resume)}"
+        done = subprocess.run(
+            [flwr, "run", str(app), "job", "--stream", "--run-config", config],
+            env={**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home)},
+            stdout=sys.stderr.fileno(),
+            check=False,
+        )
+    if (file.output / FILE).exists():
+        return Record.load(file.output)
+    last = (file.output / "log.txt").read_text().rpartition("ended: ")[2].strip()
+    raise FedpactError(
+        last or f"the run on Flower left no record (flwr ended with {done.returncode}); its log is printed above"
+    )

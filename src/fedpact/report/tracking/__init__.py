@@ -1,0 +1,36 @@
+"""Where a solve is, written down while it runs: CSV, TensorBoard, MLflow. The last two are extras, imported late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fedpact.errors import OptionError
+from fedpact.report.tracking.base import Tracker
+from fedpact.report.tracking.csv_log import CsvLog
+from fedpact.report.tracking.mlflow import MLflow
+from fedpact.report.tracking.tensorboard import FILES, TensorBoard
+
+__all__ = ["TRACKERS", "CsvLog", "MLflow", "TensorBoard", "Tracker", "forget", "tracker"]
+
+LOG, EVENTS = "progress.csv", "tensorboard"
+#: name in a job -> tracker of a run with this output folder: (folder, resume) -> Tracker
+TRACKERS: dict[str, Callable[[Path, bool], Tracker]] = {
+    "csv": lambda folder, resume: CsvLog(folder / LOG, resume=resume),
+    "tensorboard": lambda folder, resume: TensorBoard(folder / EVENTS, resume=resume),
+    "mlflow": lambda folder, resume: MLflow("/".join(folder.resolve().parts[-2:]), resume=resume),
+}
+
+
+def tracker(name: str, folder: str | Path, resume: bool = False) -> Tracker:
+    """The tracker of a run that writes its output to this folder. OptionError when there is none of this name."""
+    if name not in TRACKERS:
+        raise OptionError(f"tracker {name!r} is unknown; choose {', '.join(TRACKERS)}")
+    return TRACKERS[name](Path(folder), resume)
+
+
+def forget(folder: str | Path) -> None:
+    """Remove what trackers of a run wrote to its folder; what MLflow has stays there."""
+    (Path(folder) / LOG).unlink(missing_ok=True)
+    for file in (Path(folder) / EVENTS).glob(FILES):
+        file.unlink()

@@ -1,0 +1,54 @@
+"""A solve as curves in TensorBoard. The writer is an extra; TensorBoard itself is needed only to look at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedpact.errors import FedpactError
+from fedpact.report.tracking.base import Tracker, curves
+from fedpact.solvers import Progress, Solution
+
+#: Seconds after which points are on disk at the latest.
+FLUSH = 5
+#: How event files are called.
+FILES = "events.out.tfevents.*"
+
+
+class TensorBoard(Tracker):
+    """Objective, stationarity, feasibility and bytes against exchanges, in an event file in a folder of the run's own.
+
+    resume: go on with the folder of the interrupted solve; without it, event files that are there are an error
+    """
+
+    def __init__(self, folder: str | Path, *, resume: bool = False) -> None:
+        super().__init__()
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            told = "TensorBoard needs tensorboardX; install it with: pip install 'fedpact[tensorboard]'"
+            raise FedpactError(told) from error
+        self.folder = Path(folder)
+        self._new_writer = SummaryWriter
+        self._writer: Any = None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FedpactError(f"{folder} cannot be written ({error}); choose another folder") from error
+        if any(self.folder.glob(FILES)) and not resume:
+            raise FedpactError(
+                f"{folder} holds the curves of another run; go on with them by resume=True, or choose another folder"
+            )
+
+    def write(self, progress: Progress, answer: Solution | None) -> None:
+        step = self.step(progress)
+        if self._writer is None:
+            # Points from this step on, which an interrupted solve had written, are given up: they come again.
+            self._writer = self._new_writer(str(self.folder), flush_secs=FLUSH, purge_step=step)
+        for name, value in curves(progress).items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

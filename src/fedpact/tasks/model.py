@@ -1,0 +1,98 @@
+"""A trained linear classifier: what it needs of a table, its coefficients in the columns' own units, and its files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.data.cells import Cells
+from fedpact.data.encoding import Encoding, Scaling, categories_from
+from fedpact.errors import FedpactError
+from fedpact.functions import Vector
+from fedpact.tasks.checks import Matrix
+from fedpact.tasks.job import Job
+
+FORMAT = "fedpact-model-1"
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """score = X @ coefficients.T + intercept, X as `encoding` has it; the class with the largest score is predicted.
+
+    coefficients: (1, columns) for two classes, of the second one's score over the first's; else (classes, columns)
+    intercept:    (1,) or (classes,)
+    mean:         of every column of X over all owners, where absent values are allowed; else empty
+    """
+
+    encoding: Encoding
+    classes: tuple[str, ...]
+    coefficients: Matrix
+    intercept: Vector
+    mean: Vector
+
+    @classmethod
+    def of(cls, job: Job, w: Vector) -> Model:
+        """The model that w is in this job, freed of the scaling of the columns."""
+        rows = 1 if len(job.classes) == 2 else len(job.classes)
+        table = w.reshape(rows, -1)
+        width = len(job.encoding.names)
+        scaling = job.scaling or Scaling.of(np.zeros(width), np.ones(width), np.zeros(width))
+        own, added = scaling.undo(table[:, :width])
+        intercept = added + (table[:, width] if job.intercept else 0.0)
+        mean = np.array(scaling.mean) if job.missing == "mean" else np.zeros(0)
+        return cls(job.encoding, job.classes, own, intercept, mean)
+
+    def scores(self, X: Matrix) -> Matrix:
+        """(rows, 1) or (rows, classes); NaN in X is an absent value."""
+        filled = np.where(np.isnan(X), self.mean, X) if self.mean.size else X
+        return np.asarray(filled @ self.coefficients.T + self.intercept)
+
+    def probabilities(self, X: Matrix) -> Matrix:
+        """(rows, classes)"""
+        score = self.scores(X)
+        full = np.column_stack([np.zeros(len(score)), score]) if score.shape[1] == 1 else score
+        grown = np.exp(full - full.max(axis=1, keepdims=True))
+        return np.asarray(grown / grown.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Matrix) -> NDArray[np.int64]:
+        """The number of the class of every row."""
+        return np.asarray(np.argmax(self.probabilities(X), axis=1))
+
+    def matrix(self, cells: Cells) -> Matrix:
+        return self.encoding.matrix(cells)
+
+    def save(self, folder: Path) -> None:
+        """model.npz has the arrays, model.json all the rest; docs/reference/run-folder.md describes them."""
+        about: dict[str, Any] = {
+            "format": FORMAT,
+            "arrays": "model.npz",
+            "classes": list(self.classes),
+            "columns": list(self.encoding.columns),
+            "categories": {column: list(levels) for column, levels in self.encoding.categories.items()},
+            "missing": self.encoding.missing,
+            "features": list(self.encoding.names),
+        }
+        (folder / "model.json").write_text(json.dumps(about, indent=1) + "\n")
+        with (folder / "model.npz").open("wb") as file:
+            np.savez(file, coefficients=self.coefficients, intercept=self.intercept, mean=self.mean)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Model:
+        """What `save` wrote. FedpactError when there is none, or it is damaged."""
+        source = Path(folder)
+        try:
+            about = json.loads((source / "model.json").read_text())
+            if about["format"] != FORMAT:
+                raise FedpactError(f"{source} holds no model of format {FORMAT}")
+            encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])
+            with np.load(source / about["arrays"], allow_pickle=False) as file:
+                arrays = {key: file[key] for key in ("coefficients", "intercept", "mean")}
+            return cls(encoding, tuple(about["classes"]), **arrays)
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+            raise FedpactError(f"{source} holds no readable model ({error}); run the job again") from error

@@ -1,0 +1,216 @@
+"""FairClassifier: scikit-learn's contract, the direct solve, gaps at every client, no groups, bad input."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
+
+import sklearn
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import check_estimator
+
+import fedpact as fp
+from fedpact import data, tasks
+from fedpact.errors import DataError, FedpactError, OptionError
+from fedpact.estimators import FairClassifier
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def people(rows: int = 600, groups: int = 2, classes: int = 2, seed: int = 0) -> Rows:
+    """Columns in units of their own, labels, groups for which columns and labels differ, and two banks."""
+    rng = np.random.default_rng(seed)
+    group, client = rng.integers(0, groups, rows), rng.choice(["north", "east"], rows, p=[0.7, 0.3])
+    X = rng.normal(size=(rows, 4)) + 0.7 * group[:, None]
+    score = X @ [1.0, -1.0, 0.5, 0.7] + 0.8 * group + (1 + group) * rng.logistic(size=rows)
+    y = np.digitize(score, np.quantile(score, np.linspace(0, 1, classes + 1)[1:-1]))
+    return X * [1, 100, 0.01, 5] + [0, 1000, 3, -2], y, np.array(["f", "m", "x"])[group], client
+
+
+def standardized(X: np.ndarray) -> np.ndarray:
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def gaps(model: FairClassifier, rows: Rows, name: str) -> dict[str, float]:
+    """Of one bank, written apart from the library."""
+    X, y, group, client = rows
+    probability = model.predict_proba(X)
+    told = -np.log(probability[np.arange(len(y)), y]) if model.parity == "loss" else probability[:, 1]
+    counted = (client == name) & ((y == 1) | (model.parity != "equal_opportunity"))
+    mean = {g: told[counted & (group == g)].mean() for g in np.unique(group)}
+    return {f"{a} - {b}": abs(mean[a] - mean[b]) for a, b in combinations(mean, 2)}
+
+
+@pytest.mark.filterwarnings("ignore:FairClassifier.fit without group")
+def test_it_keeps_scikit_learns_contract() -> None:
+    results = check_estimator(FairClassifier(), on_skip=None)
+    assert len(results) > 40
+    # This one wants a variable of the environment that SciPy reads when it is imported.
+    assert {r["check_name"] for r in results if r["status"] != "passed"} <= {"check_array_api_input"}
+
+
+def test_it_is_the_direct_solve_of_the_task() -> None:
+    X, y, group, client = people()
+    model = FairClassifier(0.05, regularization=0.01, tol=1e-7).fit(X, y, group=group, client=client)
+    Z = data.with_intercept(standardized(X))
+    codes = (group == "m").astype(int)
+    owners = {name: tuple(part[client == name] for part in (Z, y, codes)) for name in ("east", "north")}
+    problem = tasks.group_fairness(owners, max_gap=0.05, regularizer=fp.prox.SquaredL2(np.array([0.01] * 4 + [0.0])))
+    answer = fp.solve(problem, tol=1e-7)
+    assert answer.solved
+    np.testing.assert_allclose(model.solution_.w, answer.w, rtol=1e-9)
+    np.testing.assert_allclose(model.decision_function(X), Z @ answer.w, rtol=1e-8, atol=1e-8)
+    prices = [prices["f - m"] for prices in model.multipliers_.values()]
+    np.testing.assert_allclose(prices, [m.max() for m in answer.multipliers[1:]], rtol=1e-6)
+    again = fp.certify(problem, model.solution_.w, model.solution_.multipliers)
+    assert max(again.stationarity, again.feasibility) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("parity", "groups", "classes"),
+    [
+        ("loss", 2, 2),
+        ("loss", 3, 2),
+        ("loss", 2, 3),
+        ("demographic_parity", 2, 2),
+        ("demographic_parity", 3, 2),
+        ("equal_opportunity", 2, 2),
+    ],
+)
+def test_gaps_hold_at_every_bank_and_would_not_otherwise(parity: Any, groups: int, classes: int) -> None:
+    rows = people(groups=groups, classes=classes)
+    X, y, group, client = rows
+    bounds = {"north": 0.03, "east": 0.05}
+    fair = FairClassifier(bounds, parity=parity, tol=1e-5).fit(X, y, group=group, client=client)
+    free = FairClassifier(10.0, parity=parity, tol=1e-5).fit(X, y, group=group, client=client)
+    assert fair.bounds_ == bounds
+    for name, bound in bounds.items():
+        own = gaps(fair, rows, name)
+        assert len(own) == groups * (groups - 1) / 2
+        assert own == pytest.approx(fair.gaps_[name], abs=1e-9)
+        assert max(own.values()) <= bound + 1e-5
+        for pair, price in fair.multipliers_[name].items():
+            assert price <= 1e-3 or own[pair] >= bound - 1e-4  # paid only where it binds
+    assert max(max(prices.values()) for prices in fair.multipliers_.values()) > 1e-3
+    assert max(max(gaps(free, rows, name).values()) for name in bounds) > 0.07
+    assert max(max(prices.values()) for prices in free.multipliers_.values()) == 0
+
+
+def test_rates_are_told_by_bank_and_group() -> None:
+    X, y, group, client = people()
+    model = FairClassifier(0.05).fit(X, y, group=group, client=client)
+    assert list(model.groups_) == ["f", "m"]
+    chosen = model.predict(X)
+    for name, told in model.measures_.items():
+        for g in ("f", "m"):
+            mine = (client == name) & (group == g)
+            assert told[f"rows of group {g}"] == mine.sum()
+            assert told[f"positive rate of group {g}"] == pytest.approx(chosen[mine].mean())
+            assert told[f"recall of group {g}"] == pytest.approx(chosen[mine & (y == 1)].mean())
+        assert told["accuracy"] == pytest.approx(model.score(X[client == name], y[client == name]))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_without_group_it_is_logistic_regression_and_says_so(classes: int) -> None:
+    X, y, group, client = people(classes=classes)
+    parameters = {"regularization": 0.01, "tol": 1e-8}
+    with pytest.warns(UserWarning, match="without group: no gap is bounded"):
+        plain = FairClassifier(**parameters).fit(X, y, client=client)
+    weight = np.where(client == "north", 0.5 / np.sum(client == "north"), 0.5 / np.sum(client == "east"))
+    Z = standardized(X)
+    reference = LogisticRegression(C=1 / 0.01, tol=1e-10, max_iter=10_000).fit(Z, y, sample_weight=weight)
+    np.testing.assert_allclose(plain.predict_proba(X), reference.predict_proba(Z), atol=1e-5)
+    wide = FairClassifier(10.0, **parameters).fit(X, y, group=group, client=client)
+    np.testing.assert_allclose(wide.predict_proba(X), plain.predict_proba(X), atol=1e-5)
+    assert (plain.multipliers_, plain.gaps_, plain.bounds_) == ({}, {}, {})
+    assert set(plain.measures_["north"]) == {"rows", "accuracy"}
+
+
+def test_a_bank_of_one_class_is_no_obstacle() -> None:
+    X, y, group, client = people()
+    client = np.where(y == 1, client, "north")  # all of east have class 1
+    model = FairClassifier(0.1).fit(X, y, group=group, client=client)
+    assert model.gaps_["east"]["f - m"] <= 0.101
+    with pytest.warns(UserWarning, match="without group"):
+        plain = clone(model).fit(X, y, client=client)
+    assert plain.measures_["east"]["rows"] == np.sum(client == "east")
+
+
+def test_the_same_bits_again_in_whatever_order_banks_appear_and_after_pickling() -> None:
+    X, y, group, client = people()
+    model = FairClassifier(0.05).fit(X, y, group=group, client=client)
+    order = np.argsort(client != "north", kind="stable")
+    other = clone(model).fit(X[order], y[order], group=group[order], client=client[order])
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.gaps_ == model.gaps_
+
+
+def test_a_search_over_the_gap_of_a_pipeline_with_groups_and_banks() -> None:
+    X, y, group, client = people()
+    with sklearn.config_context(enable_metadata_routing=True):
+        last = FairClassifier(parity="demographic_parity").set_fit_request(group=True, client=True)
+        steps = make_pipeline(PolynomialFeatures(2, include_bias=False), last)
+        search = GridSearchCV(steps, {"fairclassifier__max_gap": [0.01, 0.5]}, cv=3, error_score="raise")
+        search.fit(X, y, group=group, client=client)
+    # what is fair costs accuracy here, as groups differ in their labels
+    assert search.best_params_ == {"fairclassifier__max_gap": 0.5}
+    assert list(search.best_estimator_[-1].gaps_) == ["east", "north"]
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+def test_a_fit_without_a_certificate_gives_no_model() -> None:
+    X, y, group, client = people(rows=100)
+    model = FairClassifier(0.05, max_rounds=8, tol=1e-9)
+    with pytest.raises(FedpactError, match=r"no certified model: max_rounds, .*solution_"):
+        model.fit(X, y, group=group, client=client)
+    assert model.solution_.status == "max_rounds"
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "changes", "error", "message"),
+    [
+        ({"max_gap": -1.0}, {}, OptionError, "max_gap is -1.0; it must be a positive number"),
+        ({"max_gap": {"north": 0.1}}, {}, OptionError, "max_gap has no entry for owner 'east'"),
+        ({"parity": "equality"}, {}, OptionError, "parity = 'equality' is unknown; choose loss, "),
+        ({"parity": "demographic_parity"}, {"y": np.arange(100) % 3}, OptionError, "with 3 classes use 'loss'"),
+        ({}, {"group": ["f"] * 100}, DataError, "all rows are of group f; a gap needs two"),
+        ({}, {"group": ["f", "m"]}, DataError, r"group has shape \(2,\), X has 100 rows; give one group a row"),
+        ({}, {"group": ["f", "m"] * 49 + ["f", None]}, DataError, "group is missing in 1 rows, the first is row 99"),
+        (
+            {},
+            {"group": ["f", "m"] * 50, "client": ["a", "b"] * 50},
+            DataError,
+            "client 'a': no row among 50 is of group m.*merge it with another client",
+        ),
+        (
+            {"parity": "equal_opportunity"},
+            {"group": ["f", "m"] * 50, "y": [0, 1] * 50},
+            DataError,
+            "client 'east': no row among .* is of group f and of class 1",
+        ),
+    ],
+)
+def test_bad_input_is_told(
+    parameters: dict[str, Any], changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    X, y, group, client = people(rows=100)
+    given: dict[str, Any] = {"X": X, "y": y, "group": group, "client": client} | changes
+    with pytest.raises(error, match=message):
+        FairClassifier(**parameters).fit(**given)

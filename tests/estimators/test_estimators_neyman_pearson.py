@@ -1,0 +1,284 @@
+"""NeymanPearsonClassifier: scikit-learn's contract, the direct solve, a weighted regression, recall, bad input."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
+
+import sklearn
+from scipy.stats import binomtest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import recall_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import check_estimator
+
+import fedpact as fp
+from fedpact import data, tasks
+from fedpact.errors import DataError, FedpactError, OptionError
+from fedpact.estimators import NeymanPearsonClassifier
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def people(rows: int = 600, classes: int = 2, seed: int = 0) -> Rows:
+    """Columns in units of their own, labels that they tell in part, and three clients of different size and kind."""
+    rng = np.random.default_rng(seed)
+    client = rng.choice(["c", "a", "b"], rows, p=[0.5, 0.3, 0.2])
+    X = rng.normal(size=(rows, 4)) + 0.4 * (client == "b")[:, None]
+    score = X @ [1.5, -1.0, 0.5, 0.0] + rng.logistic(size=rows)
+    y = np.digitize(score, np.quantile(score, np.linspace(0, 1, classes + 1)[1:-1] ** 0.7))
+    return X * [1, 100, 0.01, 5] + [0, 1000, 3, -2], y, client
+
+
+def standardized(X: np.ndarray) -> np.ndarray:
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def test_it_keeps_scikit_learns_contract() -> None:
+    results = check_estimator(NeymanPearsonClassifier(), on_skip=None)
+    assert len(results) > 40
+    # This one wants a variable of the environment that SciPy reads when it is imported.
+    assert {r["check_name"] for r in results if r["status"] != "passed"} <= {"check_array_api_input"}
+
+
+def test_it_is_the_direct_solve_of_the_task() -> None:
+    X, y, client = people()
+    model = NeymanPearsonClassifier(0.3, regularization=0.01, tol=1e-8).fit(X, y, client=client)
+    Z = data.with_intercept(standardized(X))
+    owners = {name: (Z[client == name], y[client == name]) for name in ("a", "b", "c")}
+    problem = tasks.neyman_pearson(owners, 0.3, fp.prox.SquaredL2(np.array([0.01] * 4 + [0.0])))
+    answer = fp.solve(problem, tol=1e-8)
+    assert answer.solved
+    np.testing.assert_allclose(model.solution_.w, answer.w, rtol=1e-10)
+    np.testing.assert_allclose(model.decision_function(X), Z @ answer.w, rtol=1e-9, atol=1e-9)
+    assert list(model.multipliers_) == ["a", "b", "c"]
+    np.testing.assert_allclose(list(model.multipliers_.values()), [m[0] for m in answer.multipliers[1:]], atol=1e-8)
+    assert model.certificate_ == model.solution_.certificate
+    assert model.history_.outer
+    again = fp.certify(problem, model.solution_.w, model.solution_.multipliers)
+    assert max(again.stationarity, again.feasibility) <= 1e-7
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_prices_as_weights_give_it_by_logistic_regression(classes: int) -> None:
+    """At the optimum the Lagrangian is a logistic regression in which the price weighs the protected rows."""
+    X, y, client = people(classes=classes)
+    model = NeymanPearsonClassifier(0.4, protected=0, regularization=0.01, tol=1e-8).fit(X, y, client=client)
+    assert max(model.multipliers_.values()) > 0.1
+    weight = np.zeros(len(y))
+    for name, price in model.multipliers_.items():
+        protected, other = (client == name) & (y == 0), (client == name) & (y != 0)
+        weight[protected] = price / protected.sum()
+        weight[other] = 1 / 3 / other.sum()
+    Z = standardized(X)
+    reference = LogisticRegression(C=1 / 0.01, tol=1e-10, max_iter=10_000).fit(Z, y, sample_weight=weight)
+    np.testing.assert_allclose(model.predict_proba(X), reference.predict_proba(Z), atol=1e-4)
+    assert model.coef_.shape == reference.coef_.shape
+    assert model.intercept_.shape == reference.intercept_.shape
+    if classes == 2:
+        np.testing.assert_allclose(model.coef_ * X.std(axis=0), reference.coef_, atol=1e-3)
+    score = model.decision_function(X)
+    np.testing.assert_allclose(score, (X @ model.coef_.T + model.intercept_).reshape(score.shape), atol=1e-9)
+    np.testing.assert_array_equal(model.predict(X), np.argmax(model.predict_proba(X), axis=1))
+
+
+def test_bounds_hold_at_every_client_in_its_own_measure() -> None:
+    X, y, client = people()
+    bounds = {"a": 0.2, "b": 0.4, "c": 0.3}
+    model = NeymanPearsonClassifier(bounds, tol=1e-6).fit(X, y, client=client)
+    assert model.bounds_ == bounds
+    for name, told in model.measures_.items():
+        rows = (client == name) & (y == 1)
+        loss = -np.log(model.predict_proba(X[rows])[:, 1]).mean()
+        assert loss == pytest.approx(told["loss"], abs=1e-9)
+        assert loss <= bounds[name] + 1e-6
+        assert (model.multipliers_[name] > 1e-3) == (loss > bounds[name] - 1e-3)  # paid for where it binds
+        assert told["rows"] == np.sum(client == name)
+        assert told["protected rows"] == np.sum(rows)
+        assert told["recall"] == np.mean(model.predict(X[rows]))
+        assert told["specificity"] == pytest.approx(np.mean(model.predict(X[(client == name) & (y == 0)]) == 0))
+        exact = binomtest(round(told["recall"] * rows.sum()), rows.sum()).proportion_ci(0.95, method="exact")
+        assert (told["recall low"], told["recall high"]) == pytest.approx((exact.low, exact.high))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_demanded_recall_is_met_at_every_client(classes: int) -> None:
+    X, y, client = people(classes=classes)
+    model = NeymanPearsonClassifier(min_recall=0.9).fit(X, y, client=client)
+    found = model.predict(X) == classes - 1
+    for name, told in model.measures_.items():
+        mine = client == name
+        assert recall_score(y[mine] == classes - 1, found[mine]) == told["recall"] >= 0.9
+        assert "bound for recall" not in told
+    assert min(told["recall"] for told in model.before_.values()) < 0.85
+    # and no more than that is paid: some client has hardly more than it asked for
+    assert min(told["recall"] for told in model.measures_.values()) < 0.95
+
+
+def test_a_demanded_recall_on_adult(data_folder: Path) -> None:
+    table = data.adult_a(data_folder, "codes")  # fewer columns; examples/recall_adult.py has them all
+    X, y = table.X, table.y
+    client = np.empty(len(y), dtype=int)
+    for number, rows in enumerate(data.stratified(y, 10, seed=0)):
+        client[rows] = number
+    model = NeymanPearsonClassifier(min_recall=0.9).fit(X, y, client=client)
+    found = model.predict(X)
+    recalls = [found[(client == number) & (y == 1)].mean() for number in range(10)]
+    assert min(recalls) >= 0.9
+    assert max(told["recall"] for told in model.before_.values()) < 0.6
+    assert np.mean(found[y == 0] == 0) > 0.5  # far from finding all by calling everyone rich
+
+
+def test_the_same_bits_again_in_whatever_order_clients_appear() -> None:
+    X, y, client = people()
+    model = NeymanPearsonClassifier(0.3).fit(X, y, client=client)
+    order = np.argsort(client != "c", kind="stable")  # c first; within clients the order stays
+    other = clone(model).fit(X[order], y[order], client=client[order])
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    assert model.multipliers_ == other.multipliers_
+
+
+def test_no_client_is_one_client() -> None:
+    X, y, _ = people()
+    alone, named = (
+        NeymanPearsonClassifier(0.3).fit(X, y, **given) for given in ({}, {"client": np.full(len(y), "clinic")})
+    )
+    np.testing.assert_array_equal(alone.coef_, named.coef_)
+    assert (list(alone.measures_), list(named.measures_)) == (["client 1"], ["clinic"])
+
+
+def test_clients_and_labels_of_any_kind() -> None:
+    X, y, client = people()
+    numbers = np.array([{"a": 2, "b": 10, "c": 1}[one] for one in client])
+    words = np.where(y == 1, "ill", "well")
+    model = NeymanPearsonClassifier({1: 0.3, 2: 0.2, 10: 0.4}, protected="ill").fit(X, words, client=numbers)
+    plain = NeymanPearsonClassifier({"c": 0.3, "a": 0.2, "b": 0.4}).fit(X, y, client=client)
+    assert list(model.bounds_) == ["1", "2", "10"]
+    np.testing.assert_array_equal(model.predict(X) == "ill", plain.predict(X) == 1)
+    assert model.score(X, words) == plain.score(X, y)
+
+
+def test_a_fitted_model_is_pickled() -> None:
+    X, y, client = people()
+    model = NeymanPearsonClassifier(0.3).fit(X, y, client=client)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.measures_ == model.measures_
+    with pytest.raises(NotFittedError):
+        clone(model).predict(X)
+
+
+def test_masked_sums_and_threads_give_the_same_model() -> None:
+    pytest.importorskip("cryptography", reason="needs the extra 'secure'")
+    X, y, client = people()
+    plain = NeymanPearsonClassifier(0.3, tol=1e-7).fit(X, y, client=client)
+    masked = NeymanPearsonClassifier(0.3, tol=1e-7, secure_sum=True, engine="threads").fit(X, y, client=client)
+    np.testing.assert_allclose(masked.predict_proba(X), plain.predict_proba(X), atol=1e-5)
+    assert any("(masked)" in field for field in masked.solution_.communication.owners["a"].fields)
+
+
+def test_a_search_over_the_bound_of_a_pipeline_with_clients() -> None:
+    X, y, client = people()
+    with sklearn.config_context(enable_metadata_routing=True):
+        steps = make_pipeline(
+            PolynomialFeatures(2, include_bias=False), NeymanPearsonClassifier().set_fit_request(client=True)
+        )
+        bounds = [0.1, 0.3, 0.6]
+        search = GridSearchCV(
+            steps, {"neymanpearsonclassifier__bound": bounds}, scoring="recall", cv=3, error_score="raise"
+        )
+        search.fit(X, y, client=client)
+    assert search.best_params_ == {"neymanpearsonclassifier__bound": 0.1}  # the least loss on class 1 finds most of it
+    scores = search.cv_results_["mean_test_score"]
+    assert list(scores) == sorted(scores, reverse=True)
+    last = search.best_estimator_[-1]
+    assert list(last.multipliers_) == ["a", "b", "c"]
+    assert last.n_features_in_ == 14
+
+
+def test_names_of_the_columns() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    X, y, client = people()
+    frame = pandas.DataFrame(X, columns=["y", "age", "group", "(group)"])  # none of them is taken for something else
+    model = NeymanPearsonClassifier(0.3).fit(frame, y, client=pandas.Series(client))
+    assert list(model.feature_names_in_) == list(frame.columns)
+    assert model.model_.encoding.columns == tuple(frame.columns)
+    np.testing.assert_array_equal(model.coef_, NeymanPearsonClassifier(0.3).fit(X, y, client=client).coef_)
+    first, second = np.flatnonzero(client == "b")[:2]
+    frame.loc[[first, second], "age"] = [np.nan, np.inf]
+    message = rf"client 'b': column 'age' has 2 missing .*rows {first}, {second} of X\); impute them or drop the rows"
+    with pytest.raises(DataError, match=message):
+        model.fit(frame, y, client=client)
+    frame["age"] = "old"
+    with pytest.raises(DataError, match=r"column 'age' is not numeric .*'old'.*; encode it"):
+        model.fit(frame, y)
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+def test_bounds_that_conflict_give_no_model() -> None:
+    """Without an intercept opposite clients cannot both have a small loss."""
+    X, y = np.array([[1.0], [-1.0], [-1.0], [1.0]]), np.array([1, 0, 1, 0])
+    model = NeymanPearsonClassifier(0.1, fit_intercept=False, standardize=False)
+    with pytest.raises(FedpactError, match=r"no certified model: infeasible, .*solution_"):
+        model.fit(X, y, client=["a", "a", "b", "b"])
+    assert model.solution_.status == "infeasible"
+    assert set(model.solution_.conflict) == {"a", "b"}
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_a_recall_that_cannot_be_had_gives_no_model() -> None:
+    X, y = np.array([[1.0], [-1.0], [-1.0], [1.0]]), np.array([1, 0, 1, 0])
+    model = NeymanPearsonClassifier(min_recall=0.9, fit_intercept=False, standardize=False)
+    with pytest.raises(FedpactError, match=r"no certified model|no bounds were found"):
+        model.fit(X, y, client=["a", "a", "b", "b"])
+
+
+def test_a_refit_that_fails_leaves_no_model_of_before() -> None:
+    X, y, client = people(rows=100)
+    model = NeymanPearsonClassifier(0.3).fit(X, y, client=client)
+    with pytest.raises(FedpactError, match="max_rounds"):
+        model.set_params(max_rounds=8, tol=1e-9).fit(X, y, client=client)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "changes", "error", "message"),
+    [
+        ({"bound": 0.0}, {}, OptionError, "bound is 0.0; it must be a positive number"),
+        ({"bound": {"a": 0.2, "b": 0.2}}, {}, OptionError, "bound has no entry for owner 'c'"),
+        ({"bound": {"a": 1, "b": 1, "c": 1, "d": 1}}, {}, OptionError, "'d', which is no owner"),
+        ({"min_recall": 1.0}, {}, OptionError, "min_recall = 1.0: give a number above 0 and below 1"),
+        ({"protected": 2}, {}, OptionError, "protected = 2 is no class of y; choose one of 0, 1"),
+        ({"regularization": -1.0}, {}, OptionError, "regularization"),
+        ({"method": "magic"}, {}, OptionError, "'magic' is unknown"),
+        ({}, {"client": ["a"] * 99}, DataError, r"client has shape \(99,\), X has 100 rows; give one client a row"),
+        ({}, {"client": [None] + ["a"] * 99}, DataError, "client is missing in 1 rows, the first is row 0"),
+        ({}, {"client": np.append(np.arange(99.0), np.nan)}, DataError, "client is missing in 1 rows.* row 99"),
+        ({}, {"client": np.array([1, "b"] * 50, dtype=object)}, DataError, "client mixes kinds"),
+        ({}, {"client": ["server"] * 100}, DataError, "a client is called 'server'.*another name"),
+        ({}, {"client": np.where(people(100)[1] == 1, "p", "q")}, DataError, "client 'p': every row among .* class 1"),
+        ({"min_recall": 0.5}, {"client": np.where(people(100)[1] == 1, "z", "q")}, DataError, "client 'q': no row"),
+        ({}, {"y": np.ones(100)}, DataError, "y has one class only"),
+    ],
+)
+def test_bad_input_is_told(
+    parameters: dict[str, Any], changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    X, y, client = people(rows=100)
+    given: dict[str, Any] = {"X": X, "y": y, "client": client} | changes
+    with pytest.raises(error, match=message):
+        NeymanPearsonClassifier(**parameters).fit(**given)

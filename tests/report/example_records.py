@@ -1,0 +1,158 @@
+"""Runs to report on: real answers of real solves, put into records as `fedpact run` would."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+import fedpact as fp
+from fedpact import data, tasks
+from fedpact.report.record import Bounded, Measured, Record, Sent, Step
+
+#: Names that a page must show as they are.
+HOSTILE = (
+    '<script>alert("owner")</script>',
+    "Krankenhaus 'St. Märien' & Söhne | *west* `x` [a](b)",
+    "a-very-long-name-without-any-place-to-break-it-" * 4,
+    "مستشفى",
+    "</title></style><img src=x onerror=alert(1)>",
+)
+
+
+@cache
+def solved(
+    owners: int = 5, bound: float = 0.2, secure: bool = False, method: str = "auto", tol: float = 1e-4
+) -> Record:
+    """Neyman-Pearson classification at so many hospitals."""
+    tables = {f"hospital {i}": own for i, own in enumerate(data.neyman_pearson(owners, 200, 6).values(), 1)}
+    answer = fp.solve(tasks.neyman_pearson(tables, bound), method, tol=tol, secure_sum=secure)
+    bounded, measured = [], []
+    for (name, (X, y)), price in zip(tables.items(), answer.multipliers[1:], strict=True):
+        positive = X[y == 1]
+        loss = float(np.mean(np.logaddexp(0, -positive @ answer.w)))
+        bounded.append(Bounded(name, "mean loss on class 1", loss, bound, float(price[0])))
+        measured.append(_measured(name, float(np.mean(positive @ answer.w > 0)), len(positive), len(y)))
+    return Record(
+        title="Sepsis alarm, five hospitals" if owners == 5 else f"Sepsis alarm, {owners} hospitals",
+        asked=f"Fewest false alarms, while the mean loss on septic patients stays at most {bound} at every hospital.",
+        status=answer.status,
+        reason=answer.reason,
+        method=answer.method,
+        engine="in-process",
+        tol=answer.tol,
+        stationarity=answer.certificate.stationarity,
+        feasibility=answer.certificate.feasibility,
+        objective=answer.objective,
+        rounds=answer.rounds,
+        convex=True,
+        started="2026-03-02T09:15:00+00:00",
+        seconds=1.7,
+        bounded=tuple(bounded),
+        measured=tuple(measured),
+        history=tuple(
+            Step(s.rounds, s.bytes, s.objective, s.stationarity, s.feasibility, s.violations)
+            for s in answer.history.outer
+        ),
+        sent=tuple(
+            Sent(name, t.messages_down, t.messages_up, t.bytes_down, t.bytes_up, t.fields)
+            for name, t in answer.communication.owners.items()
+        ),
+        settings={
+            "task": "neyman-pearson",
+            "bound": bound,
+            "solver": {"method": method, "tol": list(answer.tol), "seed": 0, "secure_sum": secure},
+            "owners": {name: f"{name.replace(' ', '_')}.csv" for name in tables},
+        },
+        versions={"Python": "3.11.2", "fedpact": "0.1.0", "numpy": np.__version__},
+        notes=tuple(answer.history.notes),
+    )
+
+
+def _measured(name: str, recall: float, positives: int, rows: int) -> Measured:
+    """Wilson's interval for the recall."""
+    z2 = 1.96**2 / positives
+    middle, half = recall + z2 / 2, np.sqrt(z2 * (recall * (1 - recall) + z2 / 4))
+    interval = (float((middle - half) / (1 + z2)), float((middle + half) / (1 + z2)))
+    return Measured(name, {"rows": rows, "recall": recall}, {"recall": interval})
+
+
+def infeasible() -> Record:
+    """Two owners who exclude each other."""
+    low, high = (
+        fp.Share(
+            fp.functions.Quadratic(np.eye(1)),
+            fp.Constraint(fp.functions.Affine([[sign]], [1.0]), fp.cones.Nonnegative(1)),
+            name=name,
+        )
+        for sign, name in ((1.0, "low"), (-1.0, "high"))
+    )
+    answer = fp.solve(fp.FederatedProblem([low, high]))
+    w = float(answer.w[0])
+    found = [
+        Bounded(name, "dose", sign * w, -1.0, float(price[0]))
+        for name, sign, price in zip(("low", "high"), (1, -1), answer.multipliers[1:], strict=True)
+    ]
+    return replace(
+        ended(answer.status, answer.reason),
+        title="Two owners who exclude each other",
+        stationarity=answer.certificate.stationarity,
+        feasibility=answer.certificate.feasibility,
+        objective=answer.objective,
+        bounded=tuple(found),
+        measured=(),
+    )
+
+
+def ended(status: str, reason: str = "the limit of 3 exchanges came before the tolerances") -> Record:
+    """A run that was cut short, with its last point as the model."""
+    cut = solved().history[1]
+    bounded = tuple(replace(one, value=one.bound + cut.violations[one.owner]) for one in solved().bounded)
+    return replace(
+        solved(),
+        status=status,
+        reason=reason,
+        stationarity=cut.stationarity,
+        feasibility=cut.feasibility,
+        objective=cut.objective,
+        history=solved().history[:2],
+        bounded=bounded,
+    )
+
+
+def with_server() -> Record:
+    """A bound at the server too, met with room; not convex."""
+    server = Bounded("server", "gap of mean loss between groups", 0.031, 0.1, 0.0)
+    return replace(solved(), bounded=(server, *solved().bounded), convex=False)
+
+
+def hostile() -> Record:
+    """Every text that comes from outside is one that a careless page would run or break at."""
+    one = solved()
+    names = dict(zip((b.owner for b in one.bounded), HOSTILE, strict=True))
+    bad = HOSTILE[0]
+    return replace(
+        one,
+        title=f"{HOSTILE[4]} {HOSTILE[2]}",
+        asked=bad,
+        reason=bad,
+        method=bad,
+        engine=bad,
+        started=bad,
+        bounded=tuple(replace(b, owner=names[b.owner], what=f"loss {bad}") for b in one.bounded),
+        measured=tuple(Measured(names[m.owner], {f"{bad} {k}": v for k, v in m.numbers.items()}) for m in one.measured),
+        history=tuple(replace(s, violations={names[k]: v for k, v in s.violations.items()}) for s in one.history),
+        sent=tuple(replace(s, owner=names[s.owner], fields=(*s.fields, f"{bad} (masked)")) for s in one.sent),
+        settings={bad: {HOSTILE[4]: [bad]}},
+        versions={bad: bad},
+        notes=HOSTILE,
+    )
+
+
+if __name__ == "__main__":  # python tests/report/example_records.py FOLDER
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    solved(secure=True).save(folder)

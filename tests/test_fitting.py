@@ -1,0 +1,186 @@
+"""From a job to a model: scales as on pooled rows, the same optimum as on pooled rows, and recalls that are met."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from fedpact import tasks
+from fedpact.errors import DataError, OptionError
+from fedpact.fitting import Fitted, Fitting
+from fedpact.tasks import Job
+
+Rows = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
+COLUMNS = ("a", "b", "c")
+
+
+def rows(owners: int = 3, size: int = 120, classes: int = 2) -> Rows:
+    made = {}
+    for k in range(owners):
+        rng = np.random.default_rng([7, k])
+        X = rng.normal(size=(size, 3)) * [1.0, 50.0, 0.02] + [0.0, 2000.0, 1.0 + 0.01 * k]
+        z = (X - [0.0, 2000.0, 1.0]) / [1.0, 50.0, 0.02]
+        group = (z[:, 0] + rng.normal(size=size) > 0.3 * k).astype(int)
+        score = z @ [1.0, -0.8, 0.3] + 0.8 * group + rng.normal(size=size)
+        y = (score > 0.4).astype(int) if classes == 2 else np.digitize(score, [-0.5, 0.8])
+        made[f"owner {k + 1}"] = (X, y, group)
+    return made
+
+
+def fit(job: Job, given: Rows, *, compare: bool = False, **options: Any) -> Fitted:
+    grouped = bool(job.group)
+    fitting = Fitting(
+        lambda job: {
+            name: partial(tasks.share_from_rows, job, name, X, y, g if grouped else None)
+            for name, (X, y, g) in given.items()
+        },
+        regularization=1e-3,
+        tol=1e-7,
+        **options,
+    )
+    return fitting.run(job, compare=compare)
+
+
+def pooled(given: Rows) -> np.ndarray:
+    return np.concatenate([X for X, _, _ in given.values()])
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_scales_are_those_of_the_pooled_rows(secure: bool) -> None:
+    if secure:
+        pytest.importorskip("cryptography", reason="secure sums need cryptography")
+    given = rows()
+    found = fit(Job("neyman_pearson", 0.5, "y", COLUMNS, 3, standardize=True), given, secure_sum=secure)
+    assert found.job.scaling is not None
+    np.testing.assert_allclose(found.job.scaling.mean, pooled(given).mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.job.scaling.scale, pooled(given).std(axis=0), rtol=1e-9)
+    masked = "Moments.total (masked)" in found.communication.owners["owner 1"].fields
+    assert masked == secure
+
+
+def test_absent_values_are_the_mean_over_all_owners() -> None:
+    given = rows()
+    X, y, g = given["owner 1"]
+    given["owner 1"] = (np.where(np.arange(len(X))[:, None] % 7 == [0, 1, 2], np.nan, X), y, g)
+    job = Job("neyman_pearson", 0.5, "y", COLUMNS, 3, standardize=True, missing="mean")
+    found = fit(job, given)
+    assert found.solved
+    means = np.nanmean(pooled(given), axis=0)
+    filled = {name: (np.where(np.isnan(X), means, X), y, g) for name, (X, y, g) in given.items()}
+    again = fit(replace(job, missing="error", scaling=found.job.scaling), filled)
+    np.testing.assert_allclose(again.solution.w, found.solution.w, atol=1e-9)
+
+
+def test_a_constant_column_does_no_harm() -> None:
+    given = {name: (np.column_stack([X[:, :2], np.full(len(X), 0.1)]), y, g) for name, (X, y, g) in rows().items()}
+    found = fit(Job("neyman_pearson", 0.5, "y", COLUMNS, 3, standardize=True), given)
+    assert found.solved
+    assert abs(found.solution.w[2]) < 1e-9
+
+
+@pytest.mark.parametrize("parity", ["loss", "demographic_parity", "equal_opportunity"])
+def test_parities_are_optimal_on_pooled_rows(parity: Any) -> None:
+    """SLSQP from the answer, with the same functions written by hand, finds nothing better nearby."""
+    given = rows()
+    found = fit(Job("group_fairness", 0.03, "y", COLUMNS, 3, "g", standardize=True, parity=parity), given, compare=True)
+    assert found.solved, found.solution.reason
+    assert found.job.scaling is not None
+    tables = [(np.column_stack([found.job.scaling.apply(X), np.ones(len(X))]), y, g) for X, y, g in given.values()]
+
+    def objective(w: np.ndarray) -> float:
+        losses = [np.mean(np.logaddexp(0, X @ w) - y * (X @ w)) for X, y, _ in tables]
+        return float(np.mean(losses) + 0.5e-3 * w[:3] @ w[:3])
+
+    def gaps(w: np.ndarray) -> np.ndarray:
+        made = []
+        for X, y, g in tables:
+            each = np.logaddexp(0, X @ w) - y * (X @ w) if parity == "loss" else expit(X @ w)
+            chosen = y == 1 if parity == "equal_opportunity" else np.full(len(y), True)
+            made.append(each[chosen & (g == 1)].mean() - each[chosen & (g == 0)].mean())
+        return np.array(made)
+
+    w = found.solution.w
+    assert np.all(np.abs(gaps(w)) <= 0.03 + 1e-6)
+    limits = [{"type": "ineq", "fun": lambda w, s=s: 0.03 - s * gaps(w)} for s in (1, -1)]
+    best = minimize(objective, w, constraints=limits, method="SLSQP", options={"ftol": 1e-12, "maxiter": 200})
+    assert objective(w) <= best.fun + 1e-6
+    assert found.before["owner 1"]["accuracy"] > 0.5
+    for name, (X, _, g) in given.items():
+        chosen = np.column_stack([found.job.scaling.apply(X), np.ones(len(X))]) @ w > 0
+        assert found.measures[name]["positive rate of group 1"] == pytest.approx(chosen[g == 1].mean())
+
+
+def test_several_classes_with_one_protected() -> None:
+    given = rows(classes=3)
+    job = Job("neyman_pearson", 0.4, "y", COLUMNS, 3, standardize=True, classes=("low", "mid", "high"), protected="mid")
+    found = fit(job, given)
+    assert found.solved
+    assert found.solution.w.size == 3 * 4
+    assert found.job.scaling is not None
+    for name, (X, y, _) in given.items():
+        score = np.column_stack([found.job.scaling.apply(X), np.ones(len(X))]) @ found.solution.w.reshape(3, 4).T
+        losses = np.log(np.exp(score).sum(axis=1)) - score[:, 1]
+        assert losses[y == 1].mean() <= 0.4 + 1e-6
+        assert found.values[name][0] == pytest.approx(losses[y == 1].mean() - 0.4)
+        assert found.measures[name]["recall"] == np.mean(np.argmax(score[y == 1], axis=1) == 1)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_recall_is_met_everywhere_and_costs_less_than_the_safe_bound(classes: int) -> None:
+    """A row that is missed has a loss of at least log 2: the bound (1 - recall) log 2 is safe, and dear."""
+    given, names = rows(classes=classes), ("0", "1", "2")[:classes]
+    job = Job("neyman_pearson", 1.0, "y", COLUMNS, 3, standardize=True, classes=names, min_recall=0.85)
+    found = fit(job, given)
+    assert found.solved
+    assert min(told["recall"] for told in found.measures.values()) >= 0.85
+    assert min(told["recall"] for told in found.before.values()) < 0.85
+    safe = fit(replace(job, min_recall=0.0, bound=0.15 * np.log(2)), given)
+    assert min(told["recall"] for told in safe.measures.values()) >= 0.85
+    assert found.solution.objective < safe.solution.objective
+
+
+def test_a_recall_that_cannot_be_had_is_not_called_solved() -> None:
+    """Without an intercept, with rows on both sides of zero: no model finds 99 % of them."""
+    rng = np.random.default_rng(0)
+    given = {f"owner {k}": (rng.normal(size=(60, 3)), np.arange(60) % 2, np.zeros(60)) for k in range(2)}
+    found = fit(Job("neyman_pearson", 1.0, "y", COLUMNS, 2, intercept=False, min_recall=0.99), given)
+    assert not found.solved
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"bound": {"owner 1": 0.3}}, OptionError, "bound has no entry for owner 'owner 2'"),
+        ({"classes": ("a", "a")}, OptionError, "classes are .*; give 2 or more, all different"),
+        ({"protected": "z"}, OptionError, "protected = 'z' is none of the classes 0, 1"),
+        ({"columns": ("a", "a", "b")}, OptionError, "column 'a' is listed twice"),
+        ({"label": "a"}, OptionError, "'a' is a feature and the label or group as well"),
+        ({"categories": {"z": ("1",)}}, OptionError, "categories are given for 'z', which is no feature"),
+        ({"missing": "zero"}, OptionError, "missing = 'zero' is unknown"),
+        ({"min_recall": 1.5}, OptionError, "min_recall = 1.5"),
+    ],
+)
+def test_jobs_that_contradict_themselves(changes: dict[str, Any], error: type[Exception], message: str) -> None:
+    stated: dict[str, Any] = {"task": "neyman_pearson", "bound": 0.5, "label": "y", "columns": COLUMNS, "owners": 3}
+    with pytest.raises(error, match=message):
+        fit(Job(**{**stated, **changes}), rows())
+
+
+def test_a_column_without_any_value_is_named() -> None:
+    given = {name: (np.column_stack([X[:, :2], np.full(len(X), np.nan)]), y, g) for name, (X, y, g) in rows().items()}
+    with pytest.raises(OptionError, match="column 'c' has no values at any owner"):
+        fit(Job("neyman_pearson", 0.5, "y", COLUMNS, 3, missing="mean"), given)
+
+
+def test_an_owner_without_a_group_is_named() -> None:
+    given = rows()
+    X, y, _ = given["owner 2"]
+    given["owner 2"] = (X, y, np.zeros(len(y), dtype=int))
+    with pytest.raises(DataError, match=r"owner 2.*no row has group = 1"):
+        fit(Job("group_fairness", 0.1, "y", COLUMNS, 3, "g"), given)
