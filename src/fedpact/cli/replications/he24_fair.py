@@ -332,8 +332,9 @@ def _conic(rows: list[Row], size: Size) -> Table:
         lines.append([*cells, _reference(row), f"{row.still.objective:.4f}" if row.still else ""])
     caption = (
         f"He24-conic, Table 3, from w = 0, gaps at most {CONIC:g}: loss, and mean / max of the gaps over owners and "
-        f"server. {SCRIPT}. optimum: a local one, by interior-point, to {TIGHT:g}. still: the loss after "
-        f"{size.still} exchanges of Algorithm 1 with the printed {PRINTED}."
+        f"server. {SCRIPT}. optimum: a local one, by interior-point, to {TIGHT:g}; where its certificate is in brackets "
+        f"it did not settle in {ENOUGH} exchanges, and the number is no optimum. still: the loss after {size.still} "
+        f"exchanges of Algorithm 1 with the printed {PRINTED}."
     )
     columns = (
         "n", "Algorithm 1", "paper", "gaps, 1", "paper", "Algorithm 3", "paper", "gaps, 3", "paper", "optimum", "still",
