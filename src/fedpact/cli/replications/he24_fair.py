@@ -332,8 +332,8 @@ def _conic(rows: list[Row], size: Size) -> Table:
         lines.append([*cells, _reference(row), f"{row.still.objective:.4f}" if row.still else ""])
     caption = (
         f"He24-conic, Table 3, from w = 0, gaps at most {CONIC:g}: loss, and mean / max of the gaps over owners and "
-        f"server. {SCRIPT}. optimum: a local one, by interior-point, to {TIGHT:g}; where its certificate is in brackets "
-        f"it did not settle in {ENOUGH} exchanges, and the number is no optimum. still: the loss after {size.still} "
+        f"server. {SCRIPT}. optimum: a local one, by interior-point, to {TIGHT:g}; where its certificate is in "
+        f"brackets it did not settle in {ENOUGH} exchanges, and the number is no optimum. still: the loss after {size.still} "
         f"exchanges of Algorithm 1 with the printed {PRINTED}."
     )
     columns = (
