@@ -9,19 +9,22 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy
 from click.testing import CliRunner, Result
 
 from fedpact import data, postprocess
 from fedpact.cli.main import cli, main
 from fedpact.cli.replicate import REPLICATIONS
-from fedpact.cli.replications import fairvfl
+from fedpact.cli.replications import fairvfl, pages
 from fedpact.cli.replications.fairvfl_runs import Case, post_processed
 from fedpact.cli.replications.fairvfl_runs import Ran as FairRan
 from fedpact.cli.replications.findings import Claim, Replication, Table, Task
 from fedpact.cli.replications.ifeddr_logistic import DONE, PATIENCE, Ran, idle, until
-from fedpact.cli.trace import Point, Trace
+from fedpact.cli.trace import Point, Trace, announced
 from fedpact.report import figures
 from fedpact.solve import solve
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def run(*args: str) -> Result:
@@ -44,7 +47,10 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
                     "what it holds", ("method", "setting", "rounds"), [["a", "x", "3"], ["b", "y", "12"]], ("setting",)
                 )
             ],
-            [Claim("Figure 1", "it is so", "it is", True), Claim("Figure 2", "it is not", "it is", False)],
+            [
+                Claim("Figure 1", "it is so", "it is", True),
+                Claim("Figure 2", "it is not", "it is", False, "it is a toy's"),
+            ],
             ["it is a toy"],
             {"toy-figure": figures.panels([figures.Panel("t", "x", "y", lines, log_x=True)])},
         )
@@ -79,6 +85,22 @@ def test_what_is_found_is_printed_and_drawn(toy: list[Task], tmp_path: Path) -> 
     assert "Where this is not what the paper did:\n- it is a toy\n" in done.stdout
     assert (tmp_path / "new" / "toy-figure.svg").read_text().count("<svg") == 1
     assert f"wrote {tmp_path / 'new' / 'toy-figure.svg'}" in done.stderr
+    assert f"wrote {tmp_path / 'new' / 'toy.md'}" in done.stderr
+    lines = (tmp_path / "new" / "toy.md").read_text().splitlines()
+    assert lines[0] == "# A toy"
+    assert lines[5] == f"fedpact replicate toy --data DIR --out {tmp_path / 'new'}"  # the folder of data is one's own
+    for text in (f"NumPy {np.__version__}", f"SciPy {scipy.__version__}", "fedpact "):
+        assert text in lines[2]
+    for line in (
+        "| b | y | 12 |",
+        "what it holds",
+        "![toy figure](toy-figure.svg)",
+        "- **agrees**: Figure 1",
+        "- **DIFFERS**: Figure 2",
+        "  - why: it is a toy's",
+        "- it is a toy",
+    ):
+        assert lines.count(line) == 1, line
 
 
 def test_quick_decides_nothing_and_markdown_is_markdown(toy: list[Task], tmp_path: Path) -> None:
@@ -87,6 +109,47 @@ def test_quick_decides_nothing_and_markdown_is_markdown(toy: list[Task], tmp_pat
     assert "| a | x | 3 |" in done.stdout
     assert done.stdout.count("[not decided]") == 2
     assert "on which no claim is decided" in done.stdout
+    page = (tmp_path / "toy.md").read_text()
+    assert page.count("**not decided**") == 2
+    assert f"fedpact replicate toy --out {tmp_path} --quick --markdown\n" in page
+
+
+def test_remarks_outlive_a_run(toy: list[Task], tmp_path: Path) -> None:
+    page = tmp_path / "toy.md"
+    page.write_text("# An older toy\n\n## Remarks\n\nIt was fun.\n")
+    assert run("toy", "--out", str(tmp_path)).exit_code == 0
+    text = page.read_text()
+    assert text.startswith("# A toy\n")
+    assert text.endswith("\n- it is a toy\n\n## Remarks\n\nIt was fun.\n")
+    assert "older" not in text
+
+
+def test_the_list_of_all_pages(toy: list[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedpact.cli.replicate.REPLICATIONS", {"toy": REPLICATIONS["toy"]})
+    folder = tmp_path / "pages"
+    assert run("toy", "--out", str(folder)).exit_code == 0
+    done = run("--index", str(folder))
+    assert done.exit_code == 0, done.output
+    listed = (tmp_path / "pages.md").read_text()
+    assert "| [toy](pages/toy.md) | A toy | 1 | 1 | 0 |\n" in listed
+    assert "- **DIFFERS**: Figure 2\n  - paper: it is not\n  - ours: it is\n  - why: it is a toy's\n" in listed
+    assert "Figure 1" not in listed
+    (folder / "toy.md").write_text("# By hand\n")
+    assert "has no command" in str(run("--index", str(folder)).exception)
+    (folder / "toy.md").unlink()
+    assert "run: fedpact replicate toy --out" in str(run("--index", str(folder)).exception)
+
+
+def test_the_pages_of_the_docs_are_of_full_runs_and_all_are_listed() -> None:
+    """REPLICATIONS, the pages of their full runs and the list made from them are one and the same."""
+    folder = DOCS / "replications"
+    made = pages.index(folder, REPLICATIONS, "fedpact replicate --index docs/replications")
+    assert made == (DOCS / "replications.md").read_text()  # if not: run that command
+    for name in REPLICATIONS:
+        typed = rf"^fedpact replicate {name} .*--out docs/replications.*$"
+        command = re.search(typed, (folder / f"{name}.md").read_text(), re.M)
+        assert command is not None
+        assert "--quick" not in command.group()
 
 
 def test_an_unknown_name_and_missing_data(
@@ -149,6 +212,16 @@ def test_when_a_run_has_stalled() -> None:
     assert Ran("a", "", trace(1.0, np.nan)).last == np.inf
 
 
+def test_a_run_tells_where_it_is() -> None:
+    said: list[str] = []
+    points = trace(0.5, 0.25).points
+    often, rarely = (announced(name, said.append, lambda p: len(p) > 1, every) for name, every in (("a", 0), ("b", 60)))
+    assert not often(points[:1])
+    assert often(points)
+    assert rarely(points)
+    assert said == ["a", "b", "a: round 0, 0.5", "a: round 1, 0.25"]
+
+
 def test_the_quick_part_of_ifeddr_logistic(data_folder: Path, tmp_path: Path) -> None:
     done = run("ifeddr-logistic", "--quick", "--data", str(data_folder), "--out", str(tmp_path))
     assert done.exit_code == 0, done.output
@@ -160,8 +233,8 @@ def test_the_quick_part_of_ifeddr_logistic(data_folder: Path, tmp_path: Path) ->
     for method in ("fedavg", "scaffold", "fedprox", "feddr tau 10, start s", "ifeddr, paper", "ifeddr"):
         assert 0 < found[method] < 0.6  # ln 2 - f* is where all begin
     assert found["ifeddr"] < found["ifeddr, paper"]
-    figures = ["ifeddr-logistic-ablation.svg", "ifeddr-logistic-stall.svg", "ifeddr-logistic.svg"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == figures
+    written = ["ifeddr-logistic-ablation.svg", "ifeddr-logistic-stall.svg", "ifeddr-logistic.md", "ifeddr-logistic.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == written
     assert "f* = 0.18136960" in done.stdout
 
 
@@ -224,7 +297,7 @@ def test_the_quick_part_of_fairvfl(data_folder: Path, tmp_path: Path) -> None:
     assert optimum is not None
     pooled = solve(cases[0].problem(0.01).pooled(), "interior-point", tol=1e-8)
     assert float(optimum.group(1)) == pytest.approx(pooled.objective, abs=1e-4)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["fairvfl-eps.svg", "fairvfl-rounds.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fairvfl-eps.svg", "fairvfl-rounds.svg", "fairvfl.md"]
 
 
 def scored(seed: int) -> Case:

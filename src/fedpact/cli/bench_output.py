@@ -106,16 +106,14 @@ class Output:
 def show(
     columns: Sequence[str],
     lines: Sequence[Sequence[str]],
-    markdown: bool,
+    as_markdown: bool,
     *,
     text: Sequence[str] = (),
     sections: Sequence[object] = (),
 ) -> None:
     """Print a table. text: columns of words, besides the first; sections: one entry a line, a rule where it changes."""
-    if markdown:
-        for line in [list(columns), ["---"] * len(columns), *lines]:
-            click.echo(f"| {' | '.join(line)} |")
-        click.echo()
+    if as_markdown:
+        click.echo(f"{markdown(columns, lines)}\n")
         return
     made = table(*columns)
     for column in made.columns:
@@ -125,6 +123,11 @@ def show(
     for line, part, following in zip(lines, parts, [*parts[1:], None], strict=True):
         made.add_row(*line, end_section=part != following)
     Console(width=250).print(made)  # a terminal that is too narrow folds lines; no cell is cut
+
+
+def markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in [columns, ["---"] * len(columns), *lines])
 
 
 def save(rows: Sequence[object], kind: type, csv: IO[str] | None) -> None:

@@ -114,6 +114,23 @@ def traced(
     return Trace(engine.points, answer, time.perf_counter() - engine.began, engine.over)
 
 
+def announced(
+    label: str, say: Callable[[str], None], enough: Callable[[Sequence[Point]], bool], every: float = 30.0
+) -> Callable[[Sequence[Point]], bool]:
+    """`enough`, which says where the run is at its beginning and about every so many seconds."""
+    say(label)
+    told = time.monotonic()
+
+    def asked(points: Sequence[Point]) -> bool:
+        nonlocal told
+        if time.monotonic() - told >= every:
+            told = time.monotonic()
+            say(f"{label}: round {points[-1].rounds}, {points[-1].measured:.4g}")
+        return enough(points)
+
+    return asked
+
+
 def natural_residual(problem: FederatedProblem) -> Callable[[Vector], float]:
     """|w - prox_h(w - sum_i F_i(w))|, zero at solutions only."""
 

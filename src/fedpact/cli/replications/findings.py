@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from textwrap import fill
 from typing import Any
 
@@ -32,23 +32,41 @@ class Task:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of measured numbers. text: columns of words, besides the first; grouped: rules where the first changes"""
+    """A table of measured numbers. text: columns of words, besides the first; grouped: rules where the first changes
+
+    title, figures: on a page, the heading above it and the figures, by name, between heading and table
+    """
 
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     text: Sequence[str] = ()
     grouped: bool = False
+    title: str = ""
+    figures: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, where, what was found here, and whether it is the same (None: this run cannot decide)."""
+    """What the paper says, where, what was found here, and whether it is the same (None: this run cannot decide).
+
+    why: the reason, told where it is not the same
+    """
 
     where: str
     paper: str
     ours: str
     agrees: bool | None
+    why: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return "not decided" if self.agrees is None else "agrees" if self.agrees else "DIFFERS"
+
+    def told(self) -> dict[str, str]:
+        """What there is to say about it, by who says it."""
+        reason = {"why": self.why} if self.why and self.agrees is False else {}
+        return {"paper": self.paper, "ours": self.ours} | reason
 
 
 @dataclass
@@ -61,19 +79,22 @@ class Replication:
     differences: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
 
+    def undecided(self) -> Replication:
+        """The same where its numbers are not worth a verdict."""
+        return replace(self, claims=[replace(claim, agrees=None) for claim in self.claims])
 
-def printed(found: Replication, markdown: bool = False, decided: bool = True) -> None:
-    """The replication on standard output. decided: are its numbers worth a verdict on the claims?"""
+
+def printed(found: Replication, markdown: bool = False) -> None:
+    """The replication on standard output."""
     click.echo(f"{found.title}\n")
     for table in found.tables:
         sections = [row[0] for row in table.rows] if table.grouped else ()
         show(table.columns, table.rows, markdown, text=table.text, sections=sections)
         click.echo(f"{fill(table.caption, WIDTH, break_on_hyphens=False)}\n")
     for claim in found.claims:
-        verdict = "not decided" if claim.agrees is None or not decided else "agrees" if claim.agrees else "DIFFERS"
-        click.echo(_indented(f"[{verdict}] {claim.where}"))
-        click.echo(_indented(f"paper: {claim.paper}", "  "))
-        click.echo(_indented(f"ours:  {claim.ours}", "  "))
+        click.echo(_indented(f"[{claim.verdict}] {claim.where}"))
+        for who, text in claim.told().items():
+            click.echo(_indented(f"{f'{who}:':6} {text}", "  "))
     click.echo("\nWhere this is not what the paper did:")
     for difference in found.differences:
         click.echo(_indented(f"- {difference}"))
