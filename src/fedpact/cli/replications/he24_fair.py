@@ -361,8 +361,8 @@ def _claims_of_conic(rows: list[Row], size: Size) -> Iterator[Claim]:
         f"loss of Algorithm 3: {'; '.join(told)}; at w = 0, where all gaps are zero, it is {np.log(2):.4f}",
         all(abs(row.twins.three[0].objective / TABLE_3[row.n][1] - 1) <= 0.05 for row in rows),
         why="the paper's losses are near that of the start. With the printed rho no coefficient of Algorithm 1 has "
-        f"moved by more than {moved:.1e} in {size.still} exchanges; why its Algorithm 3, without a rho, is there too, the "
-        "paper does not say",
+        f"moved by more than {moved:.1e} in {size.still} exchanges; why its Algorithm 3, without a rho, is there too, "
+        "the paper does not say",
     )
 
 
