@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,10 @@ def convergence(instances: Mapping[str, Mapping[str, Solution]]) -> Any:
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines in one pair of axes: label -> (x, y). log_x, log_y: scales, on which zero and below is a gap in a line."""
+    """Lines in one pair of axes: label -> (x, y). log_x, log_y: scales, on which zero and below is a gap in a line.
+
+    bands: label -> (lowest, highest) y, at the x of the line of that label; level: a dashed line across
+    """
 
     title: str
     x: str
@@ -72,6 +75,15 @@ class Panel:
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
     log_x: bool = False
     log_y: bool = True
+    bands: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    level: float | None = None
+
+
+def banded(title: str, x: str, y: str, values: Mapping[str, Sequence[Sequence[float]]], level: float) -> Panel:
+    """Means as lines, bands from the least to the largest. values: label -> one sequence for each of x = 0, 1, ..."""
+    lines = {k: ([float(i) for i in range(len(v))], [sum(each) / len(each) for each in v]) for k, v in values.items()}
+    bands = {k: ([min(each) for each in v], [max(each) for each in v]) for k, v in values.items()}
+    return Panel(title, x, y, lines, log_y=False, bands=bands, level=level)
 
 
 #: No line needs more points than a reader can see.
@@ -89,6 +101,11 @@ def panels(given: Sequence[Panel], columns: int = 2) -> Any:
             color = f"C{labels.index(label) % 10}"
             style = ("-", "--", ":")[labels.index(label) // 10 % 3]
             axes.plot([x[i] for i in kept], [y[i] for i in kept], style, label=label, color=color, linewidth=1.3)
+            if label in panel.bands:
+                low, high = ([side[i] for i in kept] for side in panel.bands[label])
+                axes.fill_between([x[i] for i in kept], low, high, color=color, alpha=0.2, linewidth=0)
+        if panel.level is not None:
+            axes.axhline(panel.level, color="black", linewidth=0.8, linestyle="--")
         axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
         if panel.log_x:
             axes.set_xscale("log", nonpositive="mask")

@@ -16,11 +16,18 @@ WIDTH = 118
 
 @dataclass(frozen=True)
 class Task:
-    """folder: of the data (None: FEDPACT_DATA, then the cache); quick: a small part, for tests; say: tells progress"""
+    """What is asked.
+
+    folder: of the data (None: FEDPACT_DATA, then the cache)
+    quick:  a small part, for tests
+    say:    tells progress
+    trials: random starts, or instances, where the experiment has them; None: its own numbers
+    """
 
     folder: str | None
     quick: bool
     say: Callable[[str], None]
+    trials: int | None = None
 
 
 @dataclass(frozen=True)
