@@ -105,7 +105,8 @@ class Watching:
 
 def spread(values: Sequence[float] | Vector, form: str = ".4f") -> str:
     """Mean and, in brackets as the paper has it, the standard deviation."""
-    return f"{np.mean(values):{form}} ({np.std(values):.1e})"
+    deviation = f" ({np.std(values):.1e})" if np.size(values) > 1 else ""  # one run has none
+    return f"{np.mean(values):{form}}{deviation}"
 
 
 def printed_mean(text: str) -> float:
