@@ -165,6 +165,16 @@ BAD: dict[str, tuple[Callable[[Path], Path], str | None, tuple[str, ...]]] = {
         "[owner]",
         ("unknown key 'owner'; did you mean 'owners'?",),
     ),
+    "a value for a table": (
+        lambda f: change(f, 'title = "Three hospitals"', "server = 3"),
+        "server",
+        ("server = 3: it is a table; write [server]",),
+    ),
+    "tolerance out of range": (
+        lambda f: change(f, "tol = 1e-3", "tol = 2"),
+        "tol",
+        ("tol = 2: give a number above 0 and below 1",),
+    ),
     "no job": (lambda f: f / "none.toml", None, ("cannot be read as a job", "fedpact init")),
 }
 

@@ -132,11 +132,16 @@ class _Reader:
         solve = dict(found.get("solve", {}))
         if "method" in solve and solve["method"] not in ("auto", *METHODS):
             self._fail("solve", "method", f"{solve['method']!r} is unknown; choose auto, {', '.join(METHODS)}")
+        if not 0 < solve.get("tol", 1e-3) < 1:
+            self._fail("solve", "tol", f"tol = {solve['tol']}: give a number above 0 and below 1")
         engine = solve.get("engine", "in-process")
         if engine not in ENGINES:
             self._fail("solve", "engine", f"{engine!r} is unknown; choose {', '.join(ENGINES)}")
         if (engine == "flower") != bool(superlink) and "engine" in solve:
             self._fail("solve", "engine", f'{engine!r} and owners do not fit: "flower" is for "{FLOWER}..." owners')
+        flower = dict(found.get("flower", {}))
+        if "root_certificates" in flower:
+            flower["root_certificates"] = str(self._file("flower", "root_certificates", flower["root_certificates"]))
         output = found.get("output", {})
         for name in output.get("track", ()):
             if name not in TRACKERS:
@@ -153,7 +158,7 @@ class _Reader:
             track=tuple(dict.fromkeys(output.get("track", ()))),
             server=at_server,
             superlink=superlink,
-            flower=found.get("flower", {}),
+            flower=flower,
             solve=solve,
             settings=found,
         )
@@ -180,6 +185,8 @@ class _Reader:
             if key in KEYS and isinstance(value, dict):
                 for inner, content in value.items():
                     self._check(key, inner, content)
+            elif key in (*OPEN, *KEYS) and key != "bound":
+                self._fail("", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below")
             else:
                 self._check("", key, value)
         for column, levels in found.get("categories", {}).items():

@@ -47,7 +47,13 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
     prepare(file.output, resume, force)
     (file.output / FILE).unlink(missing_ok=True)
     certificates = file.flower.get("root_certificates")
-    trust = "insecure = true" if certificates is None else f"root-certificates = {json.dumps(certificates)}"
+    trust = "insecure = true"
+    if certificates is not None:
+        trust = f"root-certificates = {json.dumps(str(Path(certificates).resolve()))}"
+        "insecure = true"
+        if certificates is None
+        else f"root-certificates = {json.dumps(str(Path(certificates).resolve()))}"
+    )
     with tempfile.TemporaryDirectory(prefix="fedpact-flower-") as made:
         app, home = Path(made, "app"), Path(made, "home")
         app.mkdir()

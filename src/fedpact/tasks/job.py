@@ -139,8 +139,11 @@ class Job:
         return replace(self, constrained=False)
 
     def regularizer(self, weight: float) -> SquaredL2:
-        """weight/2 |w|^2 over everything but the intercepts."""
-        row = np.full(len(self.encoding.names), checks.nonnegative("regularization", weight))
+        """weight/2 |w|^2 over everything but the intercepts; over all of w where only its owner knows what w is."""
+        checks.nonnegative("regularization", weight)
+        if self.task == "custom":
+            return SquaredL2(weight)
+        row = np.full(len(self.encoding.names), weight)
         one = np.append(row, 0.0) if self.intercept else row
         return SquaredL2(one if len(self.classes) == 2 else np.tile(one, len(self.classes)))
 
