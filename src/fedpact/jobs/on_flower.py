@@ -50,10 +50,6 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
     trust = "insecure = true"
     if certificates is not None:
         trust = f"root-certificates = {json.dumps(str(Path(certificates).resolve()))}"
-        "insecure = true"
-        if certificates is None
-        else f"root-certificates = {json.dumps(str(Path(certificates).resolve()))}"
-    )
     with tempfile.TemporaryDirectory(prefix="fedpact-flower-") as made:
         app, home = Path(made, "app"), Path(made, "home")
         app.mkdir()
