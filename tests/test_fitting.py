@@ -178,9 +178,28 @@ def test_a_column_without_any_value_is_named() -> None:
         fit(Job("neyman_pearson", 0.5, "y", COLUMNS, 3, missing="mean"), given)
 
 
-def test_an_owner_without_a_group_is_named() -> None:
-    given = rows()
-    X, y, _ = given["owner 2"]
-    given["owner 2"] = (X, y, np.zeros(len(y), dtype=int))
-    with pytest.raises(DataError, match=r"owner 2.*no row has group = 1"):
-        fit(Job("group_fairness", 0.1, "y", COLUMNS, 3, "g"), given)
+@pytest.mark.parametrize(
+    ("changes", "y", "group", "message"),
+    [
+        ({"task": "group_fairness", "group": "g"}, None, 0, "no row has g = 1 among 120"),
+        (
+            {"task": "group_fairness", "group": "g", "groups": ("f", "m"), "parity": "equal_opportunity"},
+            0,
+            None,
+            "no row of class 1 has g = f, so its rate is undefined",
+        ),
+        ({"classes": ("low", "mid", "high")}, 2, None, "no row has y = low among 120"),
+        ({"classes": ("low", "mid", "high")}, 0, None, "no row has y = high among 120"),
+    ],
+)
+def test_an_owner_without_needed_rows_is_named(changes: dict[str, Any], y: Any, group: Any, message: str) -> None:
+    given = rows(classes=len(changes.get("classes", (0, 1))))
+    X, labels, kinds = given["owner 2"]
+    given["owner 2"] = (
+        X,
+        labels if y is None else np.full(len(X), y),
+        kinds if group is None else np.full(len(X), group),
+    )
+    stated: dict[str, Any] = {"task": "neyman_pearson", "bound": 0.5, "label": "y", "columns": COLUMNS, "owners": 3}
+    with pytest.raises(DataError, match=rf"^owner 'owner 2': {message}"):
+        fit(Job(**{**stated, **changes}), given)

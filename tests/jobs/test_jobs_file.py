@@ -68,6 +68,11 @@ def _no_positives(folder: Path) -> Path:
     return folder / "job.toml"
 
 
+def _emptied(folder: Path) -> Path:
+    (folder / "south.csv").write_text("")
+    return folder / "job.toml"
+
+
 def _third_class(folder: Path) -> Path:
     text = (folder / "north.csv").read_text().splitlines()
     text[4] = text[4].rsplit(",", 1)[0] + ",perhaps"
@@ -121,7 +126,21 @@ BAD: dict[str, tuple[Callable[[Path], Path], str | None, tuple[str, ...]]] = {
         None,
         ("north", "column 'smoker' holds", "in line 2", "or list it under categories"),
     ),
-    "an owner without positives": (_no_positives, None, ("coast", "no row has label = 1", "merge it with another")),
+    "an owner without positives": (
+        _no_positives,
+        None,
+        ("fedpact: owner 'coast': no row has relapse = yes among 300", "merge it with another"),
+    ),
+    "an infinity": (
+        lambda f: change(f, ",68,", ",inf,", "south.csv"),
+        None,
+        ("south", "column 'age' holds 'inf' in line", "give a number that is finite"),
+    ),
+    "an empty file": (
+        _emptied,
+        "south",
+        ("owner 'south'", "south.csv is empty; it needs a line of column names"),
+    ),
     "duplicate owner": (
         lambda f: change(f, 'south = "south.csv"', 'north = "south.csv"'),
         None,

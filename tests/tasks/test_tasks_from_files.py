@@ -63,7 +63,7 @@ def test_columns_of_the_first_file_are_the_default(tmp_path: Path) -> None:
     ("text", "error", "message"),
     [
         ("age,y\n1,0\n2,1\n", DataError, "south: .*has no column 'dose'"),
-        ("age,dose,y\n1,1,1\n2,2,1\n", DataError, "south.*no row has label = 0 among 2"),
+        ("age,dose,y\n1,1,1\n2,2,1\n", DataError, "owner 'south': no row has y = 0 among 2"),
         (
             "age,dose,y\n1,1,0\n2,2,3\n",
             DataError,
@@ -110,9 +110,9 @@ def test_a_job_survives_its_way_to_an_owner() -> None:
 @pytest.mark.parametrize(
     ("task", "y", "message"),
     [
-        ("neyman_pearson", [0, 0, 0, 0], "owner 'b': no row has label = 1 among 4"),
+        ("neyman_pearson", [0, 0, 0, 0], "owner 'b': no row has y = 1 among 4"),
         ("neyman_pearson", [0, 1, 2, 0], "owner 'b': label has 1 values other than 0 and 1"),
-        ("group_fairness", [0, 1, 0, 1], "owner 'b': no row has group = 1 among 4"),
+        ("group_fairness", [0, 1, 0, 1], "owner 'b': no row has g = 1 among 4"),
     ],
 )
 def test_a_table_is_checked_with_and_without_its_constraint(

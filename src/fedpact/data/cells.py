@@ -56,8 +56,12 @@ class Cells:
             absent = cell.upper() in MISSING
             if not (absent and missing):
                 found = "is empty" if not cell else f"holds {cell!r}"
-                remedy = 'drop the row, or impute with missing = "mean"' if absent else "or list it under categories"
-                raise DataError(f"{self.path}: column {name!r} {found} in {self.line(i)}; give a number, {remedy}")
+                remedy = ", or list it under categories"
+                if absent:
+                    remedy = ', drop the row, or impute with missing = "mean"'
+                elif not np.isnan(_number(cell)):
+                    remedy = " that is finite, or drop the row"
+                raise DataError(f"{self.path}: column {name!r} {found} in {self.line(i)}; give a number{remedy}")
         return values
 
     def codes(self, name: str, levels: Sequence[str], what: str, missing: bool = False) -> NDArray[np.int64]:
@@ -96,7 +100,10 @@ def column_names(path: str | Path) -> tuple[str, ...]:
     if source.suffix.lower() == ".parquet":
         return read_cells(source).names
     with _csv(source) as lines:
-        return tuple(next(lines, (0, []))[1])
+        names = tuple(next(lines, (0, []))[1])
+    if not names:
+        raise DataError(f"{source} is empty; it needs a line of column names and at least one row")
+    return names
 
 
 @contextmanager
@@ -118,7 +125,7 @@ def _read_csv(path: Path) -> Cells:
     (_, names), *numbered = lines
     for number, row in numbered:
         if len(row) != len(names):
-            raise DataError(f"{path}: line {number} has {len(row)} cells, the header has {len(names)}")
+            raise DataError(f"{path}: line {number} has {len(row)} cells, the header has {len(names)}; correct it")
     columns = {name: np.array([row[j] for _, row in numbered], dtype=np.str_) for j, name in enumerate(names)}
     return Cells(path, tuple(names), columns, tuple(number for number, _ in numbered))
 

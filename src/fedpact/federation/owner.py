@@ -40,7 +40,7 @@ def named(owner: str, what: str) -> Iterator[None]:
     try:
         yield
     except FedpactError as error:
-        if str(error).startswith(f"{owner}:"):
+        if str(error).startswith((f"{owner}:", f"owner {owner!r}:")):
             raise
         raise type(error)(f"{owner}: {error}") from error
     except Exception as error:

@@ -62,9 +62,9 @@ def whole(owner: str, name: str, values: ArrayLike, rows: int, classes: int) -> 
     return vector.astype(np.int64)
 
 
-def classes(owner: str, values: ArrayLike, rows: int, number: int) -> Labels:
-    """One label a row: both of 0 and 1, or whole numbers below `number` when there are more than two classes."""
-    return binary(owner, "label", values, rows) if number == 2 else whole(owner, "label", values, rows, number)
+def coded(owner: str, name: str, values: ArrayLike, rows: int, levels: int) -> Labels:
+    """One number a row: 0 or 1, or a whole one below `levels` when there are more than two."""
+    return binary(owner, name, values, rows, both=False) if levels == 2 else whole(owner, name, values, rows, levels)
 
 
 def binary(owner: str, name: str, values: ArrayLike, rows: int, *, both: bool = True) -> Labels:
@@ -79,13 +79,20 @@ def binary(owner: str, name: str, values: ArrayLike, rows: int, *, both: bool = 
             f"owner {owner!r}: {name} has {wrong.sum()} values other than 0 and 1, the first is {found!s} "
             f"({_rows(wrong)}); code {name} as 0 and 1"
         )
-    for value in (0, 1) if both else ():
-        if not np.any(vector == value):
+    codes = vector.astype(np.int64)
+    some_of_each(owner, name, codes, (0, 1) if both else ())
+    return codes
+
+
+def some_of_each(owner: str, name: str, codes: Labels, needed: Iterable[int], levels: Sequence[str] = ()) -> None:
+    """Every needed value occurs; `levels` has the words for the values, where there are any."""
+    for value in needed:
+        if not np.any(codes == value):
+            level = levels[value] if levels else value
             raise DataError(
-                f"owner {owner!r}: no row has {name} = {value} among {rows}; its mean loss is undefined: "
+                f"owner {owner!r}: no row has {name} = {level} among {len(codes)}; its mean loss is undefined: "
                 "give this owner more data, merge it with another, or leave it out"
             )
-    return vector.astype(np.int64)
 
 
 def same_columns(matrices: Mapping[str, Data]) -> None:

@@ -83,6 +83,8 @@ def _constrained(job: Job, name: str, X: Matrix, y: ArrayLike, group: ArrayLike 
             parity=job.parity,
             groups=len(job.groups),
             classes=classes,
+            column=job.group,
+            levels=job.groups,
         )
     return neyman_pearson_share(
         X,
@@ -93,6 +95,8 @@ def _constrained(job: Job, name: str, X: Matrix, y: ArrayLike, group: ArrayLike 
         classes=classes,
         protected=job.protected_class,
         min_recall=job.min_recall,
+        label=job.label,
+        levels=job.classes,
     )
 
 

@@ -96,23 +96,32 @@ def group_fairness_share(
     parity: Parity = "loss",
     groups: int = 2,
     classes: int = 2,
+    column: str = "group",
+    levels: Sequence[str] = (),
 ) -> Share:
     """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is.
 
-    owners = 0: no objective, as at the server
+    owners = 0:     no objective, as at the server
+    column, levels: words for the groups, used in error messages
     """
     if parity not in PARITIES:
         raise OptionError(f"parity is {parity!r}; choose {', '.join(PARITIES)}")
     if parity != "loss" and classes != 2:
         raise OptionError(f"parity {parity!r} is about a rate of positive decisions; with {classes} classes use 'loss'")
     matrix = checks.features(name, X)
-    if classes == 2:
-        labels = checks.binary(name, "label", y, len(matrix), both=False)  # one class is enough for a mean loss
-    else:
-        labels = checks.whole(name, "label", y, len(matrix), classes)
-    kinds = checks.binary(name, "group", group, len(matrix)) if groups == 2 else _whole(name, group, matrix, groups)
+    labels = checks.coded(name, "label", y, len(matrix), classes)  # one class is enough for a mean loss
+    kinds = checks.coded(name, "group", group, len(matrix), groups)
+    checks.some_of_each(name, column, kinds, range(groups), levels)
     limit = checks.positive(f"max_gap of owner {name!r}", max_gap)
-    means = [_mean(name, matrix, labels, kinds == g, parity, classes, g) for g in range(groups)]
+    means = []
+    for g in range(groups):
+        inside = kinds == g
+        if parity == "equal_opportunity" and not np.any(inside & (labels == 1)):
+            raise DataError(
+                f"owner {name!r}: no row of class 1 has {column} = {levels[g] if levels else g}, so its rate is "
+                "undefined: give this owner more data, merge it with another, or use parity = 'demographic_parity'"
+            )
+        means.append(_mean(matrix, labels, inside, parity, classes))
     pairs = [TwoSided(means[b] - means[a], -limit, limit) for a, b in combinations(range(groups), 2)]
     return Share(
         (1 / owners) * mean_loss(matrix, labels, classes) if owners else None,
@@ -151,27 +160,8 @@ class GroupRates:
         return told
 
 
-def _mean(
-    name: str, X: Matrix, y: Labels, inside: NDArray[np.bool_], parity: Parity, classes: int, group: int
-) -> Function:
+def _mean(X: Matrix, y: Labels, inside: NDArray[np.bool_], parity: Parity, classes: int) -> Function:
     """What is compared, over the rows of one group."""
     if parity == "loss":
         return mean_loss(X[inside], y[inside], classes)
-    rows = inside & (y == 1) if parity == "equal_opportunity" else inside
-    if not rows.any():
-        raise DataError(
-            f"owner {name!r}: no row has group = {group} and label = 1, so its rate is undefined: give this owner more "
-            "data, merge it with another, or use parity = 'demographic_parity'"
-        )
-    return MeanProbability(X[rows])
-
-
-def _whole(name: str, group: ArrayLike, X: Matrix, groups: int) -> Labels:
-    kinds = checks.whole(name, "group", group, len(X), groups)
-    for g in range(groups):
-        if not np.any(kinds == g):
-            raise DataError(
-                f"owner {name!r}: no row has group = {g} among {len(X)}; its mean is undefined: give this owner more "
-                "data, merge it with another, or leave it out"
-            )
-    return kinds
+    return MeanProbability(X[inside & (y == 1)] if parity == "equal_opportunity" else X[inside])

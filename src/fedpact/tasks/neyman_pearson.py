@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.cones import Nonnegative
-from fedpact.errors import DataError
 from fedpact.functions import Vector, as_map
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
@@ -51,9 +50,10 @@ def neyman_pearson(
     bounds = checks.bound_of_each("bound", bound, owners)
     matrices = {name: checks.features(name, X, columns) for name, (X, _) in owners.items()}
     checks.same_columns(matrices)
-    kind = {"classes": classes, "protected": protected}
     shares = [
-        neyman_pearson_share(matrices[name], y, bound=bounds[name], owners=len(owners), name=name, **kind)
+        neyman_pearson_share(
+            matrices[name], y, bound=bounds[name], owners=len(owners), name=name, classes=classes, protected=protected
+        )
         for name, (_, y) in owners.items()
     ]
     return FederatedProblem(shares, regularizer=regularizer)
@@ -69,20 +69,19 @@ def neyman_pearson_share(
     classes: int = 2,
     protected: int = 1,
     min_recall: float = 0.0,
+    label: str = "label",
+    levels: Sequence[str] = (),
 ) -> Share:
     """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is.
 
-    min_recall: a recall of the protected class for which the share measures which bound would give it
+    min_recall:    a recall of the protected class for which the share measures which bound would give it
+    label, levels: words for the label and its classes, used in error messages
     """
     matrix = checks.features(name, X)
-    labels = checks.classes(name, y, len(matrix), classes)
+    labels = checks.coded(name, "label", y, len(matrix), classes)
     inside = labels == protected
-    if inside.all() or not inside.any():
-        found = "every row" if inside.all() else "no row"
-        raise DataError(
-            f"owner {name!r}: {found} among {len(labels)} has label = {protected}, so the mean loss of one side is "
-            "undefined: give this owner more data, merge it with another, or leave it out"
-        )
+    others = [k for k in range(classes) if k != protected]
+    checks.some_of_each(name, label, labels, [protected, *(others if inside.all() else ())], levels)
     limit = checks.positive(f"bound of owner {name!r}", bound)
     return Share(
         (1 / owners) * mean_loss(matrix[~inside], labels[~inside], classes),
