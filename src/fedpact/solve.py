@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -16,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.engines import InProcess
-from fedpact.errors import OptionError, OwnerLost, ProblemError
+from fedpact.errors import OptionError, ProblemError
 from fedpact.federation import Checkpoint, Fleet, Policy
-from fedpact.functions import Vector
 from fedpact.problem import FederatedProblem, RemoteProblem, VerticalProblem, coupled_scale, decouple
-from fedpact.solvers import COUPLES, METHODS, MONOTONE, POOLED, VERTICAL, Progress, Run, Solution, described, refusal
+from fedpact.solvers import METHODS, PooledRun, Progress, Run, Solution, Solver, describe_problem, run_solver
+from fedpact.types import Vector
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
 DEFAULT_MAX_ROUNDS = 100_000
@@ -41,13 +40,13 @@ class Engine(Protocol):
 
 def solve(
     problem: FederatedProblem | RemoteProblem | VerticalProblem,
-    method: str = "auto",
+    method: str | Solver[Any] = "auto",
     *,
     tol: float | tuple[float, float] = 1e-3,
     w0: ArrayLike | None = None,
     engine: Engine | str | None = None,
     max_rounds: int | None = None,
-    callbacks: Iterable[Callable[[Progress], None]] = (),
+    callbacks: Iterable[Callable[[Progress], Any]] = (),
     seed: int = 0,
     secure_sum: bool | None = None,
     on_failure: Literal["retry", "stale", "stop"] = "retry",
@@ -62,12 +61,12 @@ def solve(
 ) -> Solution:
     """Solve a federated problem; the answer carries its checked certificate.
 
-    method:     "auto", or a name in `fedpact.solvers.METHODS`
+    method:     "auto", a name in `fedpact.solvers.METHODS`, or a solver: IFedDR(gamma=2.0), or one of your own
     tol:        of the certificate: one number, or (stationarity, feasibility), each in (0, 1)
     w0:         start, inside the domain of the regularizer; zero (or the nearest point of that domain) when None
     engine:     None or "in-process", "threads", "ray", or an engine such as fp.engines.Ray(address=...)
     max_rounds: exchanges with the owners after which the best point so far is returned as `max_rounds`
-    callbacks:  called with a Progress after every exchange of the inner solver
+    callbacks:  called with a Progress after every step; one that returns True stops the solve (`interrupted`)
     options:    of the method, e.g. penalty=300 for "proximal-al"; None means its default
 
     secure_sum: the server sees sums over the owners, and nobody's own vectors and matrices; None: for vertical methods,
@@ -94,13 +93,16 @@ def solve(
         raise OptionError(f"checkpoint_every = {checkpoint_every!r}: give a whole number of at least 1")
     if resume and checkpoint is None:
         raise OptionError("resume=True needs checkpoint=, the folder of the run to go on with")
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise OptionError(f"seed = {seed!r}: give a whole number of at least 0")
     policy = Policy(on_failure, deadline, retries, max_staleness)
     where = the_engine(engine)
-    if method != "auto":
-        _method(method, options)
+    asked = _solver(method, options)
     if secure_sum and on_failure == "stale":
         raise OptionError('on_failure="stale" needs replies of single owners, which secure_sum=True hides; use "retry"')
-    about = {"method": method, "tol": tolerances, "max_rounds": int(limit), "seed": int(seed), "options": options}
+    name = "auto" if asked is None else asked.name
+    stated = options if isinstance(method, str) else asdict(method)
+    about = {"method": name, "tol": tolerances, "max_rounds": int(limit), "seed": int(seed), "options": stated}
     with ExitStack() as stack:
 
         def opened(sources: Mapping[str, object]) -> Fleet:
@@ -114,101 +116,106 @@ def solve(
                 fleet.keep(Checkpoint(folder, {**about, "owners": list(sources)}, checkpoint_every, resume))
             return fleet
 
-        posed = _posed(problem, method, w0, options, opened)
-        run_method = _checked(posed.problem, posed.method, options)
+        prepared = _prepare(problem, asked, options, w0, opened)
         listeners = list(callbacks)
         if sys.stderr.isatty():
             from fedpact.report.progress import ProgressLine
 
             listeners.append(stack.enter_context(ProgressLine(tolerances)))
 
-        def notify(progress: Progress) -> None:
-            for listener in listeners:
-                listener(progress)
+        solver = prepared.solver
+        fleet = prepared.fleet
+        posed: Any = prepared.problem  # vertical methods know that theirs is a VerticalProblem
+        run_type = PooledRun if solver.needs.pooled else Run
+        run = run_type(
+            posed, fleet, solver.name, prepared.start, tolerances, int(limit), seed, listeners, prepared.choice
+        )
+        if prepared.choice:
+            run.note(f"auto chose {solver.name}: {prepared.choice}")
+        solver.check(run)
+        if secure_sum or (secure_sum is None and _hides(solver, fleet)):
+            fleet.secure()
+        elif solver.needs.private:
+            run.note("the coordinator sees the replies of every single owner")
+        kept = "" if checkpoint is None else f"; the run is kept in {checkpoint}, resume=True goes on with it"
+        return run_solver(run, solver, kept)
 
-        asked: Any = posed.problem  # vertical methods know that theirs is a VerticalProblem
-        fleet = posed.fleet
-        run = Run(asked, fleet, posed.method, posed.start, tolerances, int(limit), seed, notify, posed.choice)
-        if posed.choice:
-            run.history.notes.append(f"auto chose {posed.method}: {posed.choice}")
-        try:
-            # A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default.
-            # Scores of single parties tell their columns, so vertical methods never show them unless asked to.
-            one_by_one = bool(options.get("asynchronous"))
-            matrices = fleet.networked and posed.method == "interior-point"
-            telling = matrices or (posed.method in VERTICAL and not one_by_one)
-            if secure_sum or (secure_sum is None and telling and len(fleet.owners) > 1):
-                fleet.secure()
-            elif one_by_one:
-                run.history.notes.append("asynchronous: the coordinator sees the scores of every single party")
-            return run_method(run, **{option: value for option, value in options.items() if value is not None})
-        except OwnerLost as lost:
-            kept = f"; the run is kept in {checkpoint}, resume=True goes on with it" if checkpoint is not None else ""
-            return run.lost(f"{lost}{kept}")
+
+def _hides(solver: Solver[Any], fleet: Fleet) -> bool:
+    """Are sums masked by default?
+
+    A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default. Scores of
+    single parties tell their columns, so vertical methods never show them unless asked to.
+    """
+    telling = solver.needs.private or (solver.needs.matrices and fleet.networked)
+    return telling and len(fleet.owners) > 1
 
 
 @dataclass(frozen=True)
-class _Posed:
-    """The problem as the method takes it, the fleet of those who hold it, where to start, and why this method."""
+class _Prepared:
+    """A problem ready to run: reformulated problem, open fleet, start, solver, and why it was chosen."""
 
     problem: FederatedProblem | VerticalProblem
     fleet: Fleet
     start: Vector
-    method: str
-    choice: str
+    solver: Solver[Any]
+    choice: str = ""
 
 
-def _posed(
+def _prepare(
     problem: FederatedProblem | RemoteProblem | VerticalProblem,
-    method: str,
+    solver: Solver[Any] | None,
+    options: dict[str, Any],
     w0: ArrayLike | None,
-    options: Mapping[str, Any],
     opened: Callable[[Mapping[str, object]], Fleet],
-) -> _Posed:
-    """Choose the method, if it is "auto", and open the fleet; refuses what the method cannot take."""
+) -> _Prepared:
+    """Choose the method if there is none, open the fleet, and refuse what the method cannot take."""
     if isinstance(problem, VerticalProblem):
         if w0 is not None:
             raise OptionError("w0: vertical methods start at zero, as no one holds a whole w; leave it out")
-        name = "vertical-al" if method == "auto" else method
-        if name not in VERTICAL:
-            raise OptionError(f'method "{name}" needs all columns at every owner; use {", ".join(VERTICAL)}')
+        solver = solver or METHODS["vertical-al"].build(options)
+        _refuse(solver, problem)
         fleet = opened({party.name: party for party in problem.shares})
-        return _Posed(problem, fleet, np.zeros(problem.dim), name, "")
+        return _Prepared(problem, fleet, np.zeros(problem.dim), solver)
     if isinstance(problem, RemoteProblem):
         fleet = opened(problem.sources)
-        asked = described(problem, fleet)
-        w = asked.start(w0)
-        name, choice = choose(asked, w.size) if method == "auto" else (method, "")
-        if name in POOLED or (asked.coupled_length and name not in COUPLES):
-            raise OptionError(f'method "{name}" reads shares, which only their owners hold; use "interior-point"')
-        return _Posed(asked, fleet, w, name, choice)
+        described = describe_problem(problem, fleet)
+        w = described.start(w0)
+        solver, choice = _choose(described, w.size, solver, options)
+        _refuse(solver, described)
+        if solver.needs.pooled or (described.coupled_length and not solver.needs.coupled):
+            raise OptionError(f'method "{solver.name}" reads shares, which only their owners hold; use "interior-point"')
+        return _Prepared(described, fleet, w, solver, choice)
     w = problem.start(w0)
-    name, choice = choose(problem, w.size) if method == "auto" else (method, "")
-    _method(name, options)
-    asked = problem if name in COUPLES else decouple(problem, w.size, coupled_scale(problem, w))
-    fleet = opened({share.label: share for share in asked.shares})
-    start = np.concatenate([w, np.zeros((asked.dim or w.size) - w.size)])
-    return _Posed(asked, fleet, start, name, choice)
+    solver, choice = _choose(problem, w.size, solver, options)
+    if not solver.needs.coupled:
+        problem = decouple(problem, w.size, coupled_scale(problem, w))
+    _refuse(solver, problem)
+    fleet = opened({share.label: share for share in problem.shares})
+    start = np.concatenate([w, np.zeros((problem.dim or w.size) - w.size)])
+    return _Prepared(problem, fleet, start, solver, choice)
 
 
-def _checked(
-    problem: FederatedProblem | VerticalProblem, name: str, options: Mapping[str, Any]
-) -> Callable[..., Solution]:
-    """The method, which takes problems of this kind."""
-    run_method = _method(name, options)
-    if name in VERTICAL and not isinstance(problem, VerticalProblem):
-        raise OptionError(f'method "{name}" is for an fp.VerticalProblem, whose parties hold different columns')
-    if problem.monotone and name not in MONOTONE:
-        raise OptionError(f'method "{name}" minimises; for operators use {" or ".join(sorted(MONOTONE))}')
-    return run_method
+def _refuse(solver: Solver[Any], problem: FederatedProblem | VerticalProblem) -> None:
+    if why := solver.needs.refusal(problem):
+        raise OptionError(f'method "{solver.name}" {why}')
+
+
+def _choose(
+    problem: FederatedProblem, dim: int, solver: Solver[Any] | None, options: dict[str, Any]
+) -> tuple[Solver[Any], str]:
+    if solver is not None:
+        return solver, ""
+    name, choice = choose(problem, dim)
+    return METHODS[name].build(options), choice
 
 
 def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
     """What "auto" takes for w of length dim, and why."""
     if problem.monotone:
         return "ifeddr", "the problem is about operators"
-    if why := refusal(problem):
-        return "accelerated", why
+    if why := METHODS["interior-point"].needs.refusal(problem):
+        return "accelerated", f"interior-point {why}"
     message = 8 * dim * (dim + 1) // 2
     size = f"a matrix of {dim} variables is {message / 1e6:.2g} MB a message"
     if message > LARGEST_MESSAGE:
@@ -216,27 +223,17 @@ def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
     return "interior-point", f"Hessians exist, and {size}"
 
 
-def _method(name: str, options: Mapping[str, Any]) -> Callable[..., Solution]:
-    if name not in METHODS:
-        raise OptionError(f"method {name!r} is unknown; choose auto, {', '.join(METHODS)}")
-    parameters = inspect.signature(METHODS[name]).parameters.values()
-    defaults = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    allowed = list(defaults)
-    for option, value in options.items():
-        if option not in allowed:
-            takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none: there is nothing to tune"
-            raise OptionError(f"method {name!r} has no option {option!r}; {takes}")
-        if isinstance(defaults[option], bool):
-            if value is not None and not isinstance(value, bool):
-                raise OptionError(f"{option} = {value!r}: give True or False")
-        elif isinstance(defaults[option], str):
-            if value is not None and not isinstance(value, str):
-                raise OptionError(f"{option} = {value!r}: give a name")
-        elif value is not None and (not isinstance(value, int | float) or not 0 < value < np.inf):
-            raise OptionError(f"{option} = {value!r}: give a positive number")
-    if not 0 < (options.get("inner_decay") or 0.5) < 1:
-        raise OptionError(f"inner_decay = {options['inner_decay']!r}: give a number between 0 and 1")
-    return METHODS[name]
+def _solver(method: str | Solver[Any], options: dict[str, Any]) -> Solver[Any] | None:
+    """The method with its options; None for "auto"."""
+    if isinstance(method, Solver):
+        if options:
+            raise OptionError(f"{', '.join(options)}: give options to the solver itself, {type(method).__name__}(...)")
+        return method
+    if method == "auto":
+        return None
+    if method not in METHODS:
+        raise OptionError(f"method {method!r} is unknown; choose auto, {', '.join(METHODS)}, or give a solver")
+    return METHODS[method].build(options)
 
 
 @contextmanager

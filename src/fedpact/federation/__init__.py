@@ -3,7 +3,7 @@
 from fedpact.federation.checkpoint import Checkpoint
 from fedpact.federation.fleet import Fleet, Policy, Ticket
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
-from fedpact.federation.messages import Answers, Order, Reply, Sealed, Summed, not_finite
+from fedpact.federation.messages import Answers, Order, Reply, Sealed, Summed, add_up, not_finite
 from fedpact.federation.owner import Owner, Step, named
 from fedpact.federation.remote import RemoteFleet, Site
 from fedpact.federation.wire import client_step, skippable
@@ -25,6 +25,7 @@ __all__ = [
     "Summed",
     "Ticket",
     "Traffic",
+    "add_up",
     "client_step",
     "named",
     "not_finite",

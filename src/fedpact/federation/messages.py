@@ -151,3 +151,10 @@ def _with(message: R, values: dict[str, Any]) -> R:
     for f in fields(message):
         object.__setattr__(copy, f.name, values[f.name] if f.name in values else getattr(message, f.name))
     return copy
+
+
+def add_up(replies: Sequence[R]) -> Answers[R]:
+    """The answers of one exchange from whole replies."""
+    sealed = [seal(reply) for reply in replies]
+    total = sum((one.sums for one in sealed[1:]), sealed[0].sums)
+    return Answers([one.kept for one in sealed], opened(type(replies[0]), sealed[0].shapes, total))

@@ -39,6 +39,10 @@ class Certificate:
     def meets(self, tol: tuple[float, float]) -> bool:
         return self.stationarity <= tol[0] and self.feasibility <= tol[1]
 
+    def missed(self, tol: tuple[float, float]) -> float:
+        """The certificate relative to the tolerances: at most one when met."""
+        return max(self.stationarity / tol[0], self.feasibility / tol[1])
+
     @property
     def worst(self) -> float:
         return max(self.stationarity, self.feasibility)

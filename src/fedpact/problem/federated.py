@@ -94,8 +94,12 @@ class FederatedProblem:
         return w
 
     def own(self, w: Vector, server_multiplier: Vector) -> tuple[FederatedProblem, Vector, Vector, Vector]:
-        """(problem, w, server multiplier, coupled multiplier) in the user's variables."""
-        return self, w, server_multiplier, np.zeros(0)
+        """(problem, w, server multiplier, coupled multiplier) in the user's variables.
+
+        server_multiplier: the coupled constraint's behind it, where a method takes that as it is
+        """
+        server, coupled = np.split(server_multiplier, [self.server.multiplier_length])
+        return self, w, server, coupled
 
 
 def _named(shares: Sequence[Share]) -> tuple[Share, ...]:

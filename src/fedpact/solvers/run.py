@@ -1,27 +1,82 @@
-"""What every method is given, and the best certified point it has seen."""
+"""One solve under way: what every method is given, what its steps tell the loop, and the best certified point so far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
-from fedpact.federation import Fleet
-from fedpact.functions import Vector
+from fedpact.federation import Answers, Fleet, Order, Reply, add_up, named
 from fedpact.problem import Certificate, FederatedProblem
-from fedpact.solvers.solution import History, OuterRecord, Solution, Status
+from fedpact.solvers.solution import History, InnerRecord, LocalRecord, OuterRecord, Solution, Status
+from fedpact.types import Vector
 
-#: Feasibility is asked for with this margin, because the objective errs by <mu, c(w)>, a sum over all constraints, and
-#: users expect it to be as good as the tolerance says.
+R = TypeVar("R", bound=Reply)
+
+#: Feasibility is asked for with this margin while exchanges are left, because the objective errs by <mu, c(w)>, a sum
+#: over all constraints, and users expect it to be as good as the tolerance says.
 MARGIN = 0.3
+#: Exchanges that must be left for a hand-over to be worth it.
+HAND_OVER = 20
+
 #: Added to the reason of a solved problem that is not known to be convex.
 STATIONARY = ": the point is stationary and feasible, not known to be globally optimal (the problem may not be convex)"
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """How a solve ends and why; who conflicts when infeasible; the method that may go on from here, if any."""
+
+    status: Status
+    reason: str
+    conflict: tuple[str, ...] = ()
+    then: str = ""
+
+
+SOLVED = Verdict("solved", "the certificate meets the tolerances")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iterate:
+    """What one step of a method tells the loop.
+
+    number:            of the iteration
+    w:                 the point
+    multiplier:        the server's, the coupled constraint's behind it where the method takes those as they are
+    judged:            certificate and objective of the point, or None
+    inner:             exchanges of an inner solver, or refinements, in this iteration so far
+    penalty, consensus_penalty: as in `OuterRecord`
+    gradients, hessians: evaluated by all owners in this step
+    record:            for the history, besides the outer record that a judged point gets
+    conflict, escape:  do the constraints seem to exclude each other, or the objective to fall forever? Evidence is asked for
+    end:               no further step would help, and why
+    """
+
+    number: int
+    w: Vector
+    multiplier: Vector = field(default_factory=lambda: np.zeros(0))
+    judged: tuple[Certificate, float] | None = None
+    inner: int = 0
+    penalty: float = 0.0
+    consensus_penalty: float = 0.0
+    gradients: int = 0
+    hessians: int = 0
+    record: InnerRecord | LocalRecord | None = None
+    conflict: bool = False
+    escape: bool = False
+    end: Verdict | None = None
+
+
+@dataclass(frozen=True)
 class Progress:
-    """Where a solve is; handed to every callback once per exchange."""
+    """Where a solve is; handed to every callback after every step. A callback that returns True stops the solve.
+
+    stationarity, feasibility, objective: of the best certified point so far
+    w:      the current point, in the user's variables (parties that hold columns keep theirs: then it is empty)
+    choice: why "auto" took this method
+    """
 
     method: str
     iteration: int
@@ -31,95 +86,12 @@ class Progress:
     stationarity: float
     feasibility: float
     objective: float
-    choice: str = ""  # why "auto" took this method
+    choice: str = ""
+    w: Vector = field(default_factory=lambda: np.zeros(0))
 
 
-@dataclass
-class Run:
-    """One solve. `problem` has no coupled constraints any more; `w0` is a start inside dom(h)."""
-
-    problem: FederatedProblem
-    fleet: Fleet
-    method: str
-    w0: Vector
-    tol: tuple[float, float]
-    max_rounds: int
-    seed: int = 0
-    notify: Callable[[Progress], None] = lambda progress: None
-    choice: str = ""  # why "auto" took this method
-    history: History = field(default_factory=History)
-    best: Best = field(default_factory=lambda: Best((1.0, 1.0)))
-
-    def new_best(self) -> Best:
-        """A method starts: nothing is certified yet. What it finds can be read here, however it ends."""
-        self.best = Best(self.tol)
-        return self.best
-
-    @property
-    def rounds_left(self) -> int:
-        return self.max_rounds - self.fleet.ledger.rounds
-
-    def lost(self, reason: str) -> Solution:
-        """The best point so far, without the owners' prices: somebody cannot be asked any more."""
-        if self.best.certificate is None:
-            nothing = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)
-            prices_of = self.problem.server.multiplier_length + self.problem.coupled_length
-            self.best.offer(0, self.w0, np.zeros(prices_of), nothing, np.nan)
-        asked = self.problem.own(self.best.w, self.best.server_multiplier)[0]
-        prices = [np.full(share.multiplier_length, np.nan) for share in asked.shares]
-        found = self.best.solution(self, "client_lost", reason, prices)
-        if not self.problem.coupled_length:
-            return found
-        # A method that takes coupled constraints as they are keeps their price behind the server's.
-        server, coupled = np.split(self.best.server_multiplier, [self.problem.server.multiplier_length])
-        return replace(found, multipliers=[server, *prices], coupled_multiplier=coupled)
-
-    def record(
-        self,
-        iteration: int,
-        certificate: Certificate,
-        objective: float,
-        *,
-        inner_rounds: int,
-        penalty: float,
-        consensus_penalty: float,
-        gradients: int,
-        hessians: int,
-    ) -> None:
-        """Write down a judged point, with what has been spent so far."""
-        self.history.outer.append(
-            OuterRecord(
-                iteration=iteration,
-                objective=objective,
-                stationarity=certificate.stationarity,
-                feasibility=certificate.feasibility,
-                violations=certificate.violations,
-                inner_rounds=inner_rounds,
-                rounds=self.fleet.ledger.rounds,
-                bytes=self.fleet.ledger.bytes,
-                penalty=penalty,
-                consensus_penalty=consensus_penalty,
-                gradients=gradients,
-                hessians=hessians,
-            )
-        )
-
-    def report(self, iteration: int, inner: int, best: Best) -> None:
-        """Tell the callbacks where we are."""
-        seen = best.certificate
-        self.notify(
-            Progress(
-                self.method,
-                iteration,
-                inner,
-                self.fleet.ledger.rounds,
-                self.fleet.ledger.bytes,
-                seen.stationarity if seen else np.inf,
-                seen.feasibility if seen else np.inf,
-                best.objective,
-                self.choice,
-            )
-        )
+class Stop(Exception):
+    """A callback asked to stop."""
 
 
 @dataclass
@@ -131,37 +103,169 @@ class Best:
     certificate: Certificate | None = None
     objective: float = np.nan
     w: Vector = field(default_factory=lambda: np.zeros(0))
-    server_multiplier: Vector = field(default_factory=lambda: np.zeros(0))
+    multiplier: Vector = field(default_factory=lambda: np.zeros(0))
 
-    def offer(
-        self, iteration: int, w: Vector, server_multiplier: Vector, certificate: Certificate, objective: float
-    ) -> None:
-        if self.certificate is None or self._miss(certificate) <= self._miss(self.certificate):
-            self.iteration, self.w, self.server_multiplier = iteration, w, server_multiplier
+    def offer(self, iterate: Iterate) -> None:
+        assert iterate.judged is not None
+        certificate, objective = iterate.judged
+        if self.certificate is None or certificate.missed(self.tol) <= self.certificate.missed(self.tol):
+            self.iteration, self.w, self.multiplier = iterate.number, iterate.w, iterate.multiplier
             self.certificate, self.objective = certificate, objective
 
-    def _miss(self, certificate: Certificate) -> float:
-        return max(certificate.stationarity / self.tol[0], certificate.feasibility / self.tol[1])
+
+@dataclass
+class Run:
+    """One solve.
+
+    problem: without coupled constraints, unless the method takes them as they are
+    start:   inside dom(h); after a hand-over the best point of the method before
+    first:   number of the first iteration of this method; -1 - first ... are those of methods before it
+    warm:    iteration whose prices the owners start with; -1: zero
+    """
+
+    problem: FederatedProblem
+    fleet: Fleet
+    method: str
+    start: Vector
+    tol: tuple[float, float]
+    max_rounds: int
+    seed: int = 0
+    listeners: Sequence[Callable[[Progress], Any]] = ()
+    choice: str = ""  # why "auto" took this method
+    history: History = field(default_factory=History)
+    first: int = 0
+    warm: int = -1
+    best: Best = field(init=False)
+    _judged_at: int = 0
+    _gradients: int = 0
+    _hessians: int = 0
+
+    def __post_init__(self) -> None:
+        self.best = Best(self.tol)
+        self.w0 = self.start
+
+    def ask(
+        self,
+        step: Callable[[Any, Any, Any], tuple[Any, R]],
+        order: Order | Sequence[Order],
+        owners: Sequence[str] | None = None,
+    ) -> Answers[R]:
+        """One exchange with the owners; the only way for a method to reach them."""
+        return self.fleet.ask(step, order, owners)
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        return self.fleet.owners
+
+    @property
+    def rounds(self) -> int:
+        return self.fleet.ledger.rounds
+
+    @property
+    def rounds_left(self) -> int:
+        return self.max_rounds - self.rounds
+
+    def note(self, text: str) -> None:
+        """A choice made on the way, for the history."""
+        self.history.notes.append(text)
+
+    def follow(self, iterate: Iterate) -> None:
+        """Write an iterate down, remember it if it is the best, and tell the callbacks. Raises Stop when one says so."""
+        self._gradients += iterate.gradients
+        self._hessians += iterate.hessians
+        if isinstance(iterate.record, InnerRecord):
+            self.history.inner.append(iterate.record)
+        elif iterate.record is not None:
+            self.history.local.append(iterate.record)
+        if iterate.judged is not None:
+            self.best.offer(iterate)
+            self._record(iterate, *iterate.judged)
+        self._report(iterate)
+
+    def _record(self, iterate: Iterate, certificate: Certificate, objective: float) -> None:
+        self.history.outer.append(
+            OuterRecord(
+                iteration=iterate.number,
+                objective=objective,
+                stationarity=certificate.stationarity,
+                feasibility=certificate.feasibility,
+                violations=certificate.violations,
+                inner_rounds=max(iterate.number - self._judged_at, iterate.inner),
+                rounds=self.rounds,
+                bytes=self.fleet.ledger.bytes,
+                penalty=iterate.penalty,
+                consensus_penalty=iterate.consensus_penalty,
+                gradients=self._gradients,
+                hessians=self._hessians,
+            )
+        )
+        self._judged_at = iterate.number
+        self._gradients = self._hessians = 0
+
+    def _report(self, iterate: Iterate) -> None:
+        seen = self.best.certificate
+        progress = Progress(
+            method=self.method,
+            iteration=iterate.number,
+            inner=iterate.inner,
+            rounds=self.rounds,
+            bytes=self.fleet.ledger.bytes,
+            stationarity=np.inf if seen is None else seen.stationarity,
+            feasibility=np.inf if seen is None else seen.feasibility,
+            objective=self.best.objective,
+            choice=self.choice,
+            w=self.problem.own(iterate.w, iterate.multiplier)[1],
+        )
+        answers = [listener(progress) for listener in self.listeners]
+        if any(answer is True for answer in answers):
+            raise Stop
 
     def solution(
-        self, run: Run, status: Status, reason: str, multipliers: list[Vector], conflict: tuple[str, ...] = ()
+        self,
+        verdict: Verdict,
+        certificate: Certificate,
+        objective: float,
+        prices: list[Vector],
+        w: Vector,
+        multiplier: Vector,
     ) -> Solution:
-        """The answer in the user's variables; `multipliers` are the owners', in owner order and in those variables."""
-        assert self.certificate is not None
-        if status == "solved" and not run.problem.convex:
+        """The answer in the user's variables; `prices` are the owners', in owner order and in those variables."""
+        reason = verdict.reason
+        if verdict.status == "solved" and not self.problem.convex:
             reason += STATIONARY
-        _, w, server_multiplier, coupled = run.problem.own(self.w, self.server_multiplier)
+        _, user_w, server_price, coupled = self.problem.own(w, multiplier)
         return Solution(
-            w=w,
-            multipliers=[server_multiplier, *multipliers],
+            w=user_w,
+            multipliers=[server_price, *prices],
             coupled_multiplier=coupled,
-            status=status,
+            status=verdict.status,
             reason=reason,
-            certificate=self.certificate,
-            objective=self.objective,
-            tol=run.tol,
-            method=run.method,
-            history=run.history,
-            communication=run.fleet.ledger.read(),
-            conflict=conflict,
+            certificate=certificate,
+            objective=objective,
+            tol=self.tol,
+            method=self.method,
+            history=self.history,
+            communication=self.fleet.ledger.read(),
+            conflict=verdict.conflict,
+            convex=self.problem.convex,
         )
+
+
+@dataclass
+class PooledRun(Run):
+    """A run whose shares are all in this process: steps are plain calls, and no message is exchanged."""
+
+    states: dict[str, Any] = field(default_factory=dict)
+
+    def ask(
+        self,
+        step: Callable[[Any, Any, Any], tuple[Any, R]],
+        order: Order | Sequence[Order],
+        owners: Sequence[str] | None = None,
+    ) -> Answers[R]:
+        replies = []
+        for share in self.problem.shares:
+            with named(share.label, step.__name__):
+                self.states[share.label], reply = step(share, self.states.get(share.label), order)
+            replies.append(reply)
+        return add_up(replies)

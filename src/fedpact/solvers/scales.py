@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedpact.errors import DataError, ProblemError
-from fedpact.federation import Fleet, Order, Reply, Summed, client_step, named
-from fedpact.functions import Function, Vector
-from fedpact.problem import FederatedProblem, Share
+from fedpact.federation import Order, Reply, Summed, client_step, named
+from fedpact.functions import Function
+from fedpact.problem import Share
+from fedpact.solvers.run import Run
+from fedpact.types import Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Scales:
 
 
 @client_step
-def introduce(share: Share, state: None, order: Introduce) -> tuple[None, Introduced]:
+def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduced]:
     """Evaluate everything once at the start. Raises ProblemError or DataError when shapes or values are unusable."""
     curvature = slope = 0.0
     w = order.w
@@ -48,12 +51,13 @@ def introduce(share: Share, state: None, order: Introduce) -> tuple[None, Introd
         _check("constraint", c, (rows,))
         _check("constraint's Jacobian", jacobian, (rows, w.size))
         slope = float(np.sum(jacobian**2)) / rows
-    return None, Introduced(curvature=curvature, slope=slope)
+    return state, Introduced(curvature=curvature, slope=slope)
 
 
-def look(problem: FederatedProblem, fleet: Fleet, w: Vector) -> Scales:
-    """One exchange: the scales at w."""
-    own, seen = look_at(problem.server, w), fleet.ask(introduce, Introduce(w=w))
+def look(run: Run) -> Scales:
+    """One exchange: the scales at the start."""
+    own = look_at(run.problem.server, run.start)
+    seen = run.ask(introduce, Introduce(w=run.start))
     return Scales(own.curvature + seen.total.curvature, max(own.slope, *(s.slope for s in seen)))
 
 

@@ -9,14 +9,13 @@ from typing import Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedpact.errors import FedpactError
 from fedpact.federation import Communication, Traffic
 from fedpact.problem import Certificate
+from fedpact.types import Vector
 
-Vector = NDArray[np.float64]
-Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost"]
+Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost", "interrupted"]
 FORMAT = "fedpact-solution-1"
 
 

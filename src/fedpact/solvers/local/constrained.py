@@ -17,7 +17,7 @@ import numpy as np
 
 from fedpact.functions import Matrix, Vector
 from fedpact.problem import Constraint, Share
-from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
+from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.local import DENSE_LIMIT, anchored, keep_factor, minimize
 from fedpact.solvers.local.primal_dual_newton import curvature_factor, newton_step
 

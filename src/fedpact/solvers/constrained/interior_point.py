@@ -27,16 +27,16 @@ and Sun (1993) for the semismooth step; the condensation by owner is our own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedpact.cones import Nonnegative
-from fedpact.errors import DataError, OptionError
-from fedpact.federation import Answers, Order, Reply, Summed, client_step, named
-from fedpact.functions import Vector
-from fedpact.problem import Certificate, FederatedProblem, Share, Terms, assemble
-from fedpact.solvers.accelerated import accelerated, missed
-from fedpact.solvers.condensation import (
+from fedpact.errors import DataError
+from fedpact.federation import Answers, client_step, named
+from fedpact.problem import Certificate, Share, Terms, assemble
+from fedpact.solvers.base import Needs, Solver
+from fedpact.solvers.constrained.condensation import (
     Local,
     Look,
     Point,
@@ -48,26 +48,12 @@ from fedpact.solvers.condensation import (
     settled,
     unpack,
 )
-from fedpact.solvers.endings import (
-    INFEASIBLE,
-    SOLVED,
-    UNBOUNDED,
-    Pull,
-    Verdict,
-    conflict,
-    escapes,
-    far_point,
-    interrupted,
-    out_of_rounds,
-    probed,
-    together,
-)
 from fedpact.solvers.local.damped_model import model_step
-from fedpact.solvers.proximal_al import proximal_al
-from fedpact.solvers.run import MARGIN, Best, Run
+from fedpact.solvers.run import HAND_OVER, Iterate, Run, Verdict
 from fedpact.solvers.scales import Introduce, introduce
-from fedpact.solvers.solution import Solution
+from fedpact.solvers.steps import Holder
 from fedpact.solvers.symmetric_cones import rows_of
+from fedpact.types import Vector
 
 #: The target never falls below this part of the residual, so complementarity does not run ahead of it.
 BEHIND = 0.003
@@ -87,24 +73,26 @@ LEFT, SIZE = 10.0, 0.1
 #: Relative to the objective: a rise that is no more than its rounding is none.
 ROUNDING = 1e-10
 #: Iterations in which the miss of the constraints does not halve before Algorithm 1 is asked whether they conflict.
-SUSPECT, HAND_OVER = 12, 20  # the second: exchanges it is worth handing over for
-#: A point farther out than FARTHER * AWAY may have no end; asked again when it is FARTHER times farther.
-FARTHER, AWAY = 1e3, 1e4
-#: Iterations without a certificate better by a tenth after which the method gives up.
-STALLED = 60
+SUSPECT = 12
+#: Iterations before the first look for a proof of conflict; twice as many before the next one, and so on.
+PROOF_AFTER = 2
+#: A point FARTHER times farther out than AWAY may have no end; it is asked again when it is FARTHER times farther.
+FARTHER = 1e3
+AWAY = 1e4
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
 
-@dataclass(frozen=True)
-class State:
-    """What a holder keeps: the latest point, the last accepted point of the barrier, and the best multiplier."""
+@dataclass(frozen=True, kw_only=True)
+class State(Holder):
+    """What a holder keeps: the latest point, and the last accepted point of the barrier; `price` is that of the latest."""
 
     latest: Point
-    iteration: int
     kept: Point
-    best: Vector
-    best_iteration: int
+
+    @property
+    def separator(self) -> tuple[Vector | None, Vector]:
+        return self.latest.w, self.latest.multiplier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,25 +112,8 @@ class Advance(Look):
     back: bool  # go from the kept point; else from the latest
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conclude(Order):
-    iteration: int  # the best one; -1: the multiplier is not asked for
-    far: Vector
-    coupled_length: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Concluded(Reply):
-    multiplier: Vector
-    size: float  # of the latest multiplier, max-norm
-    concave: bool  # does the constraint, so weighted, bend down? Then it proves nothing about points elsewhere
-    objective: Summed[float]  # at the far point, as the following
-    violation: float
-    coupled: Summed[Vector]
-
-
 @client_step
-def begin(share: Share, state: None, order: Begin) -> tuple[State, System]:
+def begin(share: Share, state: Any, order: Begin) -> tuple[State, System]:
     """Check the share at the start, choose the first slack and multiplier, and give their system."""
     introduce(share, None, Introduce(w=order.w))
     local, rows = measured(share, order.w), rows_at(share)
@@ -155,56 +126,30 @@ def begin(share: Share, state: None, order: Begin) -> tuple[State, System]:
 @client_step
 def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     """Take the step with step lengths of our own, and give the system of the new point."""
-    origin, rows = from_where(state, order), rows_at(share)
+    origin = origin_of(state, order)
+    rows = rows_at(share)
     w = origin.w + order.longer * order.step
     pair = moved(rows, origin, order.step, order.target, order.finishing)
     point, system = settled(share, rows, w, measured(share, w), *pair, order)
-    return after(state, order, point), system
-
-
-@client_step
-def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Concluded]:
-    """Hand out the price of this owner's constraint, and look at the far point."""
-    far = probed(share, order.far, order.secure)
-    held = {-1: np.zeros(0), state.best_iteration: state.best, state.iteration: state.latest.clean}
-    return state, Concluded(
-        multiplier=held[order.iteration],
-        size=float(np.max(np.abs(state.latest.multiplier), initial=0.0)),
-        concave=bends_down(share, state.latest),
-        objective=far.objective,
-        violation=far.violation,
-        coupled=np.zeros(order.coupled_length) if share.coupled is None else share.coupled.value(order.far),
-    )
-
-
-def bends_down(share: Share, point: Point) -> bool:
-    """Has the constraint, weighted by its multiplier, negative curvature here? Convex ones have none anywhere."""
-    if share.constraint is None or share.constraint.function.affine:
-        return False
-    values = np.linalg.eigvalsh(
-        share.constraint.function.weighted_hessian(point.w, point.multiplier[: share.multiplier_length])
-    )
-    return bool(values[0] < -1e-9 * max(values[-1], -values[0]))
+    return move_to(state, order, point), system
 
 
 def at_start(point: Point) -> State:
-    return State(point, 0, point, point.clean, 0)
+    return State(
+        iteration=0, price=point.clean, best_iteration=-1, best_price=np.zeros_like(point.clean), latest=point, kept=point
+    )
 
 
-def from_where(state: State, order: Advance) -> Point:
+def origin_of(state: State, order: Advance) -> Point:
     """The point that the order's step starts from."""
     return state.kept if order.back else state.latest
 
 
-def after(state: State, order: Advance, point: Point) -> State:
+def move_to(state: State, order: Advance, point: Point) -> State:
     """The state after the step to `point`."""
-    return State(
-        latest=point,
-        iteration=order.iteration,
-        kept=state.latest if order.keep else state.kept,
-        best=state.latest.clean if order.best else state.best,
-        best_iteration=state.iteration if order.best else state.best_iteration,
-    )
+    kept = state.latest if order.keep else state.kept
+    state = state.mark_best(order.best)
+    return replace(state, iteration=order.iteration, price=point.clean, latest=point, kept=kept)
 
 
 # --------------------------------------------------------------------------------------------------- the server's half
@@ -226,7 +171,7 @@ class Sums:
     size: float
     complementarity: float  # mean over the degree of all cones
     degree: int
-    conflict: bool  # do the weighted constraints prove that no point meets them all?
+    conflict: bool  # is the weighted sum of the constraints positive? Else it can prove nothing
     certificate: Certificate | None
     objective: float
 
@@ -250,15 +195,15 @@ class Coordinator:
         rows = rows_of(None if server.constraint is None else server.constraint.cone, coupled)
         assert rows is not None
         self.rows = rows
-        self.w = run.w0
+        self.w = run.start
         self.state: State
 
     def begin(self) -> Sums:
         """One exchange: the first systems."""
         run, server = self.run, self.problem.server
         none = np.zeros(self.problem.coupled_length)
-        order = Begin(w=self.w, holders=len(run.fleet.owners) + 1, coupled=none, judged_coupled=none)
-        replies = run.fleet.ask(begin, order)
+        order = Begin(w=self.w, holders=len(run.owners) + 1, coupled=none, judged_coupled=none)
+        replies = run.ask(begin, order)
         with named(server.label, begin.__name__):
             introduce(server, None, Introduce(w=self.w))
         local = self._local(replies)
@@ -271,18 +216,18 @@ class Coordinator:
 
     def advance(self, order: Advance) -> Sums:
         """One exchange: everybody takes the step; the server's own multipliers are known before, so owners get them."""
-        origin = from_where(self.state, order)
+        origin = origin_of(self.state, order)
         slack, multiplier = moved(self.rows, origin, order.step, order.target, order.finishing)
         expected = self.rows.cleaned(multiplier, -slack, origin.local.jacobian)[self.split :]
         if order.finishing:
             expected = np.maximum(multiplier[self.split :], 0.0)
         order = replace(order, coupled=multiplier[self.split :], judged_coupled=expected)
         self.w = origin.w + order.longer * order.step
-        replies = self.run.fleet.ask(advance, order)
+        replies = self.run.ask(advance, order)
         local = self._local(replies)
         point, own = settled(self.problem.server, self.rows, self.w, local, slack, multiplier, order)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
-        self.state = after(self.state, order, point)
+        self.state = move_to(self.state, order, point)
         return self._sums(own, replies, expected, order.judge)
 
     def _local(self, replies: Answers[System]) -> Local:
@@ -327,7 +272,7 @@ class Coordinator:
             size=float(np.sqrt(own.size + owners.size)),
             complementarity=(own.complementarity + owners.complementarity) / max(degree, 1),
             degree=degree,
-            conflict=bool(conflict(h, self.w, ("all",), Pull(own.priced + owners.priced, price, (1.0,)))),
+            conflict=own.priced + owners.priced > 0,
             certificate=certificate,
             objective=objective,
         )
@@ -411,182 +356,124 @@ class Pace:
 
 
 @dataclass
-class Ending:
-    """Writes down what was judged, and says when and how the iteration ends."""
+class Server:
+    """The server's variables: its own point, the pace, and what was seen."""
 
-    run: Run
-    iteration: int = 0
-    gained: int = 0  # that of the last certificate better by a tenth
-    judged: int = -1  # iteration of the last certificate
+    at: Coordinator
+    pace: Pace
+    now: Sums  # of the latest point
+    base: Sums  # of the last accepted point of the barrier
+    before: float = np.inf  # complementarity at the accepted point before that
+    k: int = 0
     lowest: float = np.inf  # miss of the constraints, at the iteration where it last halved
     halved: int = 0
-    proves: bool = True  # until a constraint is seen to be non-convex
+    proof_at: int = PROOF_AFTER
     away: float = AWAY
 
-    def see(self, k: int, at: Coordinator, now: Sums, pace: Pace, best: Best) -> None:
-        """Record the point if it was judged, and remember it if it is the best."""
-        self.iteration = k
-        if now.certificate is None:
-            return
-        seen = np.inf if best.certificate is None else best.certificate.worst
-        best.offer(k, at.w, at.state.latest.clean, now.certificate, now.objective)
-        if now.certificate.worst < 0.9 * seen:
-            self.gained = k
-        owners, iterations = len(self.run.fleet.owners), k - self.judged
-        self.run.record(
-            k,
-            now.certificate,
-            now.objective,
-            inner_rounds=iterations,
-            penalty=pace.target,
-            consensus_penalty=pace.damping,
-            gradients=owners * (iterations + 1),  # one each, and one more to judge
-            hessians=owners * iterations,
+
+@dataclass(frozen=True, kw_only=True)
+class InteriorPoint(Solver[Server]):
+    """Federated primal-dual interior point: a dozen exchanges of d x d matrices. Nothing to tune."""
+
+    name: ClassVar[str] = "interior-point"
+    needs: ClassVar[Needs] = Needs(constraints=True, symmetric=True, coupled=True, matrices=True)
+    reserve: ClassVar[int] = 2
+    patience: ClassVar[int] = 60
+    doubt: ClassVar[int] = 60
+    progress: ClassVar[float] = 0.9
+    fallback: ClassVar[str] = "accelerated"
+
+    def init(self, run: Run) -> tuple[Server, Iterate]:
+        problem = run.problem
+        at = Coordinator(run)
+        now = at.begin()
+        rows = problem.coupled_length + sum(holder.multiplier_length for holder in (problem.server, *problem.shares))
+        state = Server(at, Pace(now.residual, now.size, free=not rows), now, now)
+        return state, self._iterate(run, state)
+
+    def step(self, run: Run, state: Server) -> Iterate:
+        at, pace, base = state.at, state.pace, state.base
+
+        # 1. the Newton step of the semismooth system, when it is near, else of the barrier
+        pace.choose(state.now)
+        origin = at.state.kept.w if pace.back else at.state.latest.w
+        if pace.finishing:
+            pace.target = 0.0
+            matrix, slope, diagonal = state.now.near_matrix, state.now.near_slope, state.now.diagonal
+        else:
+            pace.aim(base, state.before)
+            matrix, slope, diagonal = base.matrix, base.slope + pace.target * base.centring, base.diagonal
+        regularizer = run.problem.regularizer
+        packed = unpack(matrix, origin.size)
+        step, used = model_step(packed, slope, diagonal, regularizer, origin, pace.damping, 1e-3 * run.tol[0])
+        longer = pace.stretch(step, regularizer.curvature is not None) if pace.finishing else 1.0
+
+        # 2. one exchange: everybody takes it
+        order = Advance(
+            iteration=run.first + state.k + 1,
+            step=step,
+            longer=longer,
+            target=pace.target,
+            coupled=np.zeros(0),  # the coordinator puts in its own
+            judged_coupled=np.zeros(0),
+            curvature=base.curvature,
+            finishing=pace.finishing,
+            keep=pace.keep,
+            best=run.best.iteration == run.first + state.k,
+            back=pace.back,
+            near=pace.finishing or pace.near(state.now, 5),
+            judge=pace.worth_judging(state.now, run.tol) or self._is_far(state, origin + step),
         )
-        self.judged = k
+        state.now = at.advance(order)
+        state.k += 1
 
-    @property
-    def suspects(self) -> bool:
-        """Do the constraints seem to exclude each other, without a proof?"""
-        return self.iteration - self.halved >= SUSPECT
+        # 3. was it good?
+        pace.keep = pace.back = False
+        if pace.finishing:
+            pace.finish(state.now)
+        elif pace.accept(base, state.now, used):
+            state.before = base.complementarity
+            state.base = state.now
+        return self._iterate(run, state)
 
-    def verdict(self, k: int, w: Vector, own: Point, now: Sums) -> Verdict | None:
-        tol, certificate = self.run.tol, now.certificate
-        if certificate is not None and certificate.meets((tol[0], MARGIN * tol[1])):
-            return SOLVED
+    def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
+        point = state.at.state.latest
+        return point.w, point.multiplier[: state.at.split]
+
+    def _iterate(self, run: Run, state: Server) -> Iterate:
+        now = state.now
+        owners = len(run.owners)
+        certificate = now.certificate
+        judged = None if certificate is None else (certificate, now.objective)
         missed = now.miss if certificate is None else certificate.violation
-        if missed <= max(0.5 * self.lowest, tol[1]):
-            self.lowest, self.halved = missed, k
-        if now.conflict and missed > tol[1] and self.proves and self.run.rounds_left > 2:
-            replies, _ = _conclusion(self.run, w, now.objective, None)
-            self.proves = not (any(r.concave for r in replies) or bends_down(self.run.problem.server, own))
-            if self.proves:
-                return Verdict("infeasible", "")  # the owners' names come with the last exchange
-        if k - self.gained >= STALLED:
-            asked = "is the problem convex and scaled, and do gradients and Hessians belong to their functions?"
-            return Verdict("stalled", f"no progress in {STALLED} iterations; {asked}")
-        if certificate is not None and self.far(w) and self.run.rounds_left > 2:
-            self.away = float(np.max(np.abs(w)))
-            if _conclusion(self.run, w, now.objective, certificate)[1]:
-                return Verdict("unbounded", UNBOUNDED)
-        return None
+        if missed <= max(0.5 * state.lowest, run.tol[1]):
+            state.lowest = missed
+            state.halved = state.k
+        conflict = now.conflict and missed > run.tol[1] and state.k >= state.proof_at and judged is not None
+        if conflict:
+            state.proof_at *= 2
+        escape = judged is not None and self._is_far(state, state.at.w)
+        if escape:
+            state.away = float(np.max(np.abs(state.at.w)))
+        return Iterate(
+            number=run.first + state.k,
+            w=state.at.w,
+            multiplier=state.at.state.latest.clean,
+            judged=judged,
+            penalty=state.pace.target,
+            consensus_penalty=state.pace.damping,
+            gradients=owners if judged is None else 2 * owners,  # one each, and one more to judge
+            hessians=owners,
+            conflict=conflict,
+            escape=escape,
+            end=self._end(run, state),
+        )
 
-    def far(self, w: Vector) -> bool:
-        return bool(np.max(np.abs(w)) > FARTHER * self.away)
+    def _end(self, run: Run, state: Server) -> Verdict | None:
+        """Algorithm 1 goes on where the constraints stay missed: it may prove that they conflict."""
+        if state.k - state.halved < SUSPECT or run.rounds_left <= HAND_OVER or run.problem.coupled_length:
+            return None
+        return Verdict("stalled", "the constraints stay missed", then="proximal-al")
 
-
-def interior_point(run: Run) -> Solution:
-    """The method of this file; nothing to tune."""
-    problem, h = run.problem, run.problem.regularizer
-    if why := refusal(problem):
-        raise OptionError(f'{why}, which method="interior-point" needs; use method="accelerated" or "proximal-al"')
-    best, at = run.new_best(), Coordinator(run)
-    now = base = at.begin()
-    held = problem.coupled_length + sum(holder.multiplier_length for holder in (problem.server, *problem.shares))
-    pace, ending = Pace(base.residual, base.size, free=not held), Ending(run)
-    end, k, before = out_of_rounds(run), 0, np.inf
-    try:
-        while True:
-            ending.see(k, at, now, pace, best)
-            run.report(k, 0, best)
-            if verdict := ending.verdict(k, at.w, at.state.latest, now):
-                end = verdict
-                break
-            if run.rounds_left <= 2:
-                break
-            if ending.suspects and run.rounds_left > HAND_OVER:
-                run.history.notes.append(f"iteration {k}: the constraints stay missed; Algorithm 1 goes on")
-                return proximal_al(run)
-            pace.choose(now)
-            origin = at.state.kept.w if pace.back else at.state.latest.w
-            if pace.finishing:
-                matrix, slope, diagonal = now.near_matrix, now.near_slope, now.diagonal
-                pace.target = 0.0
-            else:
-                pace.aim(base, before)
-                matrix, slope, diagonal = base.matrix, base.slope + pace.target * base.centring, base.diagonal
-            step, used = model_step(
-                unpack(matrix, origin.size), slope, diagonal, h, origin, pace.damping, 1e-3 * run.tol[0]
-            )
-            longer = pace.stretch(step, h.curvature is not None) if pace.finishing else 1.0
-            order = Advance(
-                iteration=k + 1,
-                step=step,
-                longer=longer,
-                target=pace.target,
-                coupled=np.zeros(0),  # the coordinator puts in its own
-                judged_coupled=np.zeros(0),
-                curvature=base.curvature,
-                finishing=pace.finishing,
-                keep=pace.keep,
-                best=best.iteration == k,
-                back=pace.back,
-                near=pace.finishing or pace.near(now, 5),
-                judge=pace.worth_judging(now, run.tol) or ending.far(origin + step),
-            )
-            now = at.advance(order)
-            k += 1
-            pace.keep = pace.back = False
-            if pace.finishing:
-                pace.finish(now)
-            elif pace.accept(base, now, used):
-                before, base = base.complementarity, now
-    except KeyboardInterrupt:
-        end = interrupted(run)
-    found = _end(run, best, at, end)
-    if found.status == "stalled" and not problem.coupled_length and run.rounds_left > HAND_OVER:
-        run.history.notes.append(f"iteration {k}: {found.reason}; consensus goes on")
-        return _better(run, found, accelerated(run))
-    return found
-
-
-def _better(run: Run, found: Solution, later: Solution) -> Solution:
-    """What the second method found, unless it ran out as well, and farther away."""
-    if later.status not in ("stalled", "max_rounds"):
-        return later
-    point = min(later, found, key=lambda one: missed(one.certificate, run.tol))
-    reason = f"{later.reason} (before that, interior-point: {found.reason})"
-    return replace(point, status=later.status, reason=reason, communication=later.communication)
-
-
-def _conclusion(
-    run: Run, w: Vector, objective: float, certificate: Certificate | None, iteration: int = -1
-) -> tuple[Answers[Concluded], bool]:
-    """One exchange: the owners' prices, and whether a far point is as feasible as w and much better."""
-    problem = run.problem
-    far = far_point(w, run.w0)
-    order = Conclude(iteration=iteration, far=far, coupled_length=problem.coupled_length)
-    replies = run.fleet.ask(conclude, order)
-    violations = [*(r.violation for r in replies), float(np.max(replies.total.coupled, initial=0.0))]
-    there = together(probed(problem.server, far), replies.total.objective, violations)
-    return replies, certificate is not None and escapes(run, w, objective, certificate, there)
-
-
-def _end(run: Run, best: Best, at: Coordinator, end: Verdict) -> Solution:
-    """The answer, after one last exchange."""
-    problem = run.problem
-    assert best.certificate is not None  # the start is always judged
-    replies, falls = _conclusion(run, best.w, best.objective, best.certificate, best.iteration)
-    multipliers = [r.multiplier for r in replies]
-    if end.status in ("max_rounds", "stalled") and best.certificate.meets(run.tol):
-        end = SOLVED  # without the margin
-    if end.status == "solved" and falls:
-        end = Verdict("unbounded", UNBOUNDED)
-    if end.status == "infeasible":
-        own = float(np.max(np.abs(at.state.latest.multiplier), initial=0.0))
-        sizes = {problem.server.label: own, **{name: r.size for name, r in zip(problem.names, replies, strict=True)}}
-        names = tuple(name for name, size in sizes.items() if size >= 0.01 * max(sizes.values()))
-        end = Verdict("infeasible", INFEASIBLE.format(", ".join(names), best.certificate.violation), names)
-    found = best.solution(run, end.status, end.reason, multipliers, end.conflict)
-    server, coupled = np.split(best.server_multiplier, [at.split])
-    return replace(found, multipliers=[server, *multipliers], coupled_multiplier=coupled)
-
-
-def refusal(problem: FederatedProblem) -> str:
-    """Why this method cannot take the problem, with the owner's name; empty when it can."""
-    for holder in (problem.server, *problem.shares):
-        if not holder.has_hessian:
-            return f"{holder.label}: a function has no Hessian"
-        if rows_of(None if holder.constraint is None else holder.constraint.cone) is None:
-            return f"{holder.label}: its cone is neither Zero, Nonnegative, SecondOrder nor PSD"
-    return ""
+    def _is_far(self, state: Server, w: Vector) -> bool:
+        return bool(np.max(np.abs(w)) > FARTHER * state.away)

@@ -1,0 +1,214 @@
+"""What a method is: a frozen dataclass whose fields are its options, what it needs of a problem, and its step.
+
+    state, iterate = solver.init(run)             before the first iteration
+    iterate        = solver.step(run, state)      one iteration, in most methods one exchange
+    ending         = solver.finish(run, state)    the last exchange: prices, and the certificate of what is returned
+
+`loop.run_solver` does everything else, once for all methods: budget, callbacks, best point, history, stagnation,
+evidence, hand-over, lost owners, and the verdict. A method of one's own is a subclass; CONTRIBUTING.md has a complete
+one.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from numbers import Integral, Real
+from types import NoneType
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
+
+import numpy as np
+
+from fedpact.errors import OptionError
+from fedpact.problem import FederatedProblem, Share, VerticalProblem
+from fedpact.solvers.run import Iterate, Run
+from fedpact.solvers.steps import Ending, conclude_all
+from fedpact.solvers.symmetric_cones import rows_of
+from fedpact.types import Vector
+
+S = TypeVar("S")
+
+# -------------------------------------------------------------------------------------------------------------- options
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field of a solver says about itself: for the check of its value, and for the reference page.
+
+    letter: the paper's; least, most: closed ends of its range; above, below: open ones; choices: of a text
+    """
+
+    doc: str
+    letter: str = ""
+    least: float = -math.inf
+    above: float = -math.inf
+    below: float = math.inf
+    most: float = math.inf
+    choices: tuple[str, ...] = ()
+
+    @property
+    def range(self) -> str:
+        """The allowed numbers in words: "above 0 and below 2"; empty when all are allowed."""
+        ends = (("of at least", self.least), ("above", self.above), ("below", self.below), ("at most", self.most))
+        return " and ".join(f"{word} {end:g}" for word, end in ends if math.isfinite(end))
+
+    def allows(self, value: float) -> bool:
+        inside = self.least <= value <= self.most
+        return inside and self.above < value < self.below and math.isfinite(value)
+
+
+def option(default: Any, doc: str, **about: Any) -> Any:
+    """A field of a solver; `about` are the fields of `Option`."""
+    return field(default=default, metadata={"option": Option(doc, **about)})
+
+
+@cache
+def options_of(kind: type[Solver[Any]]) -> dict[str, tuple[Any, Any, Option]]:
+    """The options of a method by name: their type, default and description."""
+    hints = get_type_hints(kind)
+    return {f.name: (hints[f.name], f.default, f.metadata["option"]) for f in fields(kind) if "option" in f.metadata}
+
+
+def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
+    """The value as the plain Python type of its hint. OptionError when it is of another type or out of range."""
+    kinds = get_args(hint) or (hint,)
+    if value is None and NoneType in kinds:
+        return None
+    kind = next(k for k in kinds if k is not NoneType)
+    if kind is bool:
+        if isinstance(value, bool | np.bool_):
+            return bool(value)
+        raise OptionError(f"{name} = {value!r}: give True or False")
+    if kind is str:
+        if value in about.choices:
+            return str(value)
+        raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices)}")
+    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if kind is int and number and (isinstance(value, Integral) or float(value).is_integer()) and about.allows(value):
+        return int(value)
+    if kind is float and number and about.allows(float(value)):
+        return float(value)
+    noun = "a whole number" if kind is int else "a number"
+    raise OptionError(f"{name} = {value!r}: give {noun} {about.range}".rstrip())
+
+
+# ---------------------------------------------------------------------------------------------------------------- needs
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a method can be given, and what it shows.
+
+    columns:     parties that hold columns (`VerticalProblem`); all other methods want rows
+    constraints: takes constraints of owners and of the server (any cone)
+    symmetric:   ... whose cones have a symmetric interior, and functions with Hessians
+    coupled:     takes coupled constraints as they are; for other methods they are decoupled by slack variables
+    operators:   takes operators that are no gradients
+    smooth:      why only a quadratic regularizer is taken; empty: any
+    pooled:      reads all shares in one process
+    private:     single replies would tell so much that sums are masked by default, wherever owners run
+    matrices:    ... or only where owners are other organisations
+    """
+
+    columns: bool = False
+    constraints: bool = False
+    symmetric: bool = False
+    coupled: bool = False
+    operators: bool = False
+    smooth: str = ""
+    pooled: bool = False
+    private: bool = False
+    matrices: bool = False
+
+    def refusal(self, problem: FederatedProblem | VerticalProblem) -> str:
+        """Why the problem cannot be taken, with the owner's name and what to use instead; empty when it can."""
+        if isinstance(problem, VerticalProblem):
+            return "" if self.columns else 'needs all columns at every owner; use "vertical-al", "fair-vfl", "fedbcd"'
+        if self.columns:
+            return "is for an fp.VerticalProblem, whose parties hold different columns"
+        if problem.monotone and not self.operators:
+            return 'minimises; for operators use "ifeddr", "feddr" or "fedprox"'
+        if self.smooth and problem.regularizer.curvature is None:
+            return f'takes no {problem.regularizer!r}: {self.smooth}; use "feddr" or "ifeddr"'
+        for holder in (*problem.shares, problem.server):  # a coupled constraint shows at both; name the owner
+            if why := self._refusal_of(holder, at_server=holder is problem.server):
+                return why
+        return ""
+
+    def _refusal_of(self, holder: Share, at_server: bool) -> str:
+        more = holder.constraint is not None or (at_server and bool(holder.parts))
+        if more and not self.constraints:
+            return f'takes objectives of owners and a regularizer, {holder.label} holds more; use "auto"'
+        if self.symmetric and not holder.has_hessian:
+            return f'needs Hessians, a function of {holder.label} has none; use "accelerated" or "proximal-al"'
+        if self.symmetric and holder.constraint is not None and rows_of(holder.constraint.cone) is None:
+            cone = repr(holder.constraint.cone)
+            return f'takes symmetric cones, {holder.label} has {cone}; use "accelerated" or "proximal-al"'
+        return ""
+
+
+# --------------------------------------------------------------------------------------------------------------- solver
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver(ABC, Generic[S]):
+    """A method. Its fields are its options, declared with `option`; S is what the server keeps between iterations.
+
+    name:     as `fp.solve` calls it
+    reserve:  exchanges kept back for the end
+    patience: iterations without progress after which it is given up as stalled
+    doubt:    iterations without progress after which evidence is asked for, then twice as many, and so on
+    progress: a certificate below this part of the lowest so far is progress
+    fallback: the method that goes on from the best point where this one is stalled; empty: none
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[Needs] = Needs()
+    reserve: ClassVar[int] = 3
+    patience: ClassVar[int] = 3000
+    doubt: ClassVar[int] = 300
+    progress: ClassVar[float] = 0.5
+    fallback: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for name, (hint, _, about) in options_of(type(self)).items():
+            object.__setattr__(self, name, check_option(name, hint, about, getattr(self, name)))
+
+    @classmethod
+    def build(cls, options: dict[str, Any]) -> Solver[S]:
+        """The method with these options; None means the default. OptionError names what is unknown or out of range."""
+        known = options_of(cls)
+        for name in options:
+            if name not in known:
+                takes = f"it takes {', '.join(known)}" if known else "it takes none: there is nothing to tune"
+                raise OptionError(f"method {cls.name!r} has no option {name!r}; {takes}")
+        return cls(**{name: value for name, value in options.items() if value is not None})
+
+    def check(self, run: Run) -> None:
+        """OptionError for options that do not fit the problem; called before the first exchange."""
+
+    @abstractmethod
+    def init(self, run: Run) -> tuple[S, Iterate]:
+        """Everything before the first iteration: the server's state, and the start as an iterate."""
+
+    @abstractmethod
+    def step(self, run: Run, state: S) -> Iterate:
+        """One iteration; changes `state`."""
+
+    def finish(self, run: Run, state: S | None) -> Ending:
+        """The last exchange: every owner's price of the best point, and the certificate of exactly that pair.
+
+        state is None when the run ended inside `init`.
+        """
+        return conclude_all(run)
+
+    def separator(self, run: Run, state: S) -> tuple[Vector, Vector]:
+        """The server's own part of a proof of infeasibility: a point, and weights of its constraint there."""
+        return run.best.w, np.zeros(run.problem.server.multiplier_length)
+
+
+def defaults(kind: type[Solver[Any]]) -> dict[str, Any]:
+    """The default of every option, for the reference page."""
+    return {name: None if default is MISSING else default for name, (_, default, _) in options_of(kind).items()}

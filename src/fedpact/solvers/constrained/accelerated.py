@@ -1,0 +1,459 @@
+"""Accelerated consensus: Douglas-Rachford splitting with every constraint inside its holder's proximal step.
+
+    w   = prox_{h / (rho N)}(mean_i z_i)                                              the server
+    u_i = argmin_u f_i(u) + rho/2 |u - (2 w - z_i)|^2   s.t.  c_i(u) <=_{K_i} 0       holder i, gives mu_i
+    z_i <- z_i + F_i,  F_i = u_i - w,  accelerated by  - sum_j gamma_j (dz_ij + dF_ij)
+
+over the N holders: the owners, and the server when it has a share. It is a nonexpansive map in z = (z_1, ..., z_N), so
+Anderson's acceleration (type II) applies: gamma minimises |F - sum_j gamma_j dF_j|, where dz_j and dF_j are the last
+differences. Owners keep their own and send F_i and inner products. The server needs only sums over the owners: the sum
+of the next z follows from the sums it has, so one exchange a round is enough. Multipliers stay at their owners until
+the end, and the certificate of (w, mu) comes with the round when the residual says that it may be met.
+
+Safeguards: a step that doubles the residual is taken back; the memory is halved when the residual is far from what a
+linear map would give, and when that happens again and again the acceleration rests for longer and longer; and it rests
+while the residual is above the bound of A2DR (Fu, Zhang and Boyd 2020, Algorithm 2). So the iteration converges
+wherever the plain one does, once rho stays: it changes less and less often.
+
+Notation
+    rho         penalty of u_i = w, the same for all; lambda_i = rho (z_i - w) is kept when it changes   penalty
+    F           residual of the fixed point                                                              residual
+    dz, dF      differences of the last rounds                                                           steps, changes
+    gamma       coefficients of the differences                                                          mix
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedpact.federation import Answers, Order, Summed, client_step, named
+from fedpact.problem import Share
+from fedpact.solvers.base import Needs, Solver, option
+from fedpact.solvers.constrained.anderson import Memory, mixed
+from fedpact.solvers.local.constrained import Warm, constrained
+from fedpact.solvers.run import Iterate, Run, Verdict
+from fedpact.solvers.scales import Introduce, introduce
+from fedpact.solvers.solution import InnerRecord
+from fedpact.solvers.steps import Holder, Judged, certificate_of, judged_terms, no_terms, price_of
+from fedpact.types import Vector
+
+#: rho at the start, relative to the mean curvature of one holder's objective.
+START = 2.0
+#: rho is looked at every WAIT rounds, and half as often after each change. It moves when the curvature seen, averaged
+#: over WINDOW rounds, is RISE times larger or FALL times smaller, by at most LEAP ...
+WAIT = 8
+WINDOW = 4
+RISE = 3.0
+FALL = 30.0
+LEAP = 10.0
+#: ... and only while WAIT rounds leave more than SLOW (to rise) or SLOWER (to fall) of the residual.
+SLOW = 0.2
+SLOWER = 0.9
+#: Local solves reach this part of the residual, as a length.
+FRACTION = 0.1
+#: The certificate is asked for when it is expected within this factor, and at least every AT_LEAST rounds.
+NEAR = 10.0
+AT_LEAST = 5
+#: Rounds without a halved certificate before as many plain steps: so that the multipliers of owners in conflict drift
+#: evenly.
+PLAIN_AFTER = 60
+#: Rounds in a row in which someone fails to solve its subproblem: after DOUBT evidence is asked for, after STUCK it is
+#: given up.
+DOUBT = 3
+STUCK = 10
+#: Times that rho is raised, by RAISE, because a subproblem is not convex.
+RAISES = 8
+RAISE = 4.0
+
+ELSEWHERE = 'method "proximal-al" or "interior-point" may do better; scale the columns'
+
+# ---------------------------------------------------------------------------------------------------- the owner's half
+
+
+@dataclass(frozen=True, kw_only=True)
+class State(Holder):
+    """What a holder keeps between rounds; `price` is mu_i."""
+
+    z: Vector
+    residual: Vector  # F_i
+    pull: Vector  # rho (v - u): the gradient of f_i + mu_i' c_i at u
+    penalty: float
+    warm: Warm
+    drift: Vector  # P_{K*} of the last change of the multiplier
+    steps: tuple[Vector, ...] = ()
+    changes: tuple[Vector, ...] = ()
+
+    @property
+    def separator(self) -> tuple[Vector | None, Vector]:
+        """The drifts of owners in conflict balance at their own u_i, which stay a fixed way from w."""
+        return self.warm.u, self.drift
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(Order):
+    w: Vector
+    coupled: Vector
+    iteration: int
+    warm: int  # iteration of another method whose price is mu_i at the start; -1: zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun(Judged):
+    curvature: Summed[float]
+    pull: Summed[Vector]  # grad f(w) + J'mu
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round(Order):
+    w: Vector
+    mix: Vector  # gamma; empty for a plain step
+    remember: int  # differences to keep, this round's included
+    penalty: float
+    accuracy: float
+    iteration: int
+    best: bool  # the multiplier of the round before is the best so far
+    judge: bool
+    coupled: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved(Judged):
+    """F_i and, of this holder's part: |F|^2, the products of dF, |du|^2 and the same of the pull. Judged when asked."""
+
+    residual: Summed[Vector]
+    squared: Summed[float]
+    products: Summed[Vector]  # <dF_last, dF_j>, j in memory
+    against: Summed[Vector]  # <dF_j, F>
+    stepped: Summed[float]  # |dz_last|^2
+    moved: Summed[float]
+    turned: Summed[float]
+    converged: bool
+    indefinite: bool
+    gradients: Summed[int]
+    hessians: Summed[int]
+
+
+#: What the acceleration needs of the server too, when it is a holder.
+MIXED = ("residual", "squared", "products", "against", "stepped", "moved", "turned")
+
+
+@client_step
+def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
+    """Look at the share, and start from z = w - (grad f(w) + J'mu) / rho once rho is known."""
+    w = order.w
+    seen = introduce(share, None, Introduce(w=w))[1]
+    price = price_of(share, state, order.warm)
+    gradient = np.zeros_like(w) if share.objective is None else share.objective.gradient(w)
+    if share.constraint is not None and order.warm >= 0:
+        gradient = gradient + share.constraint.function.value_and_jacobian(w)[1].T @ price
+    fresh = State(
+        iteration=order.iteration,
+        price=price,
+        best_iteration=order.warm,
+        best_price=price,
+        z=w,
+        residual=np.zeros_like(w),
+        pull=gradient,
+        penalty=0.0,
+        warm=Warm(w, price),
+        drift=np.zeros_like(price),
+    )
+    terms = judged_terms(share, w, price, order.coupled)
+    return fresh, Begun(curvature=seen.curvature, pull=gradient, **terms)
+
+
+@client_step
+def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
+    """z as the server mixed it, the proximal step there, and what the server needs to mix the next one."""
+    w = order.w
+    state = state.mark_best(order.best)
+
+    # 1. the next z; a new rho keeps lambda_i
+    first = state.penalty == 0
+    if first:
+        z = state.z - state.pull / order.penalty
+    else:
+        z = mixed(state.z + state.residual, state, order.mix)
+        if order.penalty != state.penalty:
+            z = w + state.penalty / order.penalty * (z - w)
+
+    # 2. the proximal step under the constraint
+    anchor = 2 * w - z
+    found = constrained(share, order.penalty, anchor, state.warm, order.accuracy)
+    residual = found.u - w
+    pull = order.penalty * (anchor - found.u)
+    drift = found.drift
+    if share.constraint is not None and found.converged:
+        drift = share.constraint.cone.project_dual(found.multiplier - state.price)
+
+    # 3. differences for the acceleration
+    steps: tuple[Vector, ...] = ()
+    changes: tuple[Vector, ...] = ()
+    if order.remember:
+        steps = (*state.steps, z - state.z)[-order.remember :]
+        changes = (*state.changes, residual - state.residual)[-order.remember :]
+
+    after = replace(
+        state,
+        iteration=order.iteration,
+        price=found.multiplier,
+        z=z,
+        residual=residual,
+        pull=pull,
+        penalty=order.penalty,
+        warm=found.warm,
+        drift=drift,
+        steps=steps,
+        changes=changes,
+    )
+    terms = judged_terms(share, w, found.multiplier, order.coupled) if order.judge else no_terms()
+    return after, Moved(
+        residual=residual,
+        squared=float(residual @ residual),
+        products=np.array([changes[-1] @ change for change in changes]),
+        against=np.array([change @ residual for change in changes]),
+        stepped=float(steps[-1] @ steps[-1]) if steps else 0.0,
+        moved=0.0 if first else float(np.sum((found.u - state.warm.u) ** 2)),
+        turned=0.0 if first else float(np.sum((pull - state.pull) ** 2)),
+        converged=found.converged,
+        indefinite=found.indefinite,
+        gradients=found.gradients,
+        hessians=found.hessians,
+        **terms,
+    )
+
+
+# --------------------------------------------------------------------------------------------------- the server's half
+
+
+@dataclass
+class Pace:
+    """Follows the residual and the curvature seen on the way, and moves rho."""
+
+    fixed: bool
+    residuals: list[float] = field(default_factory=list)  # since rho last changed
+    curvatures: list[float] = field(default_factory=list)
+    wait: int = WAIT
+    raises: int = 0
+
+    def factor(self, round: Moved, indefinite: bool, penalty: float) -> float:
+        """What to multiply rho by after this round.
+
+        |change of the pulls| / |change of the u_i| is the curvature along the last step, and rho near it is best.
+        A non-convex subproblem needs a larger rho, whoever chose it.
+        """
+        self.residuals.append(float(np.sqrt(round.squared)))
+        if round.moved > 0:  # a straight objective has none, and would not move rho
+            self.curvatures.append(max(float(np.sqrt(round.turned / round.moved)), 1e-15 * penalty))
+        if indefinite and self.raises < RAISES and len(self.residuals) > 1:
+            self.raises += 1
+            return self._changed(RAISE)
+        if self.fixed or len(self.residuals) < self.wait or len(self.curvatures) < WINDOW:
+            return 1.0
+        left = self.residuals[-1] / max(self.residuals[-WAIT], 1e-300)
+        seen = float(np.exp(np.mean(np.log(self.curvatures[-WINDOW:])))) / penalty
+        if (seen > RISE and left > SLOW) or (seen < 1 / FALL and left > SLOWER):
+            self.wait *= 2
+            return self._changed(min(max(seen, 1 / LEAP), LEAP))
+        return 1.0
+
+    def _changed(self, factor: float) -> float:
+        self.residuals = []
+        self.curvatures = []
+        return factor
+
+
+@dataclass
+class Server:
+    """The server's variables.
+
+    z:         sum_i z_i over all holders
+    following: rho of the next round
+    expected:  certificate relative to the tolerances over residual, as last judged
+    idle:      rounds since the certificate was last halved
+    """
+
+    holders: int
+    own: State  # the server as a holder of its own share
+    shared: bool  # has it one?
+    z: Vector
+    penalty: float
+    following: float
+    accuracy: float
+    floor: float
+    anderson: Memory
+    pace: Pace
+    k: int = 0
+    mix: Vector = field(default_factory=lambda: np.zeros(0))
+    remember: int = 0
+    judge: bool = True
+    judged_at: int = 0
+    expected: float = np.inf
+    lowest: float = np.inf
+    idle: int = 0
+    stuck: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerated(Solver[Server]):
+    """Douglas-Rachford consensus with Anderson acceleration: any function, any cone, d numbers a message."""
+
+    name: ClassVar[str] = "accelerated"
+    needs: ClassVar[Needs] = Needs(constraints=True)
+    patience: ClassVar[int] = 1500
+    doubt: ClassVar[int] = 30
+
+    consensus_penalty: float | None = option(
+        None,
+        "penalty of the consensus, fixed when given (a non-convex subproblem still raises it); by default from the "
+        "owners' curvature, and adapted",
+        letter="rho",
+        above=0,
+    )
+    memory: int = option(30, "how many differences the acceleration uses", least=1)
+
+    def init(self, run: Run) -> tuple[Server, Iterate]:
+        problem = run.problem
+        multiplier = np.zeros(problem.server.multiplier_length)
+        if run.warm >= 0:
+            multiplier = run.best.multiplier
+        coupled = problem.own(run.start, multiplier)[3]
+        order = Begin(w=run.start, coupled=coupled, iteration=run.first, warm=run.warm)
+        with named(problem.server.label, begin.__name__):
+            own, at_server = begin(problem.server, None, replace(order, coupled=np.zeros(0), warm=-1))
+        own = replace(own, price=multiplier, warm=Warm(run.start, multiplier))
+        begun = run.ask(begin, order)
+        pull = begun.total.pull
+        curvature = begun.total.curvature
+        holders = len(begun)
+        shared = bool(problem.server.parts)
+        if shared:
+            pull = pull + at_server.pull
+            curvature += at_server.curvature
+            holders += 1
+        penalty = self.consensus_penalty or START * (curvature or 1.0) / holders
+        run.note(f"consensus penalty rho = {penalty:.3g} at the start")
+        z = holders * run.start - pull / penalty
+        floor = 0.01 * run.tol[0] / holders
+        server = Server(
+            holders=holders,
+            own=own,
+            shared=shared,
+            z=z,
+            penalty=penalty,
+            following=penalty,
+            accuracy=max(FRACTION * float(np.max(np.abs(pull))) / holders, floor),
+            floor=floor,
+            anderson=Memory(self.memory, z),
+            pace=Pace(self.consensus_penalty is not None),
+        )
+        judged = certificate_of(problem, run.start, multiplier, begun)
+        start = Iterate(number=run.first, w=run.start, multiplier=multiplier, judged=judged, consensus_penalty=penalty)
+        return server, start
+
+    def step(self, run: Run, state: Server) -> Iterate:
+        # 1. w, and everybody's proximal step around it
+        w = self._point(run, state)
+        state.k += 1
+        order = Round(
+            w=w,
+            mix=state.mix,
+            remember=state.remember,
+            penalty=state.penalty,
+            accuracy=state.accuracy,
+            iteration=run.first + state.k,
+            best=run.best.iteration == run.first + state.k - 1,
+            judge=state.judge,
+            coupled=np.zeros(0),
+        )
+        own: list[Moved] = []
+        if state.shared:
+            state.own, mine = advance(run.problem.server, state.own, replace(order, judge=False))
+            own = [mine]
+        coupled = run.problem.own(w, state.own.price)[3]
+        replies = run.ask(advance, replace(order, coupled=coupled))
+        everyone = replies.total
+        for mine in own:
+            everyone = replace(everyone, **{name: getattr(everyone, name) + getattr(mine, name) for name in MIXED})
+
+        # 2. what it says
+        judged = certificate_of(run.problem, w, state.own.price, replies) if order.judge else None
+        norm = float(np.sqrt(everyone.squared))
+        names = (*run.problem.names, run.problem.server.label)
+        failed = [name for name, reply in zip(names, [*replies, *own], strict=False) if not reply.converged]
+        state.stuck = state.stuck + 1 if failed else 0
+        state.idle += 1
+        if judged is not None:
+            missed = judged[0].missed(run.tol)
+            state.expected = missed / max(norm, 1e-300)
+            state.judged_at = state.k
+            if missed < 0.5 * state.lowest:
+                state.lowest = missed
+                state.idle = 0
+        target = 1 / state.expected if state.expected > 0 else norm
+        iterate = Iterate(
+            number=run.first + state.k,
+            w=w,
+            multiplier=state.own.price,
+            judged=judged,
+            penalty=state.penalty,
+            consensus_penalty=state.penalty,
+            gradients=int(replies.total.gradients),
+            hessians=int(replies.total.hessians),
+            record=InnerRecord(run.first + state.k, run.rounds, norm, target, state.penalty),
+            conflict=state.stuck == DOUBT,
+            escape=state.stuck == DOUBT,
+            end=self._end(state, failed),
+        )
+
+        # 3. the next z and rho
+        self._mix(run, state, w, everyone, replies, own, norm)
+        return iterate
+
+    def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
+        return state.own.warm.u, state.own.drift
+
+    def _point(self, run: Run, state: Server) -> Vector:
+        """w = prox_{h / (rho N)}(mean_i z_i); a new rho keeps every lambda_i."""
+        w = run.problem.regularizer.prox(state.z / state.holders, 1 / (state.penalty * state.holders))
+        if state.following != state.penalty:
+            state.z = state.holders * w + state.penalty / state.following * (state.z - state.holders * w)
+            state.penalty = state.following
+        return w
+
+    def _mix(
+        self,
+        run: Run,
+        state: Server,
+        w: Vector,
+        everyone: Moved,
+        replies: Answers[Moved],
+        own: list[Moved],
+        norm: float,
+    ) -> None:
+        plain = state.idle // PLAIN_AFTER % 2 == 1
+        state.mix, state.remember = state.anderson.take(state.z, everyone, state.remember, plain=plain)
+        state.z = mixed(state.anderson.z + state.anderson.residual, state.anderson, state.mix)
+        indefinite = any(reply.indefinite for reply in (*replies, *own))
+        factor = state.pace.factor(everyone, indefinite, state.penalty)
+        if factor != 1:
+            state.following = factor * state.penalty
+            state.remember = 0
+            run.note(f"round {state.k}: consensus penalty rho = {state.following:.3g}")
+        length = FRACTION * state.penalty * norm / np.sqrt(state.holders * w.size)
+        state.accuracy = max(length, state.floor)
+        near = norm * state.expected <= NEAR
+        due = state.k - state.judged_at >= AT_LEAST
+        doubtful = state.idle + 1 >= self.doubt or state.stuck > 0
+        last = run.rounds_left <= self.reserve + 1
+        state.judge = near or due or doubtful or last
+
+    def _end(self, state: Server, failed: list[str]) -> Verdict | None:
+        """Given up when someone keeps failing; Algorithm 1 goes on where the subproblems are not convex."""
+        if state.stuck < STUCK:
+            return None
+        reason = f"{', '.join(failed)} could not solve the proximal step; {ELSEWHERE}"
+        return Verdict("stalled", reason, then="proximal-al" if state.pace.raises else "")

@@ -1,0 +1,292 @@
+"""Inexact ADMM for min_w sum_{i=0..n} F_i(w) + h(w): Algorithm 2 of He24 and He24-conic, both halves.
+
+Owner i holds F_i, the server F_0 and h. The proximal AL method runs it on its subproblems; by itself it trains without
+constraints (`method="inexact-admm"`).
+
+Notation (He24-conic numbering)
+    u, lambda   an owner's copy of w and the multiplier of u = w            Consensus.u, .multiplier
+    rho         the consensus penalty, here the same for all owners         penalty
+    u~          u + lambda / rho, what an owner proposes to the server      proposal
+    eps         accuracy of the subproblems, eps_{t+1} = q^t                accuracy
+    eps~        an owner's share of the stationarity of w                   stationarity
+    tau         the target: eps + sum_i eps~_i <= tau                       tolerance
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedpact.federation import Answers, Order, Reply, Summed, client_step, skippable
+from fedpact.functions import Function
+from fedpact.problem import Share
+from fedpact.prox import Prox, Zero
+from fedpact.solvers.base import Solver, option
+from fedpact.solvers.local import Constant, anchored, keep_factor, minimize
+from fedpact.solvers.run import Iterate, Run, Verdict
+from fedpact.solvers.scales import default_consensus_penalty, look
+from fedpact.solvers.solution import InnerRecord
+from fedpact.solvers.steps import Judged, certificate_of, judge_point, judged_terms
+from fedpact.types import Matrix, Vector
+
+#: The penalty moves by PENALTY_FACTOR when primal and dual residual differ by more than IMBALANCE ...
+IMBALANCE = 3.0
+PENALTY_FACTOR = 2.0
+#: ... at first after PATIENCE rounds, then one round later each time, and no more after ADAPT_UNTIL: from there on
+#: Theorem 4.2 applies.
+PATIENCE = 4
+ADAPT_UNTIL = 2000
+#: Rounds without a halved residual after which the iteration is given up.
+STAGNATION = 5000
+#: Rounds in a row in which someone fails to solve a subproblem and the residual does not halve, likewise.
+STUCK = 20
+#: The part of the target below which the accuracy of a subproblem does not matter any more.
+FINEST = 0.02
+
+# ---------------------------------------------------------------------------------------------------- the owner's half
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """State of one owner inside one call of Algorithm 2."""
+
+    u: Vector
+    multiplier: Vector
+    penalty: float
+    factor: Matrix | None = None  # of the constant Hessian of (15), when F_i is quadratic
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round(Order):
+    w: Vector
+    accuracy: float
+    next_penalty: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Updated(Reply):
+    proposal: Summed[Vector]
+    stationarity: Summed[float]
+    primal: Summed[float]  # |u_new - w|^2
+    dual: Summed[float]  # |u_new - u_old|^2
+    converged: bool
+    indefinite: bool
+    gradients: Summed[int]
+    hessians: Summed[int]
+
+
+def begin(function: Function, w: Vector, penalty: float) -> tuple[Consensus, Vector]:
+    """The owner's start: (u, lambda, u~) = (w, -grad F_i(w), w - grad F_i(w) / rho)."""
+    multiplier = -function.gradient(w)
+    return _with_factor(function, Consensus(w, multiplier, penalty)), w + multiplier / penalty
+
+
+def update(function: Function, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
+    """The owner's round: solve (15), then (16), (17), (18)."""
+    rho = state.penalty
+    w = order.w
+    subproblem = anchored(function, rho, w - state.multiplier / rho)
+    found = minimize(subproblem, state.u, order.accuracy, kept=state.factor)
+    multiplier = state.multiplier + rho * (found.w - w)  # (16)
+    # (18): grad phi(w) - rho (w - u^t), where u^t is the copy from before this round's solve.
+    stationarity = function.gradient(w) + state.multiplier - rho * (w - state.u)
+    after = Consensus(found.w, multiplier, order.next_penalty, state.factor)
+    if order.next_penalty != rho:
+        after = _with_factor(function, after)
+    return after, Updated(
+        proposal=found.w + multiplier / order.next_penalty,  # (17), with the penalty of the next round
+        stationarity=float(np.max(np.abs(stationarity))),
+        primal=float((found.w - w) @ (found.w - w)),
+        dual=float((found.w - state.u) @ (found.w - state.u)),
+        converged=found.converged,
+        indefinite=found.indefinite,
+        gradients=found.gradients + 1,
+        hessians=found.hessians,
+    )
+
+
+def _with_factor(function: Function, state: Consensus) -> Consensus:
+    return replace(state, factor=keep_factor(anchored(function, state.penalty, state.u)))
+
+
+# --------------------------------------------------------------------------------------------------- the server's half
+
+
+@dataclass
+class Admm:
+    """The server's side of one call of Algorithm 2, from w and the sum of the owners' first proposals u~^0.
+
+    server:   F_0; a quadratic regularizer becomes part of it
+    decay:    q
+    adapt:    let the penalty follow the residuals. differs from He24, where rho is fixed
+    residual: the left side of (19)
+    failure:  why it cannot get any further; empty while it can
+    """
+
+    server: Function
+    regularizer: Prox
+    w: Vector
+    proposals: Vector
+    tolerance: float
+    decay: float
+    penalty: float
+    adapt: bool
+    rounds: int = 0
+    residual: float = np.inf
+    failure: str = ""
+    _kept: Matrix | None = None
+    _replies: Answers[Updated] | None = None
+    _patience: int = PATIENCE
+    _wait: int = PATIENCE
+    _lowest: float = np.inf
+    _halved: int = 0  # round in which the residual last halved
+    _stuck: int = 0
+
+    def __post_init__(self) -> None:
+        if self.regularizer.curvature is not None:
+            self.server = anchored(self.server, self.regularizer.curvature, np.zeros_like(self.w))
+            self.regularizer = Zero()
+
+    @property
+    def finished(self) -> bool:
+        return self.residual <= self.tolerance or bool(self.failure)
+
+    def exchange(self, run: Run, step: Callable[[Any, Any, Round], tuple[Any, Updated]]) -> Updated:
+        """One round: the server's subproblem (14), then the owners' (15)-(18). Returns the owners' sums."""
+        n = len(run.owners)
+        # differs from He24: accuracies below this no longer matter to (19), and rounding forbids them anyway.
+        accuracy = max(self.decay**self.rounds, FINEST * self.tolerance / (n + 1))
+        subproblem = anchored(self.server, n * self.penalty, self.proposals / n)  # (14), up to a constant
+        if self._kept is None and self.regularizer.curvature is not None:
+            self._kept = keep_factor(subproblem)
+        at_server = minimize(subproblem, self.w, accuracy, regularizer=self.regularizer, kept=self._kept)
+        self.w = at_server.w
+        next_penalty = self._next_penalty()
+        replies = run.ask(step, Round(w=self.w, accuracy=accuracy, next_penalty=next_penalty))
+        self.penalty = next_penalty
+        self.proposals = replies.total.proposal
+        # (19); it bounds the stationarity of w only with what the server really reached, should it miss the accuracy
+        self.residual = max(accuracy, at_server.residual) + replies.total.stationarity
+        failed = [owner for owner, reply in zip(run.owners, replies, strict=True) if not reply.converged]
+        if not at_server.converged:
+            failed.insert(0, "the server")
+        self._replies = replies
+        self._watch(failed, accuracy)
+        self.rounds += 1
+        return replies.total
+
+    def _next_penalty(self) -> float:
+        """rho of the next round: |u - w| against |u - u_old|, both lengths of vectors of the same kind.
+
+        Their ratio times rho is the curvature of the F_i along the last step (the change of lambda over the change of
+        u), and a penalty near that curvature is what ADMM likes. Where a subproblem was not convex, rho must grow.
+        """
+        if not self.adapt or self._replies is None or not self._wait <= self.rounds < ADAPT_UNTIL:
+            return self.penalty
+        total = self._replies.total
+        ratio = np.sqrt(total.primal / max(total.dual, 1e-300))
+        if ratio > IMBALANCE or any(reply.indefinite for reply in self._replies):
+            factor = PENALTY_FACTOR
+        elif ratio < 1 / IMBALANCE:
+            factor = 1 / PENALTY_FACTOR
+        else:
+            return self.penalty
+        self._patience += 1
+        self._wait = self.rounds + self._patience
+        self._kept = None
+        return self.penalty * factor
+
+    def _watch(self, failed: list[str], accuracy: float) -> None:
+        """Note when the residual halves, and give up when it does not for long."""
+        if self.residual < 0.5 * self._lowest:
+            self._lowest = self.residual
+            self._halved = self.rounds
+        idle = self.rounds - self._halved
+        self._stuck = self._stuck + 1 if failed else 0
+        if self.residual <= self.tolerance:
+            return
+        if idle >= STAGNATION:
+            self.failure = f"the inner residual stays at {self.residual:.1e}, above its target {self.tolerance:.1e}"
+        elif self._stuck >= STUCK and idle >= STUCK:
+            self.failure = f"{', '.join(failed)} could not solve the subproblem to {accuracy:.1e}"
+
+    def record(self, run: Run, iteration: int) -> InnerRecord:
+        return InnerRecord(iteration, run.rounds, self.residual, self.tolerance, self.penalty)
+
+
+# ------------------------------------------------------------------------- by itself: min_w sum_i f_i(w) + h(w), no c_i
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(Order):
+    w: Vector
+    penalty: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun(Judged):
+    proposal: Summed[Vector]
+
+
+@client_step
+def begin_alone(share: Share, state: Any, order: Begin) -> tuple[Consensus, Begun]:
+    consensus, proposal = begin(share.objective or Constant(order.w.size), order.w, order.penalty)
+    return consensus, Begun(proposal=proposal, **judged_terms(share, order.w, np.zeros(0), np.zeros(0)))
+
+
+@skippable
+@client_step
+def update_alone(share: Share, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
+    return update(share.objective or Constant(order.w.size), state, order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InexactADMM(Solver[Admm]):
+    """Algorithm 2 of He24 as a method for problems without constraints."""
+
+    name: ClassVar[str] = "inexact-admm"
+
+    consensus_penalty: float | None = option(
+        None, "penalty of the consensus; by default from the owners' curvature, and adapted", letter="rho", above=0
+    )
+    inner_decay: float = option(0.1, "decay of the subproblems' accuracies", letter="q", above=0, below=1)
+
+    def init(self, run: Run) -> tuple[Admm, Iterate]:
+        rho = self.consensus_penalty
+        if rho is None:
+            rho = default_consensus_penalty(look(run), len(run.owners))
+        begun = run.ask(begin_alone, Begin(w=run.start, penalty=rho))
+        admm = Admm(
+            server=run.problem.server.objective or Constant(run.start.size),
+            regularizer=run.problem.regularizer,
+            w=run.start,
+            proposals=begun.total.proposal,
+            tolerance=run.tol[0],
+            decay=self.inner_decay,
+            penalty=rho,
+            adapt=self.consensus_penalty is None,
+        )
+        judged = certificate_of(run.problem, run.start, np.zeros(0), begun)
+        return admm, Iterate(number=run.first, w=run.start, judged=judged, consensus_penalty=rho)
+
+    def step(self, run: Run, state: Admm) -> Iterate:
+        sums = state.exchange(run, update_alone)
+        iterate = Iterate(
+            number=run.first + state.rounds,
+            w=state.w,
+            inner=state.rounds,
+            consensus_penalty=state.penalty,
+            gradients=int(sums.gradients),
+            hessians=int(sums.hessians),
+            record=state.record(run, 0),
+        )
+        if not state.finished:
+            return iterate
+        judged = judge_point(run, state.w)
+        if state.failure:
+            return replace(iterate, judged=judged, end=Verdict("stalled", state.failure))
+        state.tolerance *= 0.3  # (19) is met; should the certificate ask for more, go on
+        return replace(iterate, judged=judged)

@@ -1,0 +1,352 @@
+"""Proximal augmented Lagrangian method for federated learning with constraints: Algorithm 1 of He24 and He24-conic.
+
+Every outer iteration k minimises, by the inexact ADMM of `inexact_admm.py`,
+
+    l_k(w) = sum_{i=0..n} P_{i,k}(w) + h(w),
+    P_{i,k}(w) = f_i(w) + (dist^2(mu_i^k + beta c_i(w), -K_i) - |mu_i^k|^2) / (2 beta) + |w - w^k|^2 / (2 (n+1) beta)
+
+and then every holder of a constraint updates its own multiplier, mu_i^{k+1} = P_{K_i*}(mu_i^k + beta c_i(w^{k+1})).
+Multipliers stay at their owners until the end. (He24-conic prints mu_i^0 in K_i; it must be K_i*.)
+
+Notation (He24-conic numbering)
+    beta    penalty of the constraints, and 1 / weight of the proximal term    penalty
+    rho     penalty of the consensus inside Algorithm 2                        consensus_penalty
+    q       decay of the subproblems' accuracies inside Algorithm 2            inner_decay
+    s       tau_k = s / (k+1)^2, accuracy of the outer subproblems             accuracy
+
+differs from He24 (8), which stops when w and the multipliers hardly move: by Theorem 3.1 that implies the certificate,
+and the certificate itself is checked after every outer iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedpact.federation import Order, Reply, Summed, client_step, skippable
+from fedpact.functions import Function
+from fedpact.problem import Certificate, Share
+from fedpact.solvers.base import Needs, Solver, option
+from fedpact.solvers.constrained import inexact_admm as admm
+from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
+from fedpact.solvers.local import anchored
+from fedpact.solvers.run import Iterate, Run, Verdict
+from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
+from fedpact.solvers.steps import Holder, Judged, certificate_of, judged_terms, price_of
+from fedpact.types import Vector
+
+#: The penalty grows by GROWTH while a part of the certificate is missed and falls by less than FALL in an iteration,
+#: and by MOST_GROWTH in all.
+GROWTH = 5.0
+FALL = 0.25
+MOST_GROWTH = 1e4
+#: Outer iterations in which a part of the certificate does not halve before evidence for an ending is asked for:
+#: of a conflict by the constraints' part, of an objective that falls forever by the stationarity.
+CONFLICT_AFTER = 3
+ESCAPE_AFTER = 5
+
+# ---------------------------------------------------------------------------------------------------- the owner's half
+
+
+@dataclass(frozen=True, kw_only=True)
+class State(Holder):
+    """What an owner keeps between rounds; `price` is mu_i^k."""
+
+    centre: Vector  # w^k
+    penalty: float
+    holders: int  # n + 1
+    drift: Vector  # P_{K*}(mu_i^k - mu_i^{k-1}): where the multiplier is heading
+    consensus: admm.Consensus
+
+    @property
+    def separator(self) -> tuple[Vector | None, Vector]:
+        """With conflicting constraints the drift tends to a vector that proves the conflict."""
+        return None, self.drift
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start(Order):
+    w: Vector
+    penalty: float
+    consensus_penalty: float
+    holders: int
+    coupled: Vector
+    iteration: int
+    warm: int  # iteration of another method whose price is mu_i^0; -1: zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started(Judged):
+    proposal: Summed[Vector]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclude(Order):
+    w: Vector
+    coupled: Vector
+    iteration: int
+    best: bool  # the multiplier of the iteration before is the best so far
+    penalty: float  # for the next subproblem
+    consensus_penalty: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concluded(Judged):
+    change: float  # |mu^{k+1} - mu^k| / beta, max-norm
+    proposal: Summed[Vector]
+
+
+@client_step
+def start(share: Share, state: Any, order: Start) -> tuple[State, Started]:
+    """Set up P_{i,0} around w^0, with the multiplier that another method left here, or zero."""
+    price = price_of(share, state, order.warm)
+    function = local_function(share, price, order.penalty, order.holders, order.w)
+    consensus, proposal = admm.begin(function, order.w, order.consensus_penalty)
+    fresh = State(
+        iteration=order.iteration,
+        price=price,
+        best_iteration=order.warm,
+        best_price=price,
+        centre=order.w,
+        penalty=order.penalty,
+        holders=order.holders,
+        drift=np.zeros_like(price),
+        consensus=consensus,
+    )
+    return fresh, Started(proposal=proposal, **judged_terms(share, order.w, price, order.coupled))
+
+
+@skippable
+@client_step
+def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Updated]:
+    """One round of Algorithm 2 on P_{i,k}."""
+    function = local_function(share, state.price, state.penalty, state.holders, state.centre)
+    consensus, reply = admm.update(function, state.consensus, order)
+    return replace(state, consensus=consensus), reply
+
+
+@client_step
+def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Concluded]:
+    """Update the multiplier at w^{k+1}, give the terms of its certificate, and start the next subproblem."""
+    state = state.mark_best(order.best)
+    price, change = next_multiplier(share, order.w, state.price, state.penalty)
+    function = local_function(share, price, order.penalty, state.holders, order.w)
+    consensus, proposal = admm.begin(function, order.w, order.consensus_penalty)
+    after = replace(
+        state,
+        iteration=order.iteration,
+        price=price,
+        centre=order.w,
+        penalty=order.penalty,
+        drift=drift_of(share, state.price, price),
+        consensus=consensus,
+    )
+    terms = judged_terms(share, order.w, price, order.coupled)
+    return after, Concluded(change=change, proposal=proposal, **terms)
+
+
+# ------------------------------------------------------------------------------------------------------- both halves
+
+
+def local_function(share: Share, multiplier: Vector, penalty: float, holders: int, centre: Vector) -> Function:
+    """P_{i,k}: (10) and (11)."""
+    return anchored(augmented_lagrangian(share, multiplier, penalty, centre.size), 1 / (holders * penalty), centre)
+
+
+def next_multiplier(share: Share, w: Vector, multiplier: Vector, penalty: float) -> tuple[Vector, float]:
+    """mu^{k+1} = P_{K*}(mu^k + beta c(w)), and |mu^{k+1} - mu^k| / beta in the max-norm."""
+    if share.constraint is None:
+        return multiplier, 0.0
+    value = share.constraint.function.value(w)
+    after = share.constraint.cone.project_dual(multiplier + penalty * value)
+    return after, float(np.max(np.abs(after - multiplier), initial=0.0)) / penalty
+
+
+def drift_of(share: Share, before: Vector, after: Vector) -> Vector:
+    """P_{K*}(mu^{k+1} - mu^k)."""
+    return before if share.constraint is None else share.constraint.cone.project_dual(after - before)
+
+
+def outer_accuracy(accuracy: float, k: int, tol: tuple[float, float]) -> float:
+    """tau_k = s / (k+1)^2.
+
+    differs from He24: it stops shrinking at 1e-3 eps_1, since less cannot matter to (8) and rounding forbids it.
+    """
+    return max(accuracy / (k + 1) ** 2, 1e-3 * tol[0])
+
+
+@dataclass
+class Pace:
+    """Follows the two parts of the certificate over the outer iterations: when to raise beta, and when to doubt."""
+
+    tol: tuple[float, float]
+    stationarities: list[float] = field(default_factory=list)
+    changes: list[float] = field(default_factory=list)  # |mu^{k+1} - mu^k| / beta
+    grown: float = 1.0
+
+    def see(self, certificate: Certificate, change: float) -> None:
+        self.stationarities.append(certificate.stationarity)
+        self.changes.append(change)
+
+    def growth(self) -> float:
+        """Factor for the penalty."""
+        parts = ((self.stationarities, self.tol[0]), (self.changes, self.tol[1]))
+        slow = any(len(seen) > 1 and seen[-1] > max(tol, FALL * seen[-2]) for seen, tol in parts)
+        if not slow or self.grown >= MOST_GROWTH:
+            return 1.0
+        self.grown *= GROWTH
+        return GROWTH
+
+    @property
+    def conflict(self) -> bool:
+        return _slow(self.changes, self.tol[1], CONFLICT_AFTER)
+
+    @property
+    def escape(self) -> bool:
+        return _slow(self.stationarities, self.tol[0], ESCAPE_AFTER)
+
+
+def _slow(seen: list[float], tol: float, window: int) -> bool:
+    return len(seen) > window and seen[-1] > tol and seen[-1] > 0.5 * seen[-1 - window]
+
+
+# --------------------------------------------------------------------------------------------------- the server's half
+
+
+@dataclass
+class Server:
+    """The server's variables: w^k, its own multiplier and drift, the penalties, and Algorithm 2 on l_k."""
+
+    w: Vector
+    multiplier: Vector
+    drift: Vector
+    penalty: float
+    subproblem: admm.Admm
+    pace: Pace
+    k: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProximalAL(Solver[Server]):
+    """Algorithm 1 over Algorithm 2: proximal augmented Lagrangian, any cones, d numbers a message.
+
+    Penalties are fixed when given, as in the paper; by default they are chosen from the owners' curvature and adapted.
+    """
+
+    name: ClassVar[str] = "proximal-al"
+    needs: ClassVar[Needs] = Needs(constraints=True)
+    patience: ClassVar[int] = 60
+    doubt: ClassVar[int] = 60
+    progress: ClassVar[float] = 0.9
+
+    penalty: float | None = option(None, "penalty of the constraints", letter="beta", above=0)
+    consensus_penalty: float | None = option(None, "penalty of the consensus", letter="rho", above=0)
+    inner_decay: float = option(0.1, "decay of the subproblems' accuracies", letter="q", above=0, below=1)
+    accuracy: float | None = option(
+        None, "of the outer subproblems; by default the asked stationarity, as in the paper", letter="s", above=0
+    )
+
+    def init(self, run: Run) -> tuple[Server, Iterate]:
+        scales = look(run)
+        beta = default_penalty(scales) if self.penalty is None else self.penalty
+        rho = self.consensus_penalty
+        if rho is None:
+            rho = default_consensus_penalty(scales, len(run.owners))
+        run.note(f"penalty beta = {beta:.3g}, consensus penalty rho = {rho:.3g} at the start")
+        multiplier = np.zeros(run.problem.server.multiplier_length)
+        if run.warm >= 0:
+            multiplier = run.best.multiplier
+        order = Start(
+            w=run.start,
+            penalty=beta,
+            consensus_penalty=rho,
+            holders=len(run.owners) + 1,
+            coupled=run.problem.own(run.start, multiplier)[3],
+            iteration=run.first,
+            warm=run.warm,
+        )
+        replies = run.ask(start, order)
+        subproblem = self._subproblem(run, 0, run.start, multiplier, beta, rho, replies.total.proposal)
+        server = Server(run.start, multiplier, np.zeros_like(multiplier), beta, subproblem, Pace(run.tol))
+        judged = certificate_of(run.problem, run.start, multiplier, replies)
+        return server, Iterate(
+            number=run.first,
+            w=run.start,
+            multiplier=multiplier,
+            judged=judged,
+            penalty=beta,
+            consensus_penalty=rho,
+        )
+
+    def step(self, run: Run, state: Server) -> Iterate:
+        """One round of Algorithm 2; when it has arrived, the outer iteration is concluded instead."""
+        if state.subproblem.finished or run.rounds_left <= self.reserve + 1:
+            return self._conclude(run, state)
+        sums = state.subproblem.exchange(run, inner)
+        return Iterate(
+            number=run.first + state.k,
+            w=state.subproblem.w,
+            multiplier=state.multiplier,
+            inner=state.subproblem.rounds,
+            gradients=int(sums.gradients),
+            hessians=int(sums.hessians),
+            record=state.subproblem.record(run, state.k),
+        )
+
+    def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
+        return state.w, state.drift
+
+    def _conclude(self, run: Run, state: Server) -> Iterate:
+        """The multipliers of w^{k+1}, its certificate, and the next subproblem."""
+        found = state.subproblem
+        beta = state.penalty
+        multiplier, server_change = next_multiplier(run.problem.server, found.w, state.multiplier, beta)
+        next_beta = beta if self.penalty is not None else beta * state.pace.growth()
+        order = Conclude(
+            w=found.w,
+            coupled=run.problem.own(found.w, multiplier)[3],
+            iteration=run.first + state.k + 1,
+            best=run.best.iteration == run.first + state.k,
+            penalty=next_beta,
+            consensus_penalty=found.penalty,
+        )
+        replies = run.ask(conclude, order)
+        judged = certificate_of(run.problem, found.w, multiplier, replies)
+        state.pace.see(judged[0], max(server_change, *(reply.change for reply in replies)))
+        state.drift = drift_of(run.problem.server, state.multiplier, multiplier)
+        state.w = found.w
+        state.multiplier = multiplier
+        state.penalty = next_beta
+        state.k += 1
+        proposals = replies.total.proposal
+        state.subproblem = self._subproblem(run, state.k, found.w, multiplier, next_beta, found.penalty, proposals)
+        return Iterate(
+            number=run.first + state.k,
+            w=state.w,
+            multiplier=multiplier,
+            judged=judged,
+            inner=found.rounds,
+            penalty=beta,
+            consensus_penalty=found.penalty,
+            conflict=state.pace.conflict,
+            escape=state.pace.escape,
+            end=Verdict("stalled", found.failure) if found.failure else None,
+        )
+
+    def _subproblem(
+        self, run: Run, k: int, w: Vector, multiplier: Vector, beta: float, rho: float, proposals: Vector
+    ) -> admm.Admm:
+        """Algorithm 2 on l_k, to the accuracy tau_k."""
+        s = run.tol[0] if self.accuracy is None else self.accuracy
+        return admm.Admm(
+            server=local_function(run.problem.server, multiplier, beta, len(run.owners) + 1, w),
+            regularizer=run.problem.regularizer,
+            w=w,
+            proposals=proposals,
+            tolerance=outer_accuracy(s, k, run.tol),
+            decay=self.inner_decay,
+            penalty=rho,
+            adapt=self.consensus_penalty is None,
+        )

@@ -1,0 +1,191 @@
+"""The one loop: runs any solver to its end, and certifies at the door.
+
+    the start, then steps, until        the certificate is met (with a margin), evidence says that it cannot be,
+                                        nothing improves any more, the exchanges are spent, or somebody stops it;
+    then the fallback, if one is named, from the best point and prices;
+    then one last exchange:             the owners' prices, and the certificate of exactly the pair that is returned.
+
+`solved` is given here and nowhere else, by that last certificate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedpact.errors import OwnerLost
+from fedpact.problem import Certificate
+from fedpact.solvers.base import Solver
+from fedpact.solvers.evidence import UNBOUNDED, conflicting_owners, falls_forever, is_unbounded
+from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Iterate, Run, Stop, Verdict
+from fedpact.solvers.solution import Solution
+from fedpact.solvers.steps import judge_point
+
+
+def run_solver(run: Run, solver: Solver[Any], kept: str = "") -> Solution:
+    """Solve with this method, and with the fallback it names. `kept`: where a lost run can be resumed, in words."""
+    try:
+        verdict, state = _iterate(run, solver)
+        following = _fallback(run, verdict)
+        while following is not None:
+            run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
+            _hand_over(run)
+            before, solver = verdict, following
+            verdict, state = _iterate(run, solver)
+            if verdict.status in ("stalled", "max_rounds"):
+                verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
+            following = _fallback(run, verdict)
+        return _conclude(run, solver, state, verdict)
+    except OwnerLost as lost:
+        return _give_up(run, f"{lost}{kept}")
+
+
+def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
+    """Steps until the end; the verdict, and what the server kept (None when it ended before the first step)."""
+    state: Any = None
+    try:
+        state, iterate = solver.init(run)
+        watch = Watch(run, solver)
+        while True:
+            run.follow(iterate)
+            if verdict := watch.verdict(iterate, state):
+                return verdict, state
+            if run.rounds_left <= solver.reserve:
+                _judge_latest(run, solver, iterate)
+                return Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came first"), state
+            iterate = solver.step(run, state)
+    except KeyboardInterrupt:
+        return _interrupted(run, "interrupted"), state
+    except Stop:
+        return _interrupted(run, "stopped by a callback"), state
+
+
+def _interrupted(run: Run, how: str) -> Verdict:
+    """Somebody stopped the run: what follows only looks at the owners, so that it can be resumed."""
+    spent = run.rounds
+    run.fleet.look()
+    return Verdict("interrupted", f"{how} after {spent} exchanges; the best point so far is given")
+
+
+def _judge_latest(run: Run, solver: Solver[Any], iterate: Iterate) -> None:
+    """One exchange about the latest point, where a method without prices has not judged it."""
+    if iterate.judged is None and not solver.needs.constraints and not solver.needs.columns:
+        judged = judge_point(run, iterate.w)
+        run.follow(replace(iterate, judged=judged, gradients=0, hessians=0, record=None))
+
+
+class Watch:
+    """Sees when a method is done, when nothing improves any more, and when evidence is worth an exchange."""
+
+    def __init__(self, run: Run, solver: Solver[Any]) -> None:
+        self.run = run
+        self.solver = solver
+        self.lowest = np.inf  # certificate relative to the tolerances
+        self.since = run.first  # iteration of the last progress
+        self.asks = solver.doubt  # idle iterations after which evidence is asked for next
+
+    def verdict(self, iterate: Iterate, state: Any) -> Verdict | None:
+        """Final verdict, or None to continue."""
+        if iterate.judged is None:
+            return iterate.end or self._stalled(iterate)
+        certificate, objective = iterate.judged
+        stationarity, feasibility = self.run.tol
+        if certificate.meets((stationarity, MARGIN * feasibility)):
+            return SOLVED
+        missed = certificate.missed(self.run.tol)
+        if missed < self.solver.progress * self.lowest:
+            self.lowest = missed
+            self.since = iterate.number
+            self.asks = self.solver.doubt
+        idle = iterate.number - self.since
+        doubtful = iterate.end is not None or idle >= self.asks
+        if idle >= self.asks:
+            self.asks *= 2
+        if (doubtful or iterate.escape) and self._escapes(iterate, certificate, objective):
+            return Verdict("unbounded", UNBOUNDED)
+        if doubtful or iterate.conflict:
+            if found := self._conflict(iterate, state, certificate):
+                return found
+        return iterate.end or self._stalled(iterate)
+
+    def _stalled(self, iterate: Iterate) -> Verdict | None:
+        idle = iterate.number - self.since
+        if idle < self.solver.patience:
+            return None
+        reason = f"no progress in {idle} iterations; is the problem well scaled?"
+        return Verdict("stalled", reason, then=self.solver.fallback)
+
+    def _escapes(self, iterate: Iterate, certificate: Certificate, objective: float) -> bool:
+        """One exchange: does the objective fall forever beyond this point?"""
+        run = self.run
+        if run.problem.monotone or run.rounds_left <= self.solver.reserve:
+            return False
+        moved = bool(np.any(iterate.w != run.w0))
+        return moved and falls_forever(run, iterate.w, certificate, objective)
+
+    def _conflict(self, iterate: Iterate, state: Any, certificate: Certificate) -> Verdict | None:
+        """One exchange: can it be shown that no point meets all constraints?"""
+        run = self.run
+        if not self.solver.needs.constraints or run.rounds_left <= self.solver.reserve:
+            return None
+        if certificate.violation <= run.tol[1]:
+            return None
+        return conflicting_owners(run, self.solver, state, iterate.w, certificate)
+
+
+# ------------------------------------------------------------------------------------------------------------- hand-over
+
+
+def _fallback(run: Run, verdict: Verdict) -> Solver[Any] | None:
+    """The method that goes on, when one is named, takes the problem, and has exchanges left."""
+    from fedpact.solvers import METHODS  # the list of methods imports the methods, which import this
+
+    if not verdict.then or run.rounds_left <= HAND_OVER or run.best.certificate is None:
+        return None
+    following: Solver[Any] = METHODS[verdict.then]()
+    if run.problem.coupled_length and not following.needs.coupled:
+        return None
+    return None if following.needs.refusal(run.problem) else following
+
+
+def _hand_over(run: Run) -> None:
+    """The next method starts from the best point, and its owners from the prices they had there."""
+    run.start = run.best.w
+    run.warm = run.best.iteration
+    run.first = run.history.outer[-1].iteration + 1
+
+
+# ---------------------------------------------------------------------------------------------------------------- the end
+
+
+def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> Solution:
+    """One last exchange, and the status that its certificate carries."""
+    best = run.best
+    if best.certificate is None:  # stopped before anything was judged: the start is given
+        best.w = run.w0
+        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+    ending = solver.finish(run, state)
+    met = ending.certificate.meets(run.tol)
+    if met and verdict.status in ("solved", "max_rounds", "stalled", "interrupted"):
+        verdict = SOLVED
+    elif verdict.status == "solved":
+        verdict = Verdict("stalled", "the certificate of the returned pair misses the tolerances")
+    if verdict.status == "solved" and is_unbounded(run, best.w, ending):
+        verdict = Verdict("unbounded", UNBOUNDED)
+    return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
+
+
+def _give_up(run: Run, reason: str) -> Solution:
+    """The best point so far, without the owners' prices: somebody cannot be asked any more."""
+    best = run.best
+    certificate = best.certificate
+    if certificate is None:
+        certificate = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)
+        best.w = run.w0
+        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+    asked = run.problem.own(best.w, best.multiplier)[0]
+    prices = [np.full(share.multiplier_length, np.nan) for share in asked.shares]
+    verdict = Verdict("client_lost", reason)
+    return run.solution(verdict, certificate, best.objective, prices, best.w, best.multiplier)

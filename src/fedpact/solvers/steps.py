@@ -1,0 +1,274 @@
+"""Steps that every method shares: what owners say about their shares, judge, probe, and conclude with.
+
+An owner's state in a method with multipliers is a `Holder`, so that these steps find its prices whatever the method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from fedpact.federation import Answers, Fleet, Order, Reply, Summed, client_step
+from fedpact.problem import (
+    Certificate,
+    Description,
+    FederatedProblem,
+    RemoteProblem,
+    Share,
+    Terms,
+    assemble,
+    describe,
+    owner_terms,
+)
+from fedpact.solvers.run import Run
+from fedpact.types import Vector
+
+# ---------------------------------------------------------------------------------------------- what an owner remembers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """What an owner of a constraint keeps in any method: the price of the latest iteration, and of the best one."""
+
+    iteration: int
+    price: Vector
+    best_iteration: int
+    best_price: Vector
+
+    def price_at(self, iteration: int) -> Vector:
+        held = {self.best_iteration: self.best_price, self.iteration: self.price}
+        return held[iteration]
+
+    def mark_best(self, best: bool) -> Self:
+        """The state with its latest price as the best one, if it is."""
+        if not best:
+            return self
+        return replace(self, best_iteration=self.iteration, best_price=self.price)
+
+    @property
+    def separator(self) -> tuple[Vector | None, Vector]:
+        """Weights of the constraint that may prove a conflict, and the point where they balance (None: any)."""
+        return None, self.price
+
+
+def price_of(share: Share, state: Any, iteration: int) -> Vector:
+    """The owner's price in that iteration; zero for -1, and in methods without prices."""
+    if isinstance(state, Holder) and iteration >= 0:
+        return state.price_at(iteration)
+    return np.zeros(share.multiplier_length)
+
+
+# ------------------------------------------------------------------------------------------------------------- describe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described(Reply):
+    """The fields of `Description`, on their way to the server."""
+
+    dim: int
+    objective: bool
+    cone: str
+    coupled: int
+    hessian: bool
+    convex: bool
+
+
+@client_step
+def describe_share(share: Share, state: Any, order: Order) -> tuple[Any, Described]:
+    """Build and check the share, and say what the server must know of it."""
+    return state, Described(**asdict(describe(share)))
+
+
+def describe_problem(problem: RemoteProblem, fleet: Fleet) -> FederatedProblem:
+    """One exchange: the problem as the server sees it."""
+    answers = fleet.ask(describe_share, Order())
+    said = {owner: Description(**vars(answer)) for owner, answer in zip(fleet.owners, answers, strict=True)}
+    return problem.described(said)
+
+
+# ---------------------------------------------------------------------------------------------------------------- judge
+
+
+@dataclass(frozen=True, kw_only=True)
+class At(Order):
+    """A point to look at; coupled_length: of the coupled constraint, which some owners have no part of."""
+
+    w: Vector
+    coupled_length: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged(Reply):
+    """The fields of `Terms`, on their way to the server."""
+
+    objective: Summed[float]
+    gradient: Summed[Vector]
+    feasibility: float
+    violation: float
+    coupled: Summed[Vector]
+
+
+J = TypeVar("J", bound=Judged)
+
+
+@client_step
+def judge(share: Share, state: Any, order: At) -> tuple[Any, Judged]:
+    """The terms of the certificate at w with zero multipliers."""
+    zero = np.zeros(share.multiplier_length)
+    return state, Judged(**judged_terms(share, order.w, zero, np.zeros(order.coupled_length)))
+
+
+def judged_terms(share: Share, w: Vector, multiplier: Vector, coupled: Vector) -> dict[str, Any]:
+    """The fields of `Judged` at (w, multiplier), in the user's variables."""
+    return term_fields(owner_terms(*share.own(w, multiplier), coupled))
+
+
+def no_terms() -> dict[str, Any]:
+    """The fields of `Judged` where nothing was asked for."""
+    none = np.zeros(0)
+    return {"objective": 0.0, "gradient": none, "feasibility": 0.0, "violation": 0.0, "coupled": none}
+
+
+def term_fields(source: Terms | Judged) -> dict[str, Any]:
+    return {f.name: getattr(source, f.name) for f in fields(Terms)}
+
+
+def certificate_of(
+    problem: FederatedProblem, w: Vector, multiplier: Vector, replies: Answers[J]
+) -> tuple[Certificate, float]:
+    """Certificate and objective in the user's variables, from the owners' replies."""
+    asked, user_w, server_price, coupled = problem.own(w, multiplier)
+    return assemble(asked, user_w, server_price, coupled, replies.total, replies)
+
+
+def judge_point(run: Run, w: Vector) -> tuple[Certificate, float]:
+    """One exchange: certificate and objective of w with zero multipliers."""
+    zero = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+    asked = run.problem.own(w, zero)[0]
+    replies = run.ask(judge, At(w=w, coupled_length=asked.coupled_length))
+    return certificate_of(run.problem, w, zero, replies)
+
+
+# ---------------------------------------------------------------------------------------------------------------- probe
+
+#: What is not finite counts as this much.
+HUGE = 1e300
+#: Numbers are cut off here in a secure sum, which holds numbers of limited size; an objective downwards sooner, so that
+#: one holder for whom the far point is much worse outweighs the others.
+MOST = 1e20
+LEAST_OBJECTIVE = -1e19
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed(Reply):
+    """Objective, violation and part of the coupled constraint at a far point, where overflow counts as huge."""
+
+    far_objective: Summed[float]
+    far_violation: float
+    far_coupled: Summed[Vector]
+
+
+def probe_fields(share: Share, far: Vector, coupled_length: int, secure: bool) -> dict[str, Any]:
+    """The fields of `Probed` for one share, in the user's variables."""
+    own, w, multiplier = share.own(far, np.zeros(share.multiplier_length))
+    with np.errstate(all="ignore"):
+        terms = owner_terms(own, w, multiplier, np.zeros(coupled_length))
+    objective = float(np.nan_to_num(terms.objective, nan=HUGE, posinf=HUGE, neginf=-HUGE))
+    violation = float(np.nan_to_num(terms.violation, nan=HUGE, posinf=HUGE))
+    coupled = np.nan_to_num(terms.coupled, nan=HUGE, posinf=HUGE, neginf=-HUGE)
+    if secure:
+        objective = float(np.clip(objective, LEAST_OBJECTIVE, MOST))
+        coupled = np.clip(coupled, -MOST, MOST)
+    return {"far_objective": objective, "far_violation": violation, "far_coupled": coupled}
+
+
+@client_step
+def probe(share: Share, state: Any, order: At) -> tuple[Any, Probed]:
+    return state, Probed(**probe_fields(share, order.w, order.coupled_length, order.secure))
+
+
+# ------------------------------------------------------------------------------------------------------------- conclude
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclude(Order):
+    """The point to return, the iteration whose prices belong to it, the coupled constraint's price, and a far point."""
+
+    w: Vector
+    iteration: int
+    coupled: Vector
+    far: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concluded(Judged):
+    """The owner's price, and the terms of the certificate of exactly that price; and the far point, as in `Probed`."""
+
+    multiplier: Vector
+    far_objective: Summed[float]
+    far_violation: float
+    far_coupled: Summed[Vector]
+
+
+@client_step
+def conclude(share: Share, state: Any, order: Conclude) -> tuple[Any, Concluded]:
+    """Hand out the price of this owner's constraint, judge it anew, and look at the far point."""
+    own, w, price = share.own(order.w, price_of(share, state, order.iteration))
+    terms = owner_terms(own, w, price, order.coupled)
+    far = probe_fields(share, order.far, order.coupled.size, order.secure)
+    return state, Concluded(multiplier=price, **term_fields(terms), **far)
+
+
+@dataclass(frozen=True)
+class FarPoint:
+    """What all holders together see at a far point."""
+
+    objective: float
+    violation: float
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the last exchange brings: the owners' prices, and certificate and objective of the pair that is returned.
+
+    far: None where there is no objective to fall (operators), or where parties know it without being asked
+    """
+
+    certificate: Certificate
+    objective: float
+    prices: list[Vector]
+    far: FarPoint | None = None
+
+
+def conclude_all(run: Run) -> Ending:
+    """One exchange about the best point."""
+    best = run.best
+    asked, _, _, coupled = run.problem.own(best.w, best.multiplier)
+    far = far_point(run, best.w)
+    order = Conclude(w=best.w, iteration=best.iteration, coupled=coupled, far=far)
+    replies = run.ask(conclude, order)
+    certificate, objective = certificate_of(run.problem, best.w, best.multiplier, replies)
+    prices = [reply.multiplier for reply in replies]
+    if run.problem.monotone:
+        return Ending(certificate, objective, prices)
+    return Ending(certificate, objective, prices, seen_from_afar(run, far, replies))
+
+
+#: How much farther than w the far point lies, on the way from the start.
+FAR = 1e6
+
+
+def far_point(run: Run, w: Vector) -> Vector:
+    """Where the objective is probed for falling forever."""
+    return w + FAR * (w - run.w0)
+
+
+def seen_from_afar(run: Run, far: Vector, replies: Answers[Any]) -> FarPoint:
+    """The far point as the server and all owners see it; replies have the fields of `Probed`."""
+    asked, user_far, _, _ = run.problem.own(far, np.zeros(run.problem.server.multiplier_length))
+    own = probe_fields(asked.server, user_far, 0, secure=False)
+    violations = [own["far_violation"], *(reply.far_violation for reply in replies)]
+    violations.append(float(np.max(replies.total.far_coupled, initial=0.0)))
+    return FarPoint(own["far_objective"] + replies.total.far_objective, max(violations))
