@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from networks import central, hospitals
+from networks import assert_derivatives, hospitals
 
 import fedpact as fp
 from fedpact import data
@@ -34,18 +34,7 @@ def network(width: int = 4, inputs: int = 3, seed: int = 0, outputs: int = 1):
 
 def test_derivatives_are_those_of_finite_differences():
     net = network()
-    function = from_torch(net, loss, (X, y))
-    w = parameters_from_torch(net) + 0.1
-    v = rng.standard_normal(w.size)
-    w.setflags(write=False)
-    value, gradient = function.value_and_gradient(w)
-    assert function.dim == w.size == 21
-    assert function.value(w) == value
-    np.testing.assert_allclose(gradient, central(function.value, w), rtol=1e-6, atol=1e-9)
-    hessian = function.hessian(w)
-    np.testing.assert_allclose(hessian, central(function.gradient, w), rtol=1e-6, atol=1e-8)
-    np.testing.assert_array_equal(hessian, hessian.T)
-    np.testing.assert_allclose(function.hessian_product(w, v), hessian @ v, rtol=1e-12, atol=1e-14)
+    assert_derivatives(from_torch(net, loss, (X, y)), parameters_from_torch(net) + 0.1)
 
 
 def test_the_same_network_written_by_hand_gives_the_same_value():
