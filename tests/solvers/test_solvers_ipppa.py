@@ -11,7 +11,7 @@ import fedpact as fp
 from fedpact.functions import Linear, LogisticLoss, Quadratic
 from fedpact.problem import MonotoneProblem
 from fedpact.prox import L1, Box, Prox, Zero
-from fedpact.solvers.ipppa import Approximate, Resolvent, affine_resolvent, idrs, ipppa, range_and_metric
+from ipppa import Approximate, Resolvent, affine_resolvent, idrs, ipppa, range_and_metric
 
 D = 7
 

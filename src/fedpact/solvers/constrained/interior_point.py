@@ -74,8 +74,8 @@ LEFT, SIZE = 10.0, 0.1
 ROUNDING = 1e-10
 #: Iterations in which the miss of the constraints does not halve before Algorithm 1 is asked whether they conflict.
 SUSPECT = 12
-#: Iterations before the first look for a proof of conflict; twice as many before the next one, and so on.
-PROOF_AFTER = 2
+#: Iterations in which the miss does not halve before a proof of conflict is looked for; twice as many before the next.
+PROOF_AFTER = 3
 #: A point FARTHER times farther out than AWAY may have no end; it is asked again when it is FARTHER times farther.
 FARTHER = 1e3
 AWAY = 1e4
@@ -449,7 +449,7 @@ class InteriorPoint(Solver[Server]):
         if missed <= max(0.5 * state.lowest, run.tol[1]):
             state.lowest = missed
             state.halved = state.k
-        conflict = now.conflict and missed > run.tol[1] and state.k >= state.proof_at and judged is not None
+        conflict = now.conflict and judged is not None and state.k - state.halved >= state.proof_at
         if conflict:
             state.proof_at *= 2
         escape = judged is not None and self._is_far(state, state.at.w)
