@@ -184,7 +184,9 @@ def _prepare(
         solver, choice = _choose(described, w.size, solver, options)
         _refuse(solver, described)
         if solver.needs.pooled or (described.coupled_length and not solver.needs.coupled):
-            raise OptionError(f'method "{solver.name}" reads shares, which only their owners hold; use "interior-point"')
+            raise OptionError(
+                f'method "{solver.name}" reads shares, which only their owners hold; use "interior-point"'
+            )
         return _Prepared(described, fleet, w, solver, choice)
     w = problem.start(w0)
     solver, choice = _choose(problem, w.size, solver, options)

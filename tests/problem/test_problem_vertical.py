@@ -11,7 +11,7 @@ import pytest
 import fedpact as fp
 from fedpact.errors import DataError, FedpactError, OptionError, ProblemError
 from fedpact.problem import Piece, VerticalProblem
-from fedpact.solvers.vertical import rows_of
+from fedpact.solvers.vertical.shared import rows_of
 
 RNG = np.random.default_rng(3)
 N = 90

@@ -32,7 +32,7 @@ from fedpact.errors import OptionError
 from fedpact.federation import fleet as fleet_module
 from fedpact.federation import read_record, secure_sum
 from fedpact.problem import Piece
-from fedpact.solvers.fair_vfl import TAU, Place, Theory
+from fedpact.solvers.vertical.fair_vfl import TAU, Place, Theory
 
 #: The paper's, section V.
 PAPER: dict[str, Any] = {"eta": 100.0, "dual_step": 0.1, "dual_regularization": 1e-3}

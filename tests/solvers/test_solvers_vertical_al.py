@@ -31,7 +31,7 @@ from fedpact.errors import OptionError
 from fedpact.federation import fleet as fleet_module
 from fedpact.federation import read_record, secure_sum
 from fedpact.problem import Piece
-from fedpact.solvers.vertical_al import Block, direction, line_search
+from fedpact.solvers.vertical.vertical_al import Block, direction, line_search
 
 
 @pytest.fixture(autouse=True)

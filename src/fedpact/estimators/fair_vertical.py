@@ -16,7 +16,7 @@ from fedpact.functions import Vector
 from fedpact.problem import Piece, VerticalProblem
 from fedpact.prox import SquaredL2
 from fedpact.solve import solve
-from fedpact.solvers.vertical import rows_of, summed_scores
+from fedpact.solvers.vertical.shared import rows_of, summed_scores
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

@@ -13,6 +13,8 @@ from fedpact.solvers.measuring import measure, moments
 from fedpact.solvers.run import PooledRun, Progress, Run
 from fedpact.solvers.solution import History, Solution
 from fedpact.solvers.steps import describe_problem
+from fedpact.solvers.vertical.fair_vfl import FairVFL, FedBCD
+from fedpact.solvers.vertical.vertical_al import VerticalAL
 
 METHODS: dict[str, type[Solver[Any]]] = {
     kind.name: kind
@@ -22,6 +24,9 @@ METHODS: dict[str, type[Solver[Any]]] = {
         ProximalAL,
         CentralizedProximalAL,
         InexactADMM,
+        VerticalAL,
+        FairVFL,
+        FedBCD,
     )
 }
 

@@ -1,6 +1,7 @@
 """Ends that are not a solution, decided by evidence and not by patience.
 
-Infeasible: a weighted sum of convex constraints that stays positive. Unbounded: a far point that is feasible and better.
+Infeasible: a weighted sum of convex constraints that stays positive.
+Unbounded: a far point that is feasible and better.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from fedpact.federation import Reply, Summed, client_step
 from fedpact.problem import Certificate, Share
 from fedpact.solvers.run import Run, Verdict
-from fedpact.solvers.steps import At, Ending, FarPoint, Holder, far_point, probe, seen_from_afar
+from fedpact.solvers.steps import At, Holder, far_point, is_better_afar, probe
 from fedpact.types import Vector
 
 if TYPE_CHECKING:
@@ -36,26 +37,7 @@ def falls_forever(run: Run, w: Vector, certificate: Certificate, objective: floa
     far = far_point(run, w)
     asked = run.problem.own(w, np.zeros(run.problem.server.multiplier_length))[0]
     replies = run.ask(probe, At(w=far, coupled_length=asked.coupled_length))
-    return _better_afar(run, w, certificate, objective, seen_from_afar(run, far, replies))
-
-
-def is_unbounded(run: Run, w: Vector, ending: Ending) -> bool:
-    """The same question about the point that is returned; the last exchange has brought the answer."""
-    if ending.far is None:
-        return False
-    return _better_afar(run, w, ending.certificate, ending.objective, ending.far)
-
-
-def _better_afar(run: Run, w: Vector, certificate: Certificate, objective: float, there: FarPoint) -> bool:
-    """Is the far point no less feasible, and better by a tenth?
-
-    Then the certificate at w says little: a minimiser, if there is one, lies a million times farther out.
-    """
-    cost = run.problem.regularizer.value(far_point(run, w))
-    allowed = max(certificate.violation, run.tol[1])
-    if not np.isfinite(cost) or there.violation > allowed:
-        return False
-    return there.objective + cost < objective - 0.1 * abs(objective)
+    return is_better_afar(run, far, replies, certificate, objective)
 
 
 # ----------------------------------------------------------------------------------------------------------- infeasible
@@ -108,7 +90,7 @@ def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
 def conflicting_owners(
     run: Run, solver: Solver[Any], state: Any, w: Vector, certificate: Certificate
 ) -> Verdict | None:
-    """One exchange: the verdict "infeasible" with the holders whose constraints exclude each other, when that is proved.
+    """One exchange: "infeasible" with the holders whose constraints exclude each other, when that is proved.
 
     For weights v in K* and convex constraints, <v, c(u)> >= <v, c(w)> + <g, u - w> with g = J'v, while a feasible u has
     <v, c(u)> <= 0. So where the value is positive and g (nearly) vanishes, no feasible point lies within

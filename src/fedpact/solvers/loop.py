@@ -18,7 +18,7 @@ import numpy as np
 from fedpact.errors import OwnerLost
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
-from fedpact.solvers.evidence import UNBOUNDED, conflicting_owners, falls_forever, is_unbounded
+from fedpact.solvers.evidence import UNBOUNDED, conflicting_owners, falls_forever
 from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
@@ -45,6 +45,7 @@ def run_solver(run: Run, solver: Solver[Any], kept: str = "") -> Solution:
 def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
     """Steps until the end; the verdict, and what the server kept (None when it ended before the first step)."""
     state: Any = None
+    run.best.latest_only = solver.needs.columns
     try:
         state, iterate = solver.init(run)
         watch = Watch(run, solver)
@@ -105,9 +106,9 @@ class Watch:
             self.asks *= 2
         if (doubtful or iterate.escape) and self._escapes(iterate, certificate, objective):
             return Verdict("unbounded", UNBOUNDED)
-        if doubtful or iterate.conflict:
-            if found := self._conflict(iterate, state, certificate):
-                return found
+        found = self._conflict(iterate, state, certificate) if doubtful or iterate.conflict else None
+        if found is not None:
+            return found
         return iterate.end or self._stalled(iterate)
 
     def _stalled(self, iterate: Iterate) -> Verdict | None:
@@ -120,7 +121,7 @@ class Watch:
     def _escapes(self, iterate: Iterate, certificate: Certificate, objective: float) -> bool:
         """One exchange: does the objective fall forever beyond this point?"""
         run = self.run
-        if run.problem.monotone or run.rounds_left <= self.solver.reserve:
+        if self.solver.needs.columns or run.problem.monotone or run.rounds_left <= self.solver.reserve:
             return False
         moved = bool(np.any(iterate.w != run.w0))
         return moved and falls_forever(run, iterate.w, certificate, objective)
@@ -135,7 +136,7 @@ class Watch:
         return conflicting_owners(run, self.solver, state, iterate.w, certificate)
 
 
-# ------------------------------------------------------------------------------------------------------------- hand-over
+# ------------------------------------------------------------------------------------------------------------ hand-over
 
 
 def _fallback(run: Run, verdict: Verdict) -> Solver[Any] | None:
@@ -157,7 +158,7 @@ def _hand_over(run: Run) -> None:
     run.first = run.history.outer[-1].iteration + 1
 
 
-# ---------------------------------------------------------------------------------------------------------------- the end
+# -------------------------------------------------------------------------------------------------------------- the end
 
 
 def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> Solution:
@@ -172,7 +173,7 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
         verdict = SOLVED
     elif verdict.status == "solved":
         verdict = Verdict("stalled", "the certificate of the returned pair misses the tolerances")
-    if verdict.status == "solved" and is_unbounded(run, best.w, ending):
+    if verdict.status == "solved" and ending.unbounded:
         verdict = Verdict("unbounded", UNBOUNDED)
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
 
@@ -180,6 +181,9 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
 def _give_up(run: Run, reason: str) -> Solution:
     """The best point so far, without the owners' prices: somebody cannot be asked any more."""
     best = run.best
+    if best.latest_only and run.start_judged is not None:  # parties keep where they are: only the start is known
+        best.certificate, best.objective = run.start_judged
+        best.w = run.w0
     certificate = best.certificate
     if certificate is None:
         certificate = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)

@@ -1,4 +1,4 @@
-"""One solve under way: what every method is given, what its steps tell the loop, and the best certified point so far."""
+"""One solve under way: what every method is given, what its steps tell the loop, and the best certified point."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Iterate:
     penalty, consensus_penalty: as in `OuterRecord`
     gradients, hessians: evaluated by all owners in this step
     record:            for the history, besides the outer record that a judged point gets
-    conflict, escape:  do the constraints seem to exclude each other, or the objective to fall forever? Evidence is asked for
+    conflict, escape:  ask for evidence: the constraints seem to exclude each other, the objective to fall forever
     end:               no further step would help, and why
     """
 
@@ -96,9 +96,13 @@ class Stop(Exception):
 
 @dataclass
 class Best:
-    """The best certified point so far: the one with the smallest ratio of certificate to tolerance."""
+    """The best certified point so far: the one with the smallest ratio of certificate to tolerance.
+
+    latest_only: parties that hold columns cannot go back, so theirs is the latest one
+    """
 
     tol: tuple[float, float]
+    latest_only: bool = False
     iteration: int = -1
     certificate: Certificate | None = None
     objective: float = np.nan
@@ -108,9 +112,16 @@ class Best:
     def offer(self, iterate: Iterate) -> None:
         assert iterate.judged is not None
         certificate, objective = iterate.judged
-        if self.certificate is None or certificate.missed(self.tol) <= self.certificate.missed(self.tol):
+        first = self.certificate is None or self.latest_only
+        if first or certificate.missed(self.tol) <= self.judged.missed(self.tol):
             self.iteration, self.w, self.multiplier = iterate.number, iterate.w, iterate.multiplier
             self.certificate, self.objective = certificate, objective
+
+    @property
+    def judged(self) -> Certificate:
+        """The certificate, once a point was offered."""
+        assert self.certificate is not None
+        return self.certificate
 
 
 @dataclass
@@ -136,6 +147,7 @@ class Run:
     first: int = 0
     warm: int = -1
     best: Best = field(init=False)
+    start_judged: tuple[Certificate, float] | None = None
     _judged_at: int = 0
     _gradients: int = 0
     _hessians: int = 0
@@ -170,7 +182,7 @@ class Run:
         self.history.notes.append(text)
 
     def follow(self, iterate: Iterate) -> None:
-        """Write an iterate down, remember it if it is the best, and tell the callbacks. Raises Stop when one says so."""
+        """Write an iterate down, remember it if it is the best, and tell the callbacks, who may say Stop."""
         self._gradients += iterate.gradients
         self._hessians += iterate.hessians
         if isinstance(iterate.record, InnerRecord):
@@ -179,6 +191,7 @@ class Run:
             self.history.local.append(iterate.record)
         if iterate.judged is not None:
             self.best.offer(iterate)
+            self.start_judged = self.start_judged or iterate.judged
             self._record(iterate, *iterate.judged)
         self._report(iterate)
 

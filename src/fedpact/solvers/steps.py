@@ -222,38 +222,29 @@ def conclude(share: Share, state: Any, order: Conclude) -> tuple[Any, Concluded]
 
 
 @dataclass(frozen=True)
-class FarPoint:
-    """What all holders together see at a far point."""
-
-    objective: float
-    violation: float
-
-
-@dataclass(frozen=True)
 class Ending:
     """What the last exchange brings: the owners' prices, and certificate and objective of the pair that is returned.
 
-    far: None where there is no objective to fall (operators), or where parties know it without being asked
+    unbounded: does a far point show that the objective falls forever beyond it?
     """
 
     certificate: Certificate
     objective: float
     prices: list[Vector]
-    far: FarPoint | None = None
+    unbounded: bool = False
 
 
 def conclude_all(run: Run) -> Ending:
     """One exchange about the best point."""
     best = run.best
-    asked, _, _, coupled = run.problem.own(best.w, best.multiplier)
+    coupled = run.problem.own(best.w, best.multiplier)[3]
     far = far_point(run, best.w)
     order = Conclude(w=best.w, iteration=best.iteration, coupled=coupled, far=far)
     replies = run.ask(conclude, order)
     certificate, objective = certificate_of(run.problem, best.w, best.multiplier, replies)
     prices = [reply.multiplier for reply in replies]
-    if run.problem.monotone:
-        return Ending(certificate, objective, prices)
-    return Ending(certificate, objective, prices, seen_from_afar(run, far, replies))
+    unbounded = is_better_afar(run, far, replies, certificate, objective)
+    return Ending(certificate, objective, prices, unbounded)
 
 
 #: How much farther than w the far point lies, on the way from the start.
@@ -265,10 +256,18 @@ def far_point(run: Run, w: Vector) -> Vector:
     return w + FAR * (w - run.w0)
 
 
-def seen_from_afar(run: Run, far: Vector, replies: Answers[Any]) -> FarPoint:
-    """The far point as the server and all owners see it; replies have the fields of `Probed`."""
+def is_better_afar(run: Run, far: Vector, replies: Answers[Any], certificate: Certificate, objective: float) -> bool:
+    """Is the far point no less feasible, and better by a tenth? `replies` have the fields of `Probed`.
+
+    Then the certificate says little: a minimiser, if there is one, lies a million times farther out. Operators have no
+    objective that could fall.
+    """
+    if run.problem.monotone:
+        return False
     asked, user_far, _, _ = run.problem.own(far, np.zeros(run.problem.server.multiplier_length))
     own = probe_fields(asked.server, user_far, 0, secure=False)
     violations = [own["far_violation"], *(reply.far_violation for reply in replies)]
     violations.append(float(np.max(replies.total.far_coupled, initial=0.0)))
-    return FarPoint(own["far_objective"] + replies.total.far_objective, max(violations))
+    there = own["far_objective"] + replies.total.far_objective + run.problem.regularizer.value(far)
+    feasible = max(violations) <= max(certificate.violation, run.tol[1])
+    return bool(feasible and np.isfinite(there) and there < objective - 0.1 * abs(objective))

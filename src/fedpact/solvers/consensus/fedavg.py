@@ -24,8 +24,6 @@ Notation
 
 from __future__ import annotations
 
-from fedpact.federation import client_step
-from fedpact.problem import Share
 from fedpact.solvers.averaging import (
     LocalSteps,
     Member,
@@ -38,6 +36,9 @@ from fedpact.solvers.averaging import (
     local_step,
     moved_to,
 )
+
+from fedpact.federation import client_step
+from fedpact.problem import Share
 from fedpact.solvers.endings import interrupted
 from fedpact.solvers.run import Run
 from fedpact.solvers.solution import Solution

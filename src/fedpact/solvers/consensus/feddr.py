@@ -29,12 +29,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-
-from fedpact.errors import OptionError
-from fedpact.federation import Order, Reply, Summed, client_step
-from fedpact.functions import Function, Vector
-from fedpact.problem import Share
-from fedpact.prox import Prox
 from fedpact.solvers.averaging import (
     Course,
     Worked,
@@ -45,6 +39,12 @@ from fedpact.solvers.averaging import (
     judged_fields,
     split,
 )
+
+from fedpact.errors import OptionError
+from fedpact.federation import Order, Reply, Summed, client_step
+from fedpact.functions import Function, Vector
+from fedpact.problem import Share
+from fedpact.prox import Prox
 from fedpact.solvers.endings import interrupted
 from fedpact.solvers.local import anchored
 from fedpact.solvers.local.resolvent import (

@@ -23,9 +23,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedpact.federation import client_step
-from fedpact.functions import Vector
-from fedpact.problem import Share
 from fedpact.solvers.averaging import (
     LocalSteps,
     Member,
@@ -39,6 +36,10 @@ from fedpact.solvers.averaging import (
     local_step,
     moved_to,
 )
+
+from fedpact.federation import client_step
+from fedpact.functions import Vector
+from fedpact.problem import Share
 from fedpact.solvers.endings import interrupted
 from fedpact.solvers.run import Run
 from fedpact.solvers.solution import Solution

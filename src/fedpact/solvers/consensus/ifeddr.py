@@ -30,12 +30,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from fedpact.solvers.averaging import Course, Worked, check_options, check_problem, judged_fields
 
 from fedpact.errors import OptionError
 from fedpact.federation import Answers, Order, Reply, Summed, client_step
 from fedpact.functions import Vector
 from fedpact.problem import Certificate, Share
-from fedpact.solvers.averaging import Course, Worked, check_options, check_problem, judged_fields
 from fedpact.solvers.endings import (
     SOLVED,
     UNBOUNDED,

@@ -24,11 +24,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
-from fedpact.errors import OptionError
-from fedpact.federation import Summed, client_step
-from fedpact.functions import Vector
-from fedpact.problem import Share
 from fedpact.solvers.averaging import (
     LocalSteps,
     Member,
@@ -41,6 +36,11 @@ from fedpact.solvers.averaging import (
     local_step,
     moved_to,
 )
+
+from fedpact.errors import OptionError
+from fedpact.federation import Summed, client_step
+from fedpact.functions import Vector
+from fedpact.problem import Share
 from fedpact.solvers.endings import interrupted
 from fedpact.solvers.run import Run
 from fedpact.solvers.solution import Solution

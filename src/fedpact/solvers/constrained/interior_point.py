@@ -85,7 +85,7 @@ AWAY = 1e4
 
 @dataclass(frozen=True, kw_only=True)
 class State(Holder):
-    """What a holder keeps: the latest point, and the last accepted point of the barrier; `price` is that of the latest."""
+    """What a holder keeps: the latest point, whose `price` it is, and the last accepted point of the barrier."""
 
     latest: Point
     kept: Point
@@ -136,7 +136,12 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
 
 def at_start(point: Point) -> State:
     return State(
-        iteration=0, price=point.clean, best_iteration=-1, best_price=np.zeros_like(point.clean), latest=point, kept=point
+        iteration=0,
+        price=point.clean,
+        best_iteration=-1,
+        best_price=np.zeros_like(point.clean),
+        latest=point,
+        kept=point,
     )
 
 

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedpact.federation import Order, Reply, Summed, client_step, skippable
+from fedpact.federation import Order, Summed, client_step, skippable
 from fedpact.functions import Function
 from fedpact.problem import Certificate, Share
 from fedpact.solvers.base import Needs, Solver, option

@@ -14,42 +14,44 @@ updates are taken back): constants of the whole data are not known to anyone.
 Notation
     eta  inverse step of the parties    eta            Q  local updates             local_updates
     beta step of the ascent             dual_step      c  strong concavity          dual_regularization
+
+FedBCD (Liu, Kang, Zhang, Li, Cheng, Chen, Hong, Yang 2019) is the same without the constraint: the gap is neither
+looked at nor bounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedpact.errors import OptionError
-from fedpact.federation import Order, Reply, Summed, Ticket, client_step
-from fedpact.functions import Vector
-from fedpact.problem import Party, Scored, VerticalProblem
-from fedpact.solvers.endings import Lowest, Verdict, interrupted, out_of_rounds
-from fedpact.solvers.run import MARGIN, Run
-from fedpact.solvers.solution import Solution
-from fedpact.solvers.vertical import finished, judged, solved, theta_at
+from fedpact.federation import Answers, Order, Reply, Summed, Ticket, client_step
+from fedpact.problem import Certificate, Party, Scored, VerticalProblem
+from fedpact.solvers.base import option
+from fedpact.solvers.run import MARGIN, Iterate, Run, Verdict
+from fedpact.solvers.vertical.shared import Reached, VerticalSolver, certificate_of, theta_at
+from fedpact.types import Vector
 
 #: f must fall by GOOD of what the steps predict for scale to shrink by SHORTER, and by BAD of it not to grow by LONGER.
-GOOD, BAD, SHORTER, LONGER = 0.5, 0.1, 0.9, 1.5
-#: The ascent of a gap that passed its bound is damped by DAMPED, that of one that did not freed by FREED.
-DAMPED, FREED, LOWEST = 0.7, 1.1, 1e-4
+GOOD = 0.5
+BAD = 0.1
+SHORTER = 0.9
+LONGER = 1.5
+#: The ascent of a gap that passed its bound is damped by DAMPED, down to LOWEST; one that did not is freed by FREED.
+DAMPED = 0.7
+FREED = 1.1
+LOWEST = 1e-4
 #: The smallest scale where steps cannot be taken back, because the others have moved on.
 LEAST = 1.0
 #: beta, in units of (the smallest group's share of the rows) / (the mean loss at zero).
 ASCENT = 0.3
-#: Rounds in which the certificate does not fall by a tenth before giving up.
-STAGNATION = 3000
 #: f at which a run counts as diverging, relative to the start.
 FAR = 1e3
 #: tau of Theorem 2, which must be above 8.
 TAU = 9.0
-#: Exchanges kept back for the end.
-RESERVE = 3
-STALLED = 'no progress in {} rounds; try "vertical-al", or standardize=True where columns have very different sizes'
 DIVERGED = "the steps lead away: eta = {:g} is too small for these columns; give a larger one, or leave it out"
 
 # ---------------------------------------------------------------------------------------------------- the party's half
@@ -126,7 +128,7 @@ def begin(share: Party, state: Any, order: Begin) -> tuple[Place, Begun]:
 def update(share: Party, state: Place, order: Update) -> tuple[Place, Updated]:
     """Lines 4 to 7 of Algorithm 1, up to Q times with the same scores of the others; with updates = 0 only a look."""
     told, z = state.told, order.scores
-    theta = start = theta_at(state, order.base)
+    theta = start = theta_at(state, order.base, share.X.shape[1])
     weights = told.weights(order.net)
     own = told.smoothness * float(np.max(np.abs(weights))) * state.size + float(np.max(share.curvature, initial=0.0))
     eta = order.eta or order.scale * order.holders * max(own, 1e-300)
@@ -260,98 +262,6 @@ class Theory:
         return float(primal + self.cross**2 * m * (1 + 32 * TAU * np.sqrt(max(t, 1))) / (2 * self.dual_step))
 
 
-def fair_vfl(
-    run: Run,
-    *,
-    eta: float | None = None,
-    dual_step: float | None = None,
-    dual_regularization: float | None = None,
-    local_updates: int = 1,
-    schedule: str = "constant",
-    asynchronous: bool = False,
-    noise: float | None = None,
-    reveal: bool = True,
-) -> Solution:
-    """Algorithms 1 and 2.
-
-    eta: fixed when given (the paper has 100); by default adapted. dual_step (beta): fixed when given (the paper has
-    0.1); by default from the smallest group and the loss, and adapted. dual_regularization (c): 1e-3 in the paper; by
-    default none, as it moves the answer.
-    local_updates: Q. schedule: "constant", or "theory" for c_t and eta_t of Theorem 2.
-    asynchronous: the coordinator takes a step whenever any party has answered, with the last scores of the others.
-        Parties then answer one by one, so their scores are not hidden from the coordinator.
-    noise: deviation of the Gaussian noise that every party adds to every score it sends; the gap is then that of the
-        noisy scores, and runs differ from each other.
-    reveal: does the answer hold the parties' coefficients?
-    """
-    if schedule not in ("constant", "theory"):
-        raise OptionError(f"schedule = {schedule!r}: choose 'constant' or 'theory'")
-    if local_updates != int(local_updates):
-        raise OptionError(f"local_updates = {local_updates!r}: give a whole number of at least 1")
-    if asynchronous and run.fleet.checkpoint is not None:
-        raise OptionError("asynchronous runs cannot be kept: who answers first is not on record; leave checkpoint out")
-    problem: Any = run.problem
-    return descend(
-        run,
-        problem,
-        eta=eta,
-        dual_step=dual_step,
-        regularization=dual_regularization or 0.0,
-        updates=int(local_updates),
-        theory=schedule == "theory",
-        asynchronous=asynchronous,
-        noise=noise or 0.0,
-        reveal=reveal,
-    )
-
-
-def descend(
-    run: Run,
-    problem: VerticalProblem,
-    *,
-    eta: float | None,
-    updates: int,
-    reveal: bool,
-    dual_step: float | None = None,
-    regularization: float = 0.0,
-    theory: bool = False,
-    asynchronous: bool = False,
-    noise: float = 0.0,
-) -> Solution:
-    """The whole run, with or without a constraint."""
-    scored, server, fleet = problem.scored, problem.server, run.fleet
-    run.new_best()
-    told = Begin(loss=scored.loss, y=scored.y, rows=scored.rows)
-    begun = fleet.ask(begin, told)
-    own, mine = begin(server, None, told)
-    zero = np.zeros(scored.y.size)
-    beta = dual_step or ASCENT * _smallest_group(scored) / max(float(np.mean(scored.losses(zero))), 1e-300)
-    holders = len(fleet.owners) + (1 if problem.intercept else 0)
-    schedule = None
-    if theory:
-        schedule = _theory(problem, begun.total, mine, beta, holders * updates)
-    names = fleet.owners if asynchronous else ("all",)
-    gaps = len(problem.gap_names)
-    state = Descent(
-        problem,
-        eta or 0.0,
-        beta,
-        regularization,
-        schedule,
-        noise,
-        holders,
-        known={name: Known(zero, 0.0, 0) for name in (*names, server.name)},
-        prices=np.zeros((2, gaps)),
-        adaptive_ascent=dual_step is None and not theory,
-        damping=np.ones(gaps),
-        sense=np.zeros(gaps),
-    )
-    coordinator = Coordinator(server, own)
-    end = (_asynchronously if asynchronous else _in_rounds)(run, state, coordinator, updates)
-    intercept = theta_at(coordinator.place, state.known[server.name].number)
-    return finished(run, problem, [state.known[name].number for name in names], intercept, end, reveal)
-
-
 def _smallest_group(scored: Scored) -> float:
     """Its share of the rows: with a net price above it, losses of its rows begin to count less than nothing."""
     sizes = [np.count_nonzero(side) for row in scored.rows for side in (row > 0, row < 0)]
@@ -369,148 +279,241 @@ def _theory(problem: VerticalProblem, parties: Begun, own: Begun, beta: float, u
 
 
 @dataclass
-class Watch:
-    """Judges points as they come by, and sees when nothing improves any more."""
-
-    run: Run
-    state: Descent
-    lowest: Lowest = field(default_factory=lambda: Lowest(0.9))
-
-    def met(self, k: int, slopes: Sequence[float], *, moving: bool = True) -> bool:
-        """Does the point meet the tolerances? moving: the parties went on from it, and callbacks hear of it."""
-        run, state = self.run, self.state
-        objective = state.objective
-        certificate = judged(run, state.problem, k, state.z, state.net, slopes, objective)
-        run.record(
-            k,
-            certificate,
-            objective,
-            inner_rounds=1,
-            penalty=state.dual_step,
-            consensus_penalty=state.scale,
-            gradients=len(slopes),
-            hessians=0,
-        )
-        if moving:
-            run.report(k, 0, run.best)
-        miss = max(certificate.stationarity / run.tol[0], certificate.feasibility / run.tol[1])
-        self.lowest.see(k, miss)
-        return certificate.meets((run.tol[0], MARGIN * run.tol[1]))
-
-    @property
-    def solved(self) -> Verdict:
-        assert self.run.best.certificate is not None
-        penalty = sum(known.penalty for known in self.state.known.values())
-        allowed = max(self.run.best.certificate.violation, self.run.tol[1])
-        return solved(self.state.problem, self.state.z, penalty, allowed)
-
-
-@dataclass
 class Coordinator:
-    """The coordinator's own column, the intercept, which it updates like a party."""
+    """The coordinator's variables: the descent, its own column (the intercept), and what is under way."""
 
+    descent: Descent
     share: Party
     place: Place
+    highest: float  # f at which the run counts as diverging
+    k: int = 0
+    pending: tuple[Answers[Updated], Updated, Update, float] | None = None  # replies, own, order, f before
+    back: bool = False  # f rose: nobody keeps what they did
+    waiting: dict[str, Ticket] = field(default_factory=dict)
+    slopes: dict[str, float] = field(default_factory=dict)
 
     def update(self, order: Update) -> Updated:
+        """The intercept is updated as a party's columns are."""
         self.place, reply = update(self.share, self.place, replace(order, noise=0.0))
         return reply
 
-
-def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int) -> Verdict:
-    """The synchronous form: in every round all parties update at once."""
-    watch, k, back = Watch(run, state), 0, False
-    highest, end = FAR * (1 + abs(state.objective)), out_of_rounds(run)
-    try:
-        for k in range(1, run.max_rounds):
-            if not back:
-                state.ascend(state.z)
-            before, order = state.lagrangian(state.net), state.order("all", state.z, updates)
-            if not before < highest:
-                end = Verdict("stalled", DIVERGED.format(order.eta))
-                break
-            replies = run.fleet.ask(update, order)
-            mine = own.update(order)
-            if watch.met(k, [mine.stationarity, *(r.stationarity for r in replies)]):
-                return watch.solved  # where they were before these updates
-            together = Known(replies.total.scores, replies.total.penalty, order.number)
-            known, state.known = state.known, {"all": together, own.share.name: mine.known(order)}
-            fall = before - state.lagrangian(state.net)
-            if state.adaptive:
-                state.learn(fall, replies.total.predicted + mine.predicted, 0.0)
-            back = state.adaptive and not fall >= 0  # f rose: nobody keeps what they did
-            if back:
-                state.known = known
-            if watch.lowest.idle(k) >= STAGNATION:
-                end = Verdict("stalled", STALLED.format(STAGNATION))
-                break
-            if run.rounds_left <= RESERVE:
-                break
-    except KeyboardInterrupt:
-        end = interrupted(run)
-    order = state.order("all", state.z, 0)
-    replies = run.fleet.ask(update, order)
-    slopes = [own.update(order).stationarity, *(r.stationarity for r in replies)]
-    return watch.solved if watch.met(k, slopes, moving=False) else end
+    def certificate(self, slopes: Sequence[float]) -> tuple[Certificate, float]:
+        descent = self.descent
+        return certificate_of(descent.problem, descent.z, descent.net, slopes), descent.objective
 
 
-# ------------------------------------------------------------------------------------------------------ asynchronously
+@dataclass(frozen=True, kw_only=True)
+class CoordinateDescent(VerticalSolver[Coordinator]):
+    """What Fair VFL and FedBCD share: all parties update at once, up to Q times between two messages."""
+
+    patience: ClassVar[int] = 3000
+    doubt: ClassVar[int] = 3000
+    progress: ClassVar[float] = 0.9
+
+    eta: float | None = option(None, "inverse step, fixed when given; by default adapted", letter="eta", above=0)
+    local_updates: int = option(1, "of a party between two messages", letter="Q", least=1)
+
+    def descent(self, problem: VerticalProblem, parties: Begun, own: Begun, owners: Sequence[str]) -> Descent:
+        """The start of the descent; without a constraint nothing ascends."""
+        scored = problem.scored
+        zero = np.zeros(scored.y.size)
+        beta = ASCENT * _smallest_group(scored) / max(float(np.mean(scored.losses(zero))), 1e-300)
+        gaps = len(problem.gap_names)
+        return Descent(
+            problem,
+            eta=self.eta or 0.0,
+            dual_step=beta,
+            regularization=0.0,
+            theory=None,
+            noise=0.0,
+            holders=len(owners) + (1 if problem.intercept else 0),
+            known={name: Known(zero, 0.0, 0) for name in ("all", problem.server.name)},
+            prices=np.zeros((2, gaps)),
+            adaptive_ascent=True,
+            damping=np.ones(gaps),
+            sense=np.zeros(gaps),
+        )
+
+    def init(self, run: Run) -> tuple[Coordinator, Iterate]:
+        problem: Any = run.problem
+        scored = problem.scored
+        told = Begin(loss=scored.loss, y=scored.y, rows=scored.rows)
+        begun = run.ask(begin, told)
+        place, mine = begin(problem.server, None, told)
+        descent = self.descent(problem, begun.total, mine, run.owners)
+        state = Coordinator(descent, problem.server, place, FAR * (1 + abs(descent.objective)))
+        return state, self.step(run, state)
+
+    def step(self, run: Run, state: Coordinator) -> Iterate:
+        """The synchronous form: in every round all parties update at once, and the point before is judged."""
+        descent = state.descent
+        self._absorb(state)
+        if not state.back:
+            descent.ascend(descent.z)
+        before = descent.lagrangian(descent.net)
+        order = descent.order("all", descent.z, self.local_updates)
+        state.k += 1
+        if not before < state.highest:
+            return self._iterate(run, state, None, end=Verdict("stalled", DIVERGED.format(order.eta)))
+        replies = run.ask(update, order)
+        mine = state.update(order)
+        state.pending = (replies, mine, order, before)
+        return self._iterate(run, state, [mine.stationarity, *(reply.stationarity for reply in replies)])
+
+    def _absorb(self, state: Coordinator) -> None:
+        """What the parties did in the last round counts, unless f rose."""
+        if state.pending is None:
+            return
+        replies, mine, order, before = state.pending
+        state.pending = None
+        descent = state.descent
+        known = descent.known
+        together = Known(replies.total.scores, replies.total.penalty, order.number)
+        descent.known = {"all": together, state.share.name: mine.known(order)}
+        fall = before - descent.lagrangian(descent.net)
+        if descent.adaptive:
+            descent.learn(fall, replies.total.predicted + mine.predicted, 0.0)
+        state.back = descent.adaptive and not fall >= 0
+        if state.back:
+            descent.known = known
+
+    def _iterate(
+        self, run: Run, state: Coordinator, slopes: Sequence[float] | None, end: Verdict | None = None
+    ) -> Iterate:
+        descent = state.descent
+        return Iterate(
+            number=state.k,
+            w=np.zeros(0),
+            multiplier=descent.problem.multiplier(descent.net),
+            judged=None if slopes is None else state.certificate(slopes),
+            penalty=descent.dual_step,
+            consensus_penalty=descent.scale,
+            gradients=len(run.owners),
+            end=end,
+        )
+
+    def reached(self, run: Run, state: Coordinator) -> Reached:
+        descent = state.descent
+        names = ("all",) if "all" in descent.known else run.owners
+        numbers = [descent.known[name].number for name in names]
+        own = theta_at(state.place, descent.known[state.share.name].number, state.share.X.shape[1])
+        return Reached(numbers, descent.z, descent.net, own)
 
 
-def _asynchronously(run: Run, state: Descent, own: Coordinator, updates: int) -> Verdict:
-    """The coordinator takes a step whenever any party has answered; it never waits for the slowest."""
-    fleet, watch, k = run.fleet, Watch(run, state), 0
-    highest, end = FAR * (1 + abs(state.objective)), out_of_rounds(run)
-    slopes: dict[str, float] = {}
-    waiting: dict[str, Ticket] = {}
-    try:
-        for k in range(1, run.max_rounds):
-            z = state.z
-            for owner in [o for o in fleet.owners if o not in waiting]:
-                waiting[owner] = fleet.submit(owner, update, state.order(owner, z, updates))
-            net, before = state.net, state.lagrangian(state.net)
-            replies = _answered(run, state, waiting)
-            slopes |= {owner: reply.stationarity for owner, reply in replies.items()}
-            order = state.order(own.share.name, z, 1)
-            mine = own.update(order)
-            state.known[own.share.name], slopes[own.share.name] = mine.known(order), mine.stationarity
-            after = state.lagrangian(net)
-            if not after < highest:
-                end = Verdict("stalled", DIVERGED.format(order.eta))
-                break
-            if state.adaptive:
-                predicted = mine.predicted + sum(reply.predicted for reply in replies.values())
-                state.learn(before - after, predicted, LEAST)
-            state.ascend(state.z, len(replies) / len(fleet.owners))
-            near = len(slopes) == len(state.known) and watch.met(k, list(slopes.values()))
-            if near and _judged(run, state, own, watch, k, waiting):
-                return watch.solved
-            if watch.lowest.idle(k) >= STAGNATION:
-                end = Verdict("stalled", STALLED.format(STAGNATION))
-                break
-            if run.rounds_left <= RESERVE + len(fleet.owners):  # they may answer one by one at the end
-                break
-    except KeyboardInterrupt:
-        end = interrupted(run)
-        waiting = {}  # what is under way has not happened: nothing that it changed is counted
-    return watch.solved if _judged(run, state, own, watch, k, waiting) else end
+@dataclass(frozen=True, kw_only=True)
+class FedBCD(CoordinateDescent):
+    """Parallel block coordinate descent with local updates; for problems without a constraint."""
+
+    name: ClassVar[str] = "fedbcd"
+
+    def check(self, run: Run) -> None:
+        problem: Any = run.problem
+        if problem.gap_names:
+            raise OptionError('"fedbcd" has no constraint: leave group and max_gap out, or use "fair-vfl"')
 
 
-def _answered(run: Run, state: Descent, waiting: dict[str, Ticket]) -> dict[str, Updated]:
-    """Replies of at least one party, which is then no longer waited for, and known to be where it says."""
-    replies: dict[str, Updated] = {}
-    for ticket in run.fleet.wait_any(list(waiting.values())):
-        replies[ticket.owner], order = ticket.reply(), ticket.order
-        assert isinstance(order, Update)
-        state.known[ticket.owner] = replies[ticket.owner].known(order)
-        del waiting[ticket.owner]
-    return replies
+@dataclass(frozen=True, kw_only=True)
+class FairVFL(CoordinateDescent):
+    """Algorithms 1 and 2 of Liu et al.: descent of the parties, ascent of the prices.
 
+    With asynchronous=True the coordinator takes a step whenever any party has answered, with the last scores of the
+    others. Parties then answer one by one, so their scores are not hidden from the coordinator.
+    """
 
-def _judged(run: Run, state: Descent, own: Coordinator, watch: Watch, k: int, waiting: dict[str, Ticket]) -> bool:
-    """Wait for what is under way; then an exchange in which nobody moves: the certificate of where the parties are."""
-    while waiting:
-        _answered(run, state, waiting)
-    replies = run.fleet.ask(update, [state.order(owner, state.z, 0) for owner in run.fleet.owners])
-    mine = own.update(state.order(own.share.name, state.z, 0))
-    return watch.met(k, [mine.stationarity, *(reply.stationarity for reply in replies)], moving=False)
+    name: ClassVar[str] = "fair-vfl"
+
+    dual_step: float | None = option(
+        None,
+        "of the ascent, fixed when given (the paper has 0.1); by default from the smallest group and the loss, adapted",
+        letter="beta",
+        above=0,
+    )
+    dual_regularization: float = option(
+        0.0, "strong concavity, 1e-3 in the paper; none by default, as it moves the answer", letter="c", least=0
+    )
+    schedule: str = option("constant", "theory: c_t and eta_t of Theorem 2", choices=("constant", "theory"))
+    asynchronous: bool = option(False, "take a step whenever any party has answered")
+    noise: float = option(
+        0.0, "deviation of the Gaussian noise that every party adds to every score it sends; runs then differ", least=0
+    )
+
+    def check(self, run: Run) -> None:
+        if self.asynchronous and run.fleet.checkpoint is not None:
+            raise OptionError(
+                "asynchronous runs cannot be kept: who answers first is not on record; leave checkpoint out"
+            )
+
+    def descent(self, problem: VerticalProblem, parties: Begun, own: Begun, owners: Sequence[str]) -> Descent:
+        descent = super().descent(problem, parties, own, owners)
+        descent.noise = self.noise
+        descent.regularization = self.dual_regularization
+        if self.dual_step is not None:
+            descent.dual_step = self.dual_step
+            descent.adaptive_ascent = False
+        if self.schedule == "theory":
+            updates = descent.holders * self.local_updates
+            descent.theory = _theory(problem, parties, own, descent.dual_step, updates)
+            descent.adaptive_ascent = False
+        if self.asynchronous:
+            zero = descent.known["all"]
+            descent.known = dict.fromkeys((*owners, problem.server.name), zero)
+        return descent
+
+    def step(self, run: Run, state: Coordinator) -> Iterate:
+        if not self.asynchronous:
+            return super().step(run, state)
+        descent = state.descent
+
+        # 1. everybody who is free gets an order; the coordinator goes on with the first who answer
+        z = descent.z
+        for owner in run.owners:
+            if owner not in state.waiting:
+                order = descent.order(owner, z, self.local_updates)
+                state.waiting[owner] = run.fleet.submit(owner, update, order)
+        net = descent.net
+        before = descent.lagrangian(net)
+        replies = self._receive(run, state)
+        own_order = descent.order(state.share.name, z, 1)
+        mine = state.update(own_order)
+        descent.known[state.share.name] = mine.known(own_order)
+        state.slopes[state.share.name] = mine.stationarity
+        state.k += 1
+
+        # 2. steps and prices follow
+        after = descent.lagrangian(net)
+        if not after < state.highest:
+            return self._iterate(run, state, None, end=Verdict("stalled", DIVERGED.format(own_order.eta)))
+        if descent.adaptive:
+            predicted = mine.predicted + sum(reply.predicted for reply in replies.values())
+            descent.learn(before - after, predicted, LEAST)
+        descent.ascend(descent.z, len(replies) / len(run.owners))
+
+        # 3. slopes of different moments only hint at the certificate: where they are small, all are asked anew
+        if len(state.slopes) < len(descent.known):
+            return self._iterate(run, state, None)
+        slopes = list(state.slopes.values())
+        if state.certificate(slopes)[0].meets((run.tol[0], MARGIN * run.tol[1])):
+            slopes = self._look(run, state)
+        return self._iterate(run, state, slopes)
+
+    def _receive(self, run: Run, state: Coordinator) -> dict[str, Updated]:
+        """Replies of at least one party, which is then no longer waited for, and known to be where it says."""
+        replies: dict[str, Updated] = {}
+        for ticket in run.fleet.wait_any(list(state.waiting.values())):
+            order = ticket.order
+            assert isinstance(order, Update)
+            reply = ticket.reply()
+            replies[ticket.owner] = reply
+            state.descent.known[ticket.owner] = reply.known(order)
+            state.slopes[ticket.owner] = reply.stationarity
+            del state.waiting[ticket.owner]
+        return replies
+
+    def _look(self, run: Run, state: Coordinator) -> list[float]:
+        """Wait for what is under way; then an exchange in which nobody moves: the slopes of where the parties are."""
+        while state.waiting:
+            self._receive(run, state)
+        descent = state.descent
+        replies = run.ask(update, [descent.order(owner, descent.z, 0) for owner in run.owners])
+        mine = state.update(descent.order(state.share.name, descent.z, 0))
+        return [mine.stationarity, *(reply.stationarity for reply in replies)]

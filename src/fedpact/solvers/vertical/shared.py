@@ -1,23 +1,26 @@
-"""What vertical methods share: how a point is judged, how the pieces of the model are handed out, and prediction."""
+"""What vertical methods share: how a point is judged, how a run ends, and prediction."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import DataError
 from fedpact.federation import Fleet, Order, Reply, Summed, client_step
-from fedpact.functions import Vector
 from fedpact.problem import Certificate, Party, Piece, VerticalProblem
 from fedpact.problem.vertical import table
-from fedpact.solvers.endings import FAR, SOLVED, UNBOUNDED, Verdict
+from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.run import Run
-from fedpact.solvers.solution import Solution
+from fedpact.solvers.steps import FAR, Ending
+from fedpact.types import Vector
+
+S = TypeVar("S")
 
 
 class Placed(Protocol):
@@ -33,92 +36,131 @@ class Placed(Protocol):
     def number(self) -> int: ...
 
 
-def theta_at(state: Placed, number: int) -> Vector:
+def theta_at(state: Placed | None, number: int, dim: int) -> Vector:
     """Where the party was after the order of that number, the last of which the coordinator knows the outcome.
 
-    It may have obeyed one more, whose reply was lost, rejected, or not waited for after Ctrl-C.
+    It may have obeyed one more, whose reply was lost, rejected, or not waited for after Ctrl-C. Number 0 is the start.
     """
+    if state is None or number == 0:
+        return np.zeros(dim)
     return state.theta if state.number == number else state.before
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conclude(Order):
-    number: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kept(Reply):
-    """Nothing leaves the party."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Revealed(Reply):
-    theta: Vector
-
-
-@client_step
-def keep(share: Party, state: Any, order: Conclude) -> tuple[Any, Kept]:
-    """The party writes its piece to its own file, if it has one."""
-    if share.keep:
-        share.piece(theta_at(state, order.number)).save(Path(share.keep))
-    return state, Kept()
-
-
-@client_step
-def reveal(share: Party, state: Any, order: Conclude) -> tuple[Any, Revealed]:
-    """The same, and it hands its piece out."""
-    keep(share, state, order)
-    return state, Revealed(theta=theta_at(state, order.number))
 
 
 def certificate_of(problem: VerticalProblem, z: Vector, net: Vector, slopes: Sequence[float]) -> Certificate:
     """Of scores z and net prices, given the largest entry of every holder's gradient of the Lagrangian."""
     feasibility, violation = problem.misses(z, net)
     gaps = np.abs(problem.scored.gaps(z))
-    violations = {
-        name: float(max(gap - eps, 0.0))
-        for name, gap, eps in zip(problem.gap_names, gaps, problem.max_gap, strict=True)
-    }
+    excess = np.maximum(gaps - problem.max_gap, 0.0)
+    violations = dict(zip(problem.gap_names, excess.tolist(), strict=True))
     return Certificate(max(slopes), feasibility, violation, violations)
 
 
-def judged(
-    run: Run, problem: VerticalProblem, k: int, z: Vector, net: Vector, slopes: Sequence[float], objective: float
-) -> Certificate:
-    """The certificate of where the parties are now, which is all they could hand out: no earlier point is kept."""
-    certificate = certificate_of(problem, z, net, slopes)
-    run.new_best().offer(k, np.full(problem.dim, np.nan), problem.multiplier(net), certificate, objective)
-    return certificate
+# -------------------------------------------------------------------------------------------------------------- the end
 
 
-def solved(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> Verdict:
-    """For a point that meets the tolerances: is there a minimiser, or does the loss fall forever beyond it?
+@dataclass(frozen=True, kw_only=True)
+class Conclude(Order):
+    """number: of the last order that counts; slopes: of the Lagrangian by score; reveal: hand the piece out?"""
 
-    penalty: sum_k h_k; violation: what is allowed. All scores are linear in theta, so nobody needs to be asked.
-    """
-    far, there = FAR * z, FAR**2 * penalty
-    scored = problem.scored
-    worse = np.max(np.abs(scored.gaps(far)) - problem.max_gap, initial=0.0) > violation
-    ends = np.mean(scored.losses(far)) + there > 0.9 * (np.mean(scored.losses(z)) + penalty)
-    return SOLVED if worse or ends or not z.any() else Verdict("unbounded", UNBOUNDED)
+    number: int
+    slopes: Vector
+    reveal: bool
 
 
-def finished(
-    run: Run, problem: VerticalProblem, numbers: Sequence[int], intercept: Vector, end: Verdict, shown: bool
-) -> Solution:
-    """One exchange: every party keeps its piece; if `shown`, the answer holds them all, else NaN in their place.
+@dataclass(frozen=True, kw_only=True)
+class Concluded(Reply):
+    scores: Summed[Vector]  # X_k theta_k
+    penalty: Summed[float]  # h_k(theta_k)
+    stationarity: float  # largest entry of the gradient
+    theta: Vector  # empty unless it is to be revealed
+
+
+@client_step
+def conclude(share: Party, state: Any, order: Conclude) -> tuple[Any, Concluded]:
+    """The party writes its piece to its own file, if it has one, and judges it anew from its own columns."""
+    theta = theta_at(state, order.number, share.X.shape[1])
+    if share.keep:
+        share.piece(theta).save(Path(share.keep))
+    gradient = share.X.T @ order.slopes + share.curvature * theta
+    return state, Concluded(
+        scores=share.X @ theta,
+        penalty=0.5 * float(share.curvature @ theta**2),
+        stationarity=float(np.max(np.abs(gradient), initial=0.0)),
+        theta=theta if order.reveal else np.zeros(0),
+    )
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Where the parties are, as far as the coordinator knows.
 
     numbers: of the last order that counts, one for all parties or one each
+    own:     the coordinator's coefficients
     """
-    orders = [Conclude(number=number) for number in numbers]
-    asked = orders[0] if len(orders) == 1 else orders
-    if shown:
-        parts = [reply.theta for reply in run.fleet.ask(reveal, asked)]
-    else:
-        run.fleet.ask(keep, asked)
-        parts = [np.full(party.X.shape[1], np.nan) for party in problem.shares]
-    run.best.w = np.concatenate([*parts, intercept])
-    return run.best.solution(run, end.status, end.reason, [np.zeros(0) for _ in problem.shares])
+
+    numbers: Sequence[int]
+    scores: Vector
+    net: Vector
+    own: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerticalSolver(Solver[S]):
+    """A method for parties that hold columns; each keeps its own coefficients."""
+
+    needs: ClassVar[Needs] = Needs(columns=True, private=True)
+
+    reveal: bool = option(True, "does the answer hold the parties' coefficients? If not, each party has its own only")
+
+    @abstractmethod
+    def reached(self, run: Run, state: S) -> Reached:
+        """Where the parties are."""
+
+    def finish(self, run: Run, state: S | None) -> Ending:
+        """One exchange: every party keeps its piece, and says how good it is by its own columns."""
+        problem: Any = run.problem
+        scored = problem.scored
+        people = scored.y.size
+        at = Reached([0], np.zeros(people), np.zeros(len(problem.gap_names)), np.zeros(problem.server.X.shape[1]))
+        if state is not None:
+            at = self.reached(run, state)
+        slopes = scored.weights(at.net) * scored.slopes(at.scores)
+        orders = [Conclude(number=number, slopes=slopes, reveal=self.reveal) for number in at.numbers]
+        replies = run.ask(conclude, orders[0] if len(orders) == 1 else orders)
+        own = judge_own(problem.server, at.own, slopes)
+        z = replies.total.scores + own.scores
+        penalty = replies.total.penalty + own.penalty
+        each = [own.stationarity, *(reply.stationarity for reply in replies)]
+        certificate = certificate_of(problem, z, at.net, each)
+        objective = float(np.mean(scored.losses(z))) + penalty
+        parts = [reply.theta for reply in replies]
+        if not self.reveal:
+            parts = [np.full(party.X.shape[1], np.nan) for party in problem.shares]
+        run.best.w = np.concatenate([*parts, at.own])
+        run.best.multiplier = problem.multiplier(at.net)
+        unbounded = _falls_forever(problem, z, penalty, max(certificate.violation, run.tol[1]))
+        return Ending(certificate, objective, [np.zeros(0) for _ in problem.shares], unbounded)
+
+
+def judge_own(share: Party, theta: Vector, slopes: Vector) -> Concluded:
+    """The coordinator's own column, the intercept, judged as a party's are."""
+    gradient = share.X.T @ slopes + share.curvature * theta
+    return Concluded(
+        scores=share.X @ theta,
+        penalty=0.5 * float(share.curvature @ theta**2),
+        stationarity=float(np.max(np.abs(gradient), initial=0.0)),
+        theta=theta,
+    )
+
+
+def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> bool:
+    """Does the loss fall forever beyond z? All scores are linear in theta, so nobody needs to be asked."""
+    scored = problem.scored
+    far = FAR * z
+    worse = np.max(np.abs(scored.gaps(far)) - problem.max_gap, initial=0.0) > violation
+    here = float(np.mean(scored.losses(z))) + penalty
+    there = float(np.mean(scored.losses(far))) + FAR**2 * penalty
+    return bool(z.any() and not worse and there <= 0.9 * here)
 
 
 # ---------------------------------------------------------------------------------------------------------- prediction

@@ -24,36 +24,30 @@ Notation
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 
 from fedpact.federation import Order, Reply, Summed, client_step
-from fedpact.functions import Vector
 from fedpact.problem import VerticalProblem
-from fedpact.solvers.endings import Lowest, Verdict, interrupted, out_of_rounds
-from fedpact.solvers.run import MARGIN, Run
-from fedpact.solvers.solution import Solution
-from fedpact.solvers.vertical import finished, judged, solved
+from fedpact.solvers.base import option
+from fedpact.solvers.run import MARGIN, Iterate, Run
+from fedpact.solvers.vertical.shared import Reached, VerticalSolver, certificate_of
+from fedpact.types import Vector
 
 #: Pairs of steps and changes that are kept.
 MEMORY = 20
 #: beta at the start, relative to one over the mean loss at theta = 0 (losses have a unit, prices have none).
 START = 5.0
 #: Prices move when the gradient has fallen by ENOUGH since they last did, after at least FEWEST and at most MOST steps.
-ENOUGH, FEWEST, MOST = 0.3, 3, 15
+ENOUGH = 0.3
+FEWEST = 3
+MOST = 15
 #: beta grows by GROWTH when the violation has not fallen by SLOW since the prices last moved.
-GROWTH, SLOW = 2.0, 0.25
-#: Exchanges in which the certificate does not halve before giving up.
-STAGNATION = 500
-#: Exchanges kept back for the end.
-RESERVE = 3
-STALLED = (
-    "no progress in {} exchanges; a gap that cannot be this small, or columns of very different sizes: try a larger "
-    "max_gap, or standardize=True"
-)
+GROWTH = 2.0
+SLOW = 0.25
 
 # ---------------------------------------------------------------------------------------------------- the party's half
 
@@ -192,7 +186,7 @@ class Prices:
         return np.sign(shifted) * np.maximum(np.abs(shifted) - self.penalty * self.problem.max_gap, 0.0)
 
     def move(self, gaps: Vector, stationarity: float, tol: tuple[float, float]) -> bool:
-        """Take the net prices of this point for lambda when it is good enough; has A changed?"""
+        """Update the multipliers once the subproblem is accurate enough. Returns True if they changed."""
         self.count += 1
         if self.stationarity == np.inf:
             self.stationarity = stationarity
@@ -208,84 +202,91 @@ class Prices:
 
 
 @dataclass
-class Reached:
-    """The last point that was judged: how many orders led to it, and the coordinator's own block there."""
+class Coordinator:
+    """The coordinator's variables; `combination`, `step` and `keep` say how the next point is reached."""
 
-    number: int = 0
+    prices: Prices
+    z: Vector
+    memory: Memory
+    net: Vector
     own: Block | None = None
+    products: Vector | None = None
+    curvatures: Vector | None = None
+    stationarity: float = np.inf
+    combination: Vector = field(default_factory=lambda: np.zeros(0))
+    step: Vector | None = None
+    keep: bool = False
+    k: int = 0
 
 
-def vertical_al(run: Run, *, penalty: float | None = None, reveal: bool = True) -> Solution:
-    """Augmented Lagrangian and L-BFGS.
+@dataclass(frozen=True, kw_only=True)
+class VerticalAL(VerticalSolver[Coordinator]):
+    """Augmented Lagrangian with L-BFGS formed from inner products: one vector down and one up an iteration."""
 
-    penalty (beta) at the start; by default from the loss. reveal: does the answer hold the parties' coefficients? If
-    not, each party has its own only (`VerticalProblem(keep=...)`).
-    """
-    problem: Any = run.problem
-    run.new_best()
-    reached = Reached()
-    loss = float(np.mean(problem.scored.losses(np.zeros(problem.scored.y.size))))
-    state = Prices(problem, np.zeros(len(problem.gap_names)), penalty or START / max(loss, 1e-300))
-    try:
-        end = _iterate(run, problem, state, reached)
-    except KeyboardInterrupt:
-        if reached.own is None:  # stopped before anything was known
-            raise
-        end = interrupted(run)
-    assert reached.own is not None
-    return finished(run, problem, [reached.number], reached.own.theta, end, reveal)
+    name: ClassVar[str] = "vertical-al"
+    patience: ClassVar[int] = 500
+    doubt: ClassVar[int] = 500
 
+    penalty: float | None = option(None, "at the start; by default from the loss", letter="beta", above=0)
 
-def _iterate(run: Run, problem: VerticalProblem, state: Prices, reached: Reached) -> Verdict:
-    """One exchange a step, until the certificate, the limit or patience ends it."""
-    scored, server, fleet = problem.scored, problem.server, run.fleet
-    z = np.zeros(scored.y.size)
-    none = np.zeros((0, z.size))
-    memory = Memory(none, none, z)
-    own: Block | None = None
-    combination, step, keep = np.zeros(0), None, False
-    lowest = Lowest(0.5)
-    for k in range(1, run.max_rounds):
-        z = z if step is None else z + step
-        net = state.net(scored.gaps(z))
-        order = Advance(slopes=scored.weights(net) * scored.slopes(z), combination=combination, keep=keep)
-        replies = fleet.ask(advance, order)
-        own, mine = advance(server, own, order)
-        memory.receive(replies.total.scores + mine.scores, step if keep else None)
-        products = replies.total.products + mine.products
-        curvatures = replies.total.curvatures + mine.curvatures
-        objective = float(np.mean(scored.losses(z)) + 0.5 * curvatures[-1, -1])
-        slopes = [mine.stationarity, *(r.stationarity for r in replies)]
-        certificate = judged(run, problem, k, z, net, slopes, objective)
-        reached.number, reached.own = k, own
-        run.record(
-            k,
-            certificate,
-            objective,
-            inner_rounds=state.count,
-            penalty=state.penalty,
-            consensus_penalty=0.0,
-            gradients=len(fleet.owners),
-            hessians=0,
+    def init(self, run: Run) -> tuple[Coordinator, Iterate]:
+        problem: Any = run.problem
+        scored = problem.scored
+        z = np.zeros(scored.y.size)
+        loss = float(np.mean(scored.losses(z)))
+        gaps = np.zeros(len(problem.gap_names))
+        prices = Prices(problem, gaps, self.penalty or START / max(loss, 1e-300))
+        none = np.zeros((0, z.size))
+        state = Coordinator(prices, z, Memory(none, none, z), gaps)
+        return state, self._exchange(run, state, z)
+
+    def step(self, run: Run, state: Coordinator) -> Iterate:
+        """A step along the L-BFGS direction, as far as the line search says; then one exchange."""
+        assert state.products is not None
+        assert state.curvatures is not None
+        gaps = state.prices.problem.scored.gaps(state.z)
+        changed = state.prices.move(gaps, state.stationarity, run.tol)
+        combination, length = find_step(state.prices, state.z, state.memory, state.products, state.curvatures)
+        state.combination = length * combination
+        state.step = state.memory.of(state.combination)
+        state.keep = not changed and length > 0  # a pair is of one function; prices that moved make it another
+        return self._exchange(run, state, state.z + state.step)
+
+    def reached(self, run: Run, state: Coordinator) -> Reached:
+        own = np.zeros(state.prices.problem.server.X.shape[1]) if state.own is None else state.own.theta
+        return Reached([state.k], state.z, state.net, own)
+
+    def _exchange(self, run: Run, state: Coordinator, z: Vector) -> Iterate:
+        """The parties take the step to where the scores are z, and answer with their gradient there."""
+        problem = state.prices.problem
+        scored = problem.scored
+        net = state.prices.net(scored.gaps(z))
+        slopes = scored.weights(net) * scored.slopes(z)
+        order = Advance(slopes=slopes, combination=state.combination, keep=state.keep)
+        replies = run.ask(advance, order)
+        state.own, mine = advance(problem.server, state.own, order)
+        state.z = z
+        state.net = net
+        state.k += 1
+        state.memory.receive(replies.total.scores + mine.scores, state.step if state.keep else None)
+        state.products = replies.total.products + mine.products
+        state.curvatures = replies.total.curvatures + mine.curvatures
+        objective = float(np.mean(scored.losses(z)) + 0.5 * state.curvatures[-1, -1])
+        each = [mine.stationarity, *(reply.stationarity for reply in replies)]
+        certificate = certificate_of(problem, z, net, each)
+        state.stationarity = certificate.stationarity
+        return Iterate(
+            number=state.k,
+            w=np.zeros(0),
+            multiplier=problem.multiplier(net),
+            judged=(certificate, objective),
+            inner=state.prices.count,
+            penalty=state.prices.penalty,
+            gradients=len(run.owners),
         )
-        run.report(k, state.count, run.best)
-        if certificate.meets((run.tol[0], MARGIN * run.tol[1])):
-            return solved(problem, z, 0.5 * float(curvatures[-1, -1]), max(certificate.violation, run.tol[1]))
-        miss = max(certificate.stationarity / run.tol[0], certificate.feasibility / run.tol[1])
-        lowest.see(k, miss)
-        if lowest.idle(k) >= STAGNATION:
-            return Verdict("stalled", STALLED.format(STAGNATION))
-        if run.rounds_left <= RESERVE:
-            break
-        changed = state.move(scored.gaps(z), certificate.stationarity, run.tol)
-        combination, length = _step(state, z, memory, products, curvatures)
-        combination = length * combination
-        step = memory.of(combination)
-        keep = not changed and length > 0  # a pair is of one function; prices that moved make it another
-    return out_of_rounds(run)
 
 
-def _step(state: Prices, z: Vector, memory: Memory, products: Vector, curvatures: Vector) -> tuple[Vector, float]:
+def find_step(state: Prices, z: Vector, memory: Memory, products: Vector, curvatures: Vector) -> tuple[Vector, float]:
     """A descent direction of A and how far to go along it."""
     scored = state.problem.scored
     newton = direction(products)
