@@ -539,8 +539,8 @@ def test_the_steps_of_every_method_are_registered() -> None:
     shared = {f"fedpact.solvers.{name}" for name in ("judging", "endings", "scales", "describing")}
     assert modules >= methods | shared | {"fedpact.federation.secure_sum"}
     assert {step for step in SKIPPABLE if step.__module__.startswith("fedpact.")} == {
-        STEPS["fedpact.solvers.proximal_al:inner"],
-        STEPS["fedpact.solvers.inexact_admm:update_alone"],
+        STEPS["fedpact.solvers.constrained.proximal_al:inner"],
+        STEPS["fedpact.solvers.constrained.inexact_admm:update_alone"],
     }
 
 

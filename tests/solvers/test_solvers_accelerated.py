@@ -15,7 +15,7 @@ from fedpact.engines import InProcess
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth, as_map
 from fedpact.solvers.local.constrained import Warm
 
-module = importlib.import_module("fedpact.solvers.accelerated")
+module = importlib.import_module("fedpact.solvers.constrained.accelerated")
 
 
 class Recording:

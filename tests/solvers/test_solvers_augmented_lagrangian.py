@@ -6,7 +6,7 @@ import pytest
 from fedpact import cones
 from fedpact.functions import Affine, LogisticLoss, Quadratic, SmoothMap
 from fedpact.problem import Constraint, Share
-from fedpact.solvers.augmented_lagrangian import AugmentedLagrangian, augmented_lagrangian
+from fedpact.solvers.constrained.augmented_lagrangian import AugmentedLagrangian, augmented_lagrangian
 
 RNG = np.random.default_rng(11)
 DIM = 4

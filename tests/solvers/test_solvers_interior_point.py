@@ -10,7 +10,7 @@ from real_tables import fairness, largest_gap, neyman_pearson_owners
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.errors import OptionError
-from fedpact.solvers.condensation import pack, unpack
+from fedpact.solvers.constrained.condensation import pack, unpack
 
 BOUND = 0.2
 

@@ -15,7 +15,7 @@ from fedpact.functions import Vector
 from fedpact.problem import FederatedProblem
 from fedpact.solve import solve
 from fedpact.solvers import Solution
-from fedpact.solvers.proximal_al import Conclude
+from fedpact.solvers.constrained.proximal_al import Conclude
 
 #: Of both certificates, in all experiments of the paper.
 TOL = 1e-3

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import DataError
-from fedpact.federation import Fleet, Order, Reply, Summed, client_step
+from fedpact.federation import Answers, Fleet, Order, Reply, Summed, client_step
 from fedpact.problem import Certificate, Party, Piece, VerticalProblem
 from fedpact.problem.vertical import table
 from fedpact.solvers.base import Needs, Solver, option
@@ -60,11 +60,10 @@ def certificate_of(problem: VerticalProblem, z: Vector, net: Vector, slopes: Seq
 
 @dataclass(frozen=True, kw_only=True)
 class Conclude(Order):
-    """number: of the last order that counts; slopes: of the Lagrangian by score; reveal: hand the piece out?"""
+    """number: of the last order that counts; slopes: of the Lagrangian by score"""
 
     number: int
     slopes: Vector
-    reveal: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,11 @@ class Concluded(Reply):
     scores: Summed[Vector]  # X_k theta_k
     penalty: Summed[float]  # h_k(theta_k)
     stationarity: float  # largest entry of the gradient
-    theta: Vector  # empty unless it is to be revealed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revealed(Concluded):
+    theta: Vector
 
 
 @client_step
@@ -81,12 +84,23 @@ def conclude(share: Party, state: Any, order: Conclude) -> tuple[Any, Concluded]
     theta = theta_at(state, order.number, share.X.shape[1])
     if share.keep:
         share.piece(theta).save(Path(share.keep))
-    gradient = share.X.T @ order.slopes + share.curvature * theta
-    return state, Concluded(
+    return state, judge_piece(share, theta, order.slopes)
+
+
+@client_step
+def reveal(share: Party, state: Any, order: Conclude) -> tuple[Any, Revealed]:
+    """The same, and it hands its piece out."""
+    state, judged = conclude(share, state, order)
+    return state, Revealed(theta=theta_at(state, order.number, share.X.shape[1]), **vars(judged))
+
+
+def judge_piece(share: Party, theta: Vector, slopes: Vector) -> Concluded:
+    """What a party's columns say about its coefficients."""
+    gradient = share.X.T @ slopes + share.curvature * theta
+    return Concluded(
         scores=share.X @ theta,
         penalty=0.5 * float(share.curvature @ theta**2),
         stationarity=float(np.max(np.abs(gradient), initial=0.0)),
-        theta=theta if order.reveal else np.zeros(0),
     )
 
 
@@ -125,32 +139,25 @@ class VerticalSolver(Solver[S]):
         if state is not None:
             at = self.reached(run, state)
         slopes = scored.weights(at.net) * scored.slopes(at.scores)
-        orders = [Conclude(number=number, slopes=slopes, reveal=self.reveal) for number in at.numbers]
-        replies = run.ask(conclude, orders[0] if len(orders) == 1 else orders)
-        own = judge_own(problem.server, at.own, slopes)
+        orders = [Conclude(number=number, slopes=slopes) for number in at.numbers]
+        order = orders[0] if len(orders) == 1 else orders
+        if self.reveal:
+            revealed = run.ask(reveal, order)
+            parts = [reply.theta for reply in revealed]
+            replies: Answers[Any] = revealed
+        else:
+            replies = run.ask(conclude, order)
+            parts = [np.full(party.X.shape[1], np.nan) for party in problem.shares]
+        own = judge_piece(problem.server, at.own, slopes)
         z = replies.total.scores + own.scores
         penalty = replies.total.penalty + own.penalty
         each = [own.stationarity, *(reply.stationarity for reply in replies)]
         certificate = certificate_of(problem, z, at.net, each)
         objective = float(np.mean(scored.losses(z))) + penalty
-        parts = [reply.theta for reply in replies]
-        if not self.reveal:
-            parts = [np.full(party.X.shape[1], np.nan) for party in problem.shares]
         run.best.w = np.concatenate([*parts, at.own])
         run.best.multiplier = problem.multiplier(at.net)
         unbounded = _falls_forever(problem, z, penalty, max(certificate.violation, run.tol[1]))
         return Ending(certificate, objective, [np.zeros(0) for _ in problem.shares], unbounded)
-
-
-def judge_own(share: Party, theta: Vector, slopes: Vector) -> Concluded:
-    """The coordinator's own column, the intercept, judged as a party's are."""
-    gradient = share.X.T @ slopes + share.curvature * theta
-    return Concluded(
-        scores=share.X @ theta,
-        penalty=0.5 * float(share.curvature @ theta**2),
-        stationarity=float(np.max(np.abs(gradient), initial=0.0)),
-        theta=theta,
-    )
 
 
 def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> bool:
