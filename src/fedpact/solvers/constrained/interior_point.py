@@ -74,8 +74,9 @@ LEFT, SIZE = 10.0, 0.1
 ROUNDING = 1e-10
 #: Iterations in which the miss of the constraints does not halve before Algorithm 1 is asked whether they conflict.
 SUSPECT = 12
-#: Iterations in which the miss does not halve before a proof of conflict is looked for; twice as many before the next.
-PROOF_AFTER = 3
+#: A proof of conflict is looked for when the weighted constraints seem to exclude all points within REACH times the
+#: size of w; again after twice as many iterations.
+REACH = 100.0
 #: A point FARTHER times farther out than AWAY may have no end; it is asked again when it is FARTHER times farther.
 FARTHER = 1e3
 AWAY = 1e4
@@ -176,7 +177,7 @@ class Sums:
     size: float
     complementarity: float  # mean over the degree of all cones
     degree: int
-    conflict: bool  # is the weighted sum of the constraints positive? Else it can prove nothing
+    conflict: bool  # do the weighted constraints seem to exclude each other?
     certificate: Certificate | None
     objective: float
 
@@ -277,10 +278,19 @@ class Coordinator:
             size=float(np.sqrt(own.size + owners.size)),
             complementarity=(own.complementarity + owners.complementarity) / max(degree, 1),
             degree=degree,
-            conflict=own.priced + owners.priced > 0,
+            conflict=self._seems_to_conflict(own.priced + owners.priced, price),
             certificate=certificate,
             objective=objective,
         )
+
+    def _seems_to_conflict(self, priced: float, price: Vector) -> bool:
+        """Is <z, c(u)> >= priced + <price, u - w> positive for all u near? A hint that costs nothing, and no proof."""
+        size = 1 + float(np.sum(np.abs(self.w)))
+        regularizer = self.problem.regularizer
+        push = float(np.max(np.abs(price)))
+        if regularizer.indicator:
+            push = regularizer.subdifferential_distance(-price, self.w)
+        return priced > 0 and priced >= push * REACH * size
 
 
 @dataclass
@@ -372,7 +382,7 @@ class Server:
     k: int = 0
     lowest: float = np.inf  # miss of the constraints, at the iteration where it last halved
     halved: int = 0
-    proof_at: int = PROOF_AFTER
+    proof_at: int = 1  # iteration from which on a proof of conflict may be looked for
     away: float = AWAY
 
 
@@ -427,7 +437,7 @@ class InteriorPoint(Solver[Server]):
             best=run.best.iteration == run.first + state.k,
             back=pace.back,
             near=pace.finishing or pace.near(state.now, 5),
-            judge=pace.worth_judging(state.now, run.tol) or self._is_far(state, origin + step),
+            judge=pace.worth_judging(state.now, run.tol) or state.now.conflict or self._is_far(state, origin + step),
         )
         state.now = at.advance(order)
         state.k += 1
@@ -454,9 +464,9 @@ class InteriorPoint(Solver[Server]):
         if missed <= max(0.5 * state.lowest, run.tol[1]):
             state.lowest = missed
             state.halved = state.k
-        conflict = now.conflict and judged is not None and state.k - state.halved >= state.proof_at
+        conflict = now.conflict and missed > run.tol[1] and state.k >= state.proof_at
         if conflict:
-            state.proof_at *= 2
+            state.proof_at = 2 * state.k
         escape = judged is not None and self._is_far(state, state.at.w)
         if escape:
             state.away = float(np.max(np.abs(state.at.w)))
