@@ -42,7 +42,7 @@ def named(owner: str, what: str) -> Iterator[None]:
     except FedpactError as error:
         if str(error).startswith((f"{owner}:", f"owner {owner!r}:")):
             raise
-        raise type(error)(f"{owner}: {error}") from error
+        raise error.within(owner) from error
     except Exception as error:
         raise OwnerError(f"{owner}: {what} failed with {type(error).__name__}: {error}") from error
 
