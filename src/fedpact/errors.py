@@ -23,6 +23,9 @@ class FedpactError(Exception):
     """
 
     code = "FP"
+    column = ""
+    key = ""
+    rows: int | None = None
 
     def __init__(
         self, message: str = "", *, code: str = "", column: str = "", key: str = "", rows: int | None = None
@@ -33,7 +36,9 @@ class FedpactError(Exception):
 
     def within(self, where: str) -> Self:
         """The same error, its message beginning with where it happened."""
-        return type(self)(f"{where}: {self}", code=self.code, column=self.column, key=self.key, rows=self.rows)
+        placed = self.__new__(type(self), f"{where}: {self}")  # not by __init__, which a subclass may have changed
+        placed.__dict__.update(vars(self))
+        return placed
 
 
 class ProblemError(FedpactError, ValueError):
@@ -89,6 +94,29 @@ CODES = {
     "FP-OWNER": "an order was refused, or failed",
     "FP-PROBLEM": "its share contradicts itself",
     "FP-WIRE": "a message cannot be read",
+    # ---- federation: an owner and its orders
+    "FP-OWNER-001": "an exception that is none of fedpact's own",
+    "FP-OWNER-002": "an order of another run came in between",
+    "FP-OWNER-003": "two different orders came under one round number",
+    "FP-OWNER-004": "an order of a past round came",
+    "FP-OWNER-005": "a step gave numbers that are not finite; scaling the columns often helps",
+    "FP-OWNER-006": "numbers without a mask were asked for after secure sums were agreed on",
+    "FP-OWNER-007": "this is not the name of a run",
+    "FP-OWNER-008": "an order for another owner came",
+    "FP-OWNER-009": "this is no step of a method that its fedpact knows",
+    "FP-OWNER-010": "the public keys are not one for each of two or more owners, with its own among them",
+    "FP-OWNER-011": "a number is too large for a secure sum; scaling the columns helps",
+    "FP-OWNER-012": "a step gave something that cannot travel",
+    "FP-OPTION-001": "secure sums need the package cryptography: pip install 'fedpact[secure]'",
+    "FP-LOST-001": "its memory lacks the last round: it was restarted without its state folder, or with an old copy",
+    "FP-LOST-002": "its memory of this run cannot be used",
+    "FP-LOST-003": "it has no keys for a secure sum: it was restarted without its state folder",
+    "FP-WIRE-001": "an order is over the limit of bytes",
+    "FP-WIRE-002": "these bytes are no order",
+    # ---- apps: a Flower site
+    "FP-OPTION-010": "the --node-config of the site lacks its name, data-path or state-path",
+    "FP-OPTION-011": "the site takes part only with another value than the job states",
+    "FP-OPTION-012": "the task runs code of the site's own, and the site names none",
 }
 
 
