@@ -67,12 +67,9 @@ class Site:
                 job = message["job"]
                 return dumps(self._answer(message))
         except Exception as error:
-            failure = Failure.of(error, job)
             if self._full_text:
-                failure = replace(failure, text=str(error))
-            else:
-                log_failure(error)
-            return dumps({"error": to_tree(failure)})
+                return _failed(replace(Failure.of(error, job), text=str(error)))
+            return refuse(error, job)
 
     def _read(self, data: bytes) -> dict[str, Any]:
         if len(data) > LARGEST:
@@ -99,10 +96,15 @@ class Site:
         return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
 
 
-def log_failure(error: Exception) -> None:
-    """Tell the owner in full what the coordinator learns as a code only."""
-    code = Failure.of(error).code
-    log.error("%s: %s", code, error, exc_info=error if code == UNEXPECTED else None)
+def refuse(error: Exception, job: object = None) -> bytes:
+    """A reply for a coordinator of another organisation; the whole error goes to the log of this site."""
+    failure = Failure.of(error, job)
+    log.error("%s: %s", failure.code, error, exc_info=error if failure.code == UNEXPECTED else None)
+    return _failed(failure)
+
+
+def _failed(failure: Failure) -> bytes:
+    return dumps({"error": to_tree(failure)})
 
 
 class RemoteFleet(Fleet):
