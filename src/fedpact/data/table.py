@@ -56,7 +56,7 @@ def encode(
     `name=level` a level (all levels: they add up to 1), with "codes" the position of its level in sorted order.
     """
     if encoding not in ("codes", "onehot"):
-        raise OptionError(f"encoding is {encoding!r}; allowed: 'codes', 'onehot'")
+        raise OptionError(f"encoding is {encoding!r}; allowed: 'codes', 'onehot'", code="FP-OPTION-020")
     blocks, names = [], []
     for name, values in fields.items():
         if name not in categorical:
@@ -85,5 +85,7 @@ def read_rows(text: str, separator: str | None, width: int, file: str) -> NDArra
     rows = [[field.strip() for field in line.split(separator)] for line in lines]
     for number, row in enumerate(rows, start=1):
         if len(row) != width:
-            raise DataError(f"data file {file}: row {number} has {len(row)} fields, expected {width}")
+            raise DataError(
+                f"data file {file}: row {number} has {len(row)} fields, expected {width}", code="FP-DATA-027"
+            )
     return np.array(rows)
