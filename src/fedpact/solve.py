@@ -141,7 +141,9 @@ def solve(
                 fleet.secure()
             elif one_by_one:
                 run.history.notes.append("asynchronous: the coordinator sees the scores of every single party")
-            return run_method(run, **{option: value for option, value in options.items() if value is not None})
+            answer = run_method(run, **{option: value for option, value in options.items() if value is not None})
+            fleet.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
+            return answer
         except OwnerLost as lost:
             kept = f"; the run is kept in {checkpoint}, resume=True goes on with it" if checkpoint is not None else ""
             return run.lost(f"{lost}{kept}")
