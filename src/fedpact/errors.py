@@ -88,6 +88,7 @@ class CheckpointError(FedpactError, ValueError):
 CODES = {
     "FP": "an error",
     "FP-CHECKPOINT": "a checkpoint cannot be used",
+    "FP-CHECKPOINT-001": "its data are not those of the checkpoint",
     "FP-DATA": "the data cannot be used",
     "FP-LOST": "it cannot go on with this run",
     "FP-OPTION": "an option or the job is not accepted",

@@ -31,7 +31,7 @@ import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cones import Nonnegative
 from fedpact.engines import InProcess, Ray
-from fedpact.errors import OptionError, OwnerError
+from fedpact.errors import CheckpointError, OptionError, OwnerError
 from fedpact.federation import Fleet
 from fedpact.functions import Affine, Linear, LogisticLoss, Quadratic, Smooth
 from fedpact.problem import MonotoneProblem
@@ -42,12 +42,14 @@ ray = pytest.importorskip("ray", reason="the package ray is not installed; pip i
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster, on one worker
 
 METHODS = ("interior-point", "accelerated", "proximal-al")
+#: Where other processes find this file, and the fedpact that is tested here.
+PYTHONPATH = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """A Ray of two processors that every engine here finds running; its address."""
-    found = {"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}}  # functions of this file are imported over there
+    found = {"env_vars": {"PYTHONPATH": PYTHONPATH}}  # functions of this file are imported over there
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=found)
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
@@ -368,7 +370,7 @@ def coordinate(address: str, folder: str) -> None:
 def child(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """Python with this file as module t."""
     command = [sys.executable, "-c", f"import sys, {Path(__file__).stem} as t; {code}", *arguments]
-    surroundings = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment}
+    surroundings = {**os.environ, "PYTHONPATH": PYTHONPATH, **environment}
     return subprocess.Popen(
         command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
     )
@@ -387,6 +389,30 @@ def test_a_killed_coordinator_is_resumed_by_another_process(cluster: str, tmp_pa
     assert 25 < reached < wanted.rounds
     answer = fp.solve(problem(), "proximal-al", engine="ray", checkpoint=folder, resume=True)
     assert_same_run(answer, wanted)
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["stopped", "finished"])
+def test_a_table_replaced_before_the_run_is_resumed_names_its_owner(
+    finished: bool, tables: dict[str, Path], tmp_path: Path, cluster: str
+) -> None:
+    asked = fp.RemoteProblem({name: partial(from_table, table, tmp_path / "notes") for name, table in tables.items()})
+
+    def stop(progress: fp.solvers.Progress) -> None:
+        if progress.rounds >= 4 and not finished:
+            raise KeyboardInterrupt
+
+    first = fp.solve(asked, engine="ray", checkpoint=tmp_path / "run", callbacks=[stop])
+    assert first.solved is finished
+    name, table = list(tables.items())[2]
+    before = table.read_bytes()
+    rows = np.loadtxt(table, delimiter=",")
+    rows[0, 0] += 1e-9
+    np.savetxt(table, rows, delimiter=",", fmt="%.17g")
+    with pytest.raises(CheckpointError, match=f"^{name}: its data are not those of the checkpoint"):
+        fp.solve(asked, engine="ray", checkpoint=tmp_path / "run", resume=True)
+    table.write_bytes(before)
+    again = fp.solve(asked, engine="ray", checkpoint=tmp_path / "run", resume=True)
+    assert_same_run(again, fp.solve(asked, engine="ray"))
 
 
 # ------------------------------------------------------------------------------------------------- starting and ending

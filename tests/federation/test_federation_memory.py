@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedpact.errors import DataError, OwnerError, OwnerLost
 from fedpact.federation import Order, Owner, Reply, Sealed, Step, Summed
 from fedpact.federation.messages import seal
+from fedpact.federation.owner import VERSION
 from fedpact.federation.secure_sum import Agree, Offer, add, agree, decode, negative, offer, reveal
 from fedpact.federation.wire import client_step, dumps, loads
 
@@ -299,7 +300,10 @@ def test_a_foreign_file_is_refused(content: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": VERSION + 1},
+        {"version": VERSION - 1},
+        {"data": None},
+        {"data": 5},
         {"version": None},
         {"owner": "clinic a"},
         {"run": "other"},

@@ -18,13 +18,13 @@ from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from fedpact.errors import CheckpointError, OptionError, OwnerError, OwnerLost
-from fedpact.federation.checkpoint import Checkpoint, Past, same
+from fedpact.errors import OptionError, OwnerError, OwnerLost
+from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.ledger import Ledger
 from fedpact.federation.messages import Answers, Order, Reply, Sealed, opened, summed_fields
-from fedpact.federation.owner import Step
+from fedpact.federation.owner import Step, confirm
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
-from fedpact.federation.wire import SKIPPABLE, to_tree
+from fedpact.federation.wire import SKIPPABLE
 
 R = TypeVar("R", bound=Reply)
 
@@ -103,7 +103,7 @@ class Fleet(ABC):
         self._round = 0
         self._secure = self._looking = False
         self._after = dict.fromkeys(self.owners, 0)
-        self._first: tuple[Step, dict[str, Order], Past] | None = None  # on record, when a run is resumed
+        self._confirmed = True  # a run that starts has no past to be compared with
         self._last: dict[tuple[str, Step], tuple[int, Sealed[Any]]] = {}  # for stale replies
 
     @abstractmethod
@@ -146,11 +146,8 @@ class Fleet(ABC):
                 self.ledger.name(owner, type(kept), past.masked)
                 if counts[1]:  # it did answer, rather than being stood in for by an old reply
                     self._after[owner] = self._round
-            if self._first is None and step not in (offer, agree):
-                self._first = (step, stamped, past)
         else:
-            if record is not None:
-                self._same_data()
+            self.confirm()
             past = self._exchange(step, stamped)
             if record is not None and record.add(step, stamped, past):
                 self.save()
@@ -167,6 +164,23 @@ class Fleet(ABC):
     def keep(self, checkpoint: Checkpoint) -> None:
         """Keep what comes back in this checkpoint, and answer from it what is on record."""
         self.checkpoint, self.run = checkpoint, checkpoint.run
+        self._confirmed = checkpoint.rounds == 0
+
+    def confirm(self) -> None:
+        """Before a resumed run asks anything new, or ends: every owner compares its data with those it remembers.
+
+        Raises CheckpointError, naming the owner, when they are others: what is on record is not true of them.
+        """
+        if self._confirmed:
+            return
+        looking, ledger = self._looking, self.ledger
+        # Not counted: the traffic of a resumed run is that of the whole run.
+        self._looking, self.ledger = True, Ledger(self.owners, ledger.record)
+        try:
+            self._exchange(confirm, {owner: self._stamp(owner, Order()) for owner in self.owners})
+        finally:
+            self._looking, self.ledger = looking, ledger
+        self._confirmed = True
 
     def look(self) -> None:
         """From now on owners answer without remembering, so that the run can be resumed from where it was."""
@@ -180,24 +194,6 @@ class Fleet(ABC):
         if self.checkpoint is not None and not self._looking:
             self._keep()
             self.checkpoint.write()
-
-    def _same_data(self) -> None:
-        """Before a resumed run goes on, owners answer its first round again, without remembering: same data?"""
-        if self._first is None:
-            return
-        (step, orders, past), self._first = self._first, None
-        self._looking, ledger, self.ledger = True, self.ledger, Ledger(self.owners, self.ledger.record)
-        try:
-            # after=0: as the first time, though owners may have agreed on keys before
-            first = {owner: replace(order, look=True, after=0) for owner, order in orders.items()}
-            again = self._exchange(step, first)
-        finally:
-            self._looking, self.ledger = False, ledger
-        for owner, now, before in zip(orders, again.kept, past.kept, strict=True):
-            if not same(to_tree(now), to_tree(before)):
-                raise CheckpointError(f"{owner}: its data are not those of the checkpoint; solve with another folder")
-        if not same(again.total, past.total):
-            raise CheckpointError("an owner's data are not those of the checkpoint; solve with another folder")
 
     def _stamp(self, owner: str, order: Order) -> Order:
         after = self._after[owner]

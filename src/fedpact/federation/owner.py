@@ -6,6 +6,7 @@ where it was. It is keyed by run and round.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,11 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedpact.errors import FedpactError, OwnerError, OwnerLost, WireError
+from fedpact.errors import CheckpointError, FedpactError, OwnerError, OwnerLost, WireError
 from fedpact.federation import secure_sum
+from fedpact.federation.digest import digest
 from fedpact.federation.failure import UNEXPECTED
 from fedpact.federation.messages import Order, Reply, Sealed, not_finite, payload, seal, size, summed_fields
 from fedpact.federation.wire import (
+    client_step,
     dumps,
     from_tree,
     loads,
@@ -32,7 +35,7 @@ from fedpact.federation.wire import (
 
 #: A pure function of (share, state, order); it runs where the data is. State is None before the first step.
 Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
-VERSION = 1
+VERSION = 2
 
 
 @contextmanager
@@ -54,6 +57,7 @@ class Memory:
     """What an owner remembers; replaced as a whole, so that an interrupt leaves either the old or the new one.
 
     answers: by round, the step and its order (or their key, when read from disk) and the reply
+    data:    digest of the share that this was computed from; empty before the first step and when nothing is on disk
     """
 
     run: str
@@ -61,6 +65,18 @@ class Memory:
     state: Any = None
     keys: secure_sum.Keys | None = None
     answers: Mapping[int, tuple[tuple[Step, Order] | str, Sealed[Any]]] = field(default_factory=dict)
+    data: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmed(Reply):
+    """This owner remembers the run, and holds the data that it was computed from."""
+
+
+@client_step
+def confirm(share: object, state: Any, order: Order) -> tuple[Any, Confirmed]:
+    """Nothing is left to do here: an owner compares its data when it loads its memory."""
+    return state, Confirmed()
 
 
 class Owner:
@@ -82,7 +98,8 @@ class Owner:
 
         Raises OwnerError, naming this owner, when the order is of another run or of a past round, when the step fails,
         or when the reply holds a NaN, an infinity or what cannot travel; OwnerLost when the server counts on a round
-        that this owner does not remember. The state changes only when the step succeeded.
+        that this owner does not remember; CheckpointError when its memory is of other data than it holds now. The state
+        changes only when the step succeeded.
         """
         if self._memory is None:
             self._memory = self._load(order.run)
@@ -98,8 +115,7 @@ class Owner:
                 code="FP-LOST-001",
             )
         if order.look:
-            # A look at the first round, when a run is resumed, is as the first time: without a state.
-            return self._worked(step, order, known if order.after else replace(known, state=None))[1]
+            return self._worked(step, order, known)[1]
         if order.round in known.answers:
             before, sealed = known.answers[order.round]
             if (before if isinstance(before, str) else key_of(*before)) != key_of(step, order):
@@ -125,9 +141,17 @@ class Owner:
                 self._share = self._source()
         return self._share
 
+    @functools.cached_property
+    def data(self) -> str:
+        """Digest of the share, or of what it says it was built from; empty when no memory is kept on disk."""
+        if self._folder is None:
+            return ""
+        return getattr(self.share, "origin", "") or digest(self.share)
+
     def _worked(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
         about_keys = step in (secure_sum.offer, secure_sum.agree)
         share = None if about_keys else self.share
+        data = known.data if about_keys else self.data  # before the step, which may leave traces in a user's objects
         with named(self.name, getattr(step, "__name__", "a step")):
             after, reply = step(share, known.keys if about_keys else known.state, order)
             size(reply)
@@ -145,7 +169,7 @@ class Owner:
                 )
             if order.secure and sealed.sums.size:
                 sealed = _masked(step, order, reply, sealed, known.keys)
-        return (replace(known, keys=after) if about_keys else replace(known, state=after)), sealed
+        return (replace(known, keys=after) if about_keys else replace(known, state=after, data=data)), sealed
 
     # -------------------------------------------------------------------------------------------------------- the disk
 
@@ -167,6 +191,7 @@ class Owner:
             "version": VERSION,
             "owner": self.name,
             "run": known.run,
+            "data": known.data,
             "round": known.round,
             "type": name_of(type(known.state)),
             "state": to_tree(known.state),
@@ -183,16 +208,24 @@ class Owner:
             memory = loads(path.read_bytes())
             if memory["version"] != VERSION or memory["owner"] != self.name or memory["run"] != run:
                 raise WireError("it belongs to another owner, run or version")
-            return Memory(
+            found = Memory(
                 run,
                 from_tree(int, memory["round"], "round"),
                 from_tree(resolve(memory["type"]), memory["state"], "state"),
                 from_tree(secure_sum.Keys | None, memory["keys"], "keys"),
                 {a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]},
+                from_tree(str, memory["data"], "data"),
             )
         except (WireError, KeyError, TypeError) as error:
             words = f"{self.name}: its memory of run {run} cannot be used: {error}"
             raise OwnerLost(words, code="FP-LOST-002") from error
+        if found.data and found.data != self.data:
+            raise CheckpointError(
+                f"{self.name}: its data are not those of the checkpoint: they, or functions that read them, changed "
+                "since this run began; restore them, or solve from the start with another folder",
+                code="FP-CHECKPOINT-001",
+            )
+        return found
 
     def _path(self, run: str) -> Path:
         assert self._folder is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,15 +35,30 @@ def share_from_file(job: Job, name: str, path: str | Path) -> Share | Unscaled:
 
     Unscaled, when the job asks for a scaling that is not known yet.
     """
+    source = Path(path)
     if job.task == "linear_qp":
-        return _quadratic(name, Path(path))
-    cells = read_cells(path)
+        return replace(_quadratic(name, source), origin=_origin(job, source))
+    cells = read_cells(source)
     X = job.encoding.matrix(cells)
     if job.needs_scaling:
         return Unscaled(X)
     y = cells.codes(job.label, job.classes, "classes")
     group = cells.codes(job.group, job.groups, "groups") if job.group else None
-    return share_from_rows(job, name, X, y, group)
+    share = share_from_rows(job, name, X, y, group)
+    assert isinstance(share, Share)  # the scaling is known by now
+    return replace(share, origin=_origin(job, source))
+
+
+def _origin(job: Job, path: Path) -> str:
+    """Digest of what a share is built from: the job, its Python file if it has one, and the owner's file.
+
+    The common scaling is left out: it changes at all owners when the file of one does, and only that one is to blame.
+    """
+    agreed = json.dumps(replace(job, scaling=None).stated(), sort_keys=True)
+    found = hashlib.sha256(agreed.encode())
+    for file in (Path(job.functions), path) if job.functions else (path,):
+        found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
 
 
 def share_from_rows(
