@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpact import cones, engines, functions, prox
 from fedpact import errors as errors
+from fedpact.federation import Session
 from fedpact.problem import Certificate, Constraint, FederatedProblem, Share, VerticalProblem, certify
 from fedpact.problem import RemoteProblem as RemoteProblem
 from fedpact.solve import solve
@@ -21,6 +22,7 @@ __all__ = [
     "FairVerticalClassifier",
     "FederatedProblem",
     "NeymanPearsonClassifier",
+    "Session",
     "Share",
     "Solution",
     "VerticalProblem",

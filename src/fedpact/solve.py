@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.engines import InProcess
 from fedpact.errors import OptionError, ProblemError
-from fedpact.federation import Checkpoint, Fleet, Policy
+from fedpact.federation import Engine, Session
 from fedpact.problem import FederatedProblem, RemoteProblem, VerticalProblem, coupled_scale, decouple
 from fedpact.solvers import METHODS, PooledRun, Progress, Run, Solution, Solver, describe_problem, run_solver
 from fedpact.types import Vector
@@ -29,15 +26,6 @@ LARGEST_MESSAGE = 4_000_000
 LEAST_ROUNDS = 8
 
 
-class Engine(Protocol):
-    """Where owners run: anything that opens a fleet over shares (or what builds them) by owner name.
-
-    folder: where owners on this machine keep their memory, when the solve has a checkpoint
-    """
-
-    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet: ...
-
-
 def solve(
     problem: FederatedProblem | RemoteProblem | VerticalProblem,
     method: str | Solver[Any] = "auto",
@@ -45,6 +33,7 @@ def solve(
     tol: float | tuple[float, float] = 1e-3,
     w0: ArrayLike | None = None,
     engine: Engine | str | None = None,
+    session: Session | None = None,
     max_rounds: int | None = None,
     callbacks: Iterable[Callable[[Progress], Any]] = (),
     seed: int = 0,
@@ -69,13 +58,9 @@ def solve(
     callbacks:  called with a Progress after every step; one that returns True stops the solve (`interrupted`)
     options:    of the method, e.g. penalty=300 for "proximal-al"; None means its default
 
-    secure_sum: the server sees sums over the owners, and nobody's own vectors and matrices; None: for vertical methods,
-                and for "interior-point" between organisations (Flower). Two more exchanges, two owners or more.
-    on_failure, deadline, retries, max_staleness: what happens when an owner does not answer, see
-                `fedpact.federation.Policy`; an owner that stays away ends the solve with status `client_lost`
-    checkpoint: folder in which the run is kept, every `checkpoint_every` exchanges and when it ends, is interrupted
-                (Ctrl-C, SIGTERM) or loses an owner; `resume=True` goes on from there, to the same bits
-    record:     file to which every message is written, for an auditor; `fedpact.federation.read_record` reads it
+    session:    one that is open or to be opened, `fp.Session`; else one is made of engine and the next line:
+    secure_sum, on_failure, deadline, retries, max_staleness, checkpoint, checkpoint_every, resume, record: see
+                `fp.Session`; an owner that stays away ends the solve with status `client_lost`
 
     In a terminal a live line shows where the solve is; Ctrl-C returns the best certified point so far. Raises
     OptionError, ProblemError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
@@ -89,34 +74,30 @@ def solve(
     limit = DEFAULT_MAX_ROUNDS if max_rounds is None else max_rounds
     if not isinstance(limit, int | np.integer) or limit < LEAST_ROUNDS:
         raise OptionError(f"max_rounds = {max_rounds!r}: give a whole number of at least {LEAST_ROUNDS}")
-    if not isinstance(checkpoint_every, int) or checkpoint_every < 1:
-        raise OptionError(f"checkpoint_every = {checkpoint_every!r}: give a whole number of at least 1")
-    if resume and checkpoint is None:
-        raise OptionError("resume=True needs checkpoint=, the folder of the run to go on with")
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise OptionError(f"seed = {seed!r}: give a whole number of at least 0")
-    policy = Policy(on_failure, deadline, retries, max_staleness)
-    where = the_engine(engine)
     asked = _solver(method, options)
-    if secure_sum and on_failure == "stale":
-        raise OptionError('on_failure="stale" needs replies of single owners, which secure_sum=True hides; use "retry"')
     name = "auto" if asked is None else asked.name
     stated = options if isinstance(method, str) else asdict(method)
     about = {"method": name, "tol": tolerances, "max_rounds": int(limit), "seed": int(seed), "options": stated}
     with ExitStack() as stack:
-
-        def opened(sources: Mapping[str, object]) -> Fleet:
-            folder = None if checkpoint is None else Path(checkpoint)
-            fleet = where.open(sources, None if folder is None else folder / "owners")
-            stack.enter_context(fleet)
-            fleet.policy = policy
-            fleet.ledger.record = None if record is None else Path(record)
-            if folder is not None:
-                stack.enter_context(_terminable())
-                fleet.keep(Checkpoint(folder, {**about, "owners": list(sources)}, checkpoint_every, resume))
-            return fleet
-
-        prepared = _prepare(problem, asked, options, w0, opened)
+        if session is None:
+            session = Session(
+                engine,
+                secure_sum=secure_sum,
+                on_failure=on_failure,
+                deadline=deadline,
+                retries=retries,
+                max_staleness=max_staleness,
+                checkpoint=checkpoint,
+                checkpoint_every=checkpoint_every,
+                resume=resume,
+                record=record,
+            )
+            stack.enter_context(session)
+        elif engine is not None or checkpoint is not None or record is not None:
+            raise OptionError("engine, checkpoint and record belong to the session: give them to fp.Session(...)")
+        prepared = _prepare(problem, asked, options, w0, session, about)
         listeners = list(callbacks)
         if sys.stderr.isatty():
             from fedpact.report.progress import ProgressLine
@@ -124,39 +105,39 @@ def solve(
             listeners.append(stack.enter_context(ProgressLine(tolerances)))
 
         solver = prepared.solver
-        fleet = prepared.fleet
         posed: Any = prepared.problem  # vertical methods know that theirs is a VerticalProblem
         run_type = PooledRun if solver.needs.pooled else Run
         run = run_type(
-            posed, fleet, solver.name, prepared.start, tolerances, int(limit), seed, listeners, prepared.choice
+            posed, session, solver.name, prepared.start, tolerances, int(limit), seed, listeners, prepared.choice
         )
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
         solver.check(run)
-        if secure_sum or (secure_sum is None and _hides(solver, fleet)):
-            fleet.secure()
+        hidden = _hides(solver, session) if session.secure_sum is None else session.secure_sum
+        if hidden:
+            session.secure()
         elif solver.needs.private:
             run.note("the coordinator sees the replies of every single owner")
-        kept = "" if checkpoint is None else f"; the run is kept in {checkpoint}, resume=True goes on with it"
-        return run_solver(run, solver, kept)
+        answer = run_solver(run, solver)
+        session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
+        return answer
 
 
-def _hides(solver: Solver[Any], fleet: Fleet) -> bool:
+def _hides(solver: Solver[Any], session: Session) -> bool:
     """Are sums masked by default?
 
     A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default. Scores of
     single parties tell their columns, so vertical methods never show them unless asked to.
     """
-    telling = solver.needs.private or (solver.needs.matrices and fleet.networked)
-    return telling and len(fleet.owners) > 1
+    telling = solver.needs.private or (solver.needs.matrices and session.networked)
+    return telling and len(session.owners) > 1
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A problem ready to run: reformulated problem, open fleet, start, solver, and why it was chosen."""
+    """A problem ready to run: reformulated problem, start, solver, and why it was chosen."""
 
     problem: FederatedProblem | VerticalProblem
-    fleet: Fleet
     start: Vector
     solver: Solver[Any]
     choice: str = ""
@@ -167,19 +148,20 @@ def _prepare(
     solver: Solver[Any] | None,
     options: dict[str, Any],
     w0: ArrayLike | None,
-    opened: Callable[[Mapping[str, object]], Fleet],
+    session: Session,
+    about: Mapping[str, Any],
 ) -> _Prepared:
-    """Choose the method if there is none, open the fleet, and refuse what the method cannot take."""
+    """Choose the method if there is none, open the session, and refuse what the method cannot take."""
     if isinstance(problem, VerticalProblem):
         if w0 is not None:
             raise OptionError("w0: vertical methods start at zero, as no one holds a whole w; leave it out")
         solver = solver or METHODS["vertical-al"].build(options)
         _refuse(solver, problem)
-        fleet = opened({party.name: party for party in problem.shares})
-        return _Prepared(problem, fleet, np.zeros(problem.dim), solver)
+        session.open({party.name: party for party in problem.shares}, about)
+        return _Prepared(problem, np.zeros(problem.dim), solver)
     if isinstance(problem, RemoteProblem):
-        fleet = opened(problem.sources)
-        described = describe_problem(problem, fleet)
+        session.open(problem.sources, about)
+        described = describe_problem(problem, session)
         w = described.start(w0)
         solver, choice = _choose(described, w.size, solver, options)
         _refuse(solver, described)
@@ -187,15 +169,15 @@ def _prepare(
             raise OptionError(
                 f'method "{solver.name}" reads shares, which only their owners hold; use "interior-point"'
             )
-        return _Prepared(described, fleet, w, solver, choice)
+        return _Prepared(described, w, solver, choice)
     w = problem.start(w0)
     solver, choice = _choose(problem, w.size, solver, options)
     if not solver.needs.coupled:
         problem = decouple(problem, w.size, coupled_scale(problem, w))
     _refuse(solver, problem)
-    fleet = opened({share.label: share for share in problem.shares})
+    session.open({share.label: share for share in problem.shares}, about)
     start = np.concatenate([w, np.zeros((problem.dim or w.size) - w.size)])
-    return _Prepared(problem, fleet, start, solver, choice)
+    return _Prepared(problem, start, solver, choice)
 
 
 def _refuse(solver: Solver[Any], problem: FederatedProblem | VerticalProblem) -> None:
@@ -238,38 +220,8 @@ def _solver(method: str | Solver[Any], options: dict[str, Any]) -> Solver[Any] |
     return METHODS[method].build(options)
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends the solve as Ctrl-C does: with a checkpoint and the best point so far."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _tolerances(tol: float | tuple[float, float]) -> tuple[float, float]:
     pair = tuple(tol) if isinstance(tol, tuple | list) else (tol, tol)
     if len(pair) != 2 or not all(isinstance(t, int | float) and 0 < t < 1 for t in pair):
         raise OptionError(f"tol = {tol!r}: give a number in (0, 1), or two: (stationarity, feasibility)")
     return float(pair[0]), float(pair[1])
-
-
-def the_engine(engine: Engine | str | None) -> Engine:
-    if engine is None or engine == "in-process":
-        return InProcess()
-    if engine == "threads":
-        return InProcess(threads=2)
-    if engine == "ray":
-        from fedpact.engines import Ray
-
-        return Ray()
-    if isinstance(engine, str | type) or not hasattr(engine, "open"):
-        raise OptionError(
-            f"engine {engine!r} is unknown; use 'in-process', 'threads', 'ray', or an engine of fp.engines such as "
-            "fp.engines.InProcess()"
-        )
-    return engine

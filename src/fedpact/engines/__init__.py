@@ -4,11 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 from fedpact.engines.in_process import InProcess
 from fedpact.engines.ray import Ray
+from fedpact.federation import ENGINES
 
 if TYPE_CHECKING:
     from fedpact.engines.flower import Flower
 
 __all__ = ["Flower", "InProcess", "Ray"]
+
+ENGINES["in-process"] = InProcess
+ENGINES["threads"] = lambda: InProcess(threads=2)
+ENGINES["ray"] = Ray
 
 
 def __getattr__(name: str) -> Any:

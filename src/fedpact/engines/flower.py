@@ -91,12 +91,10 @@ class Flower:
     """The sites of a Flower federation.
 
     grid:     what Flower hands to a server app
-    job:      what every order states about the task, for the sites to build their shares
     patience: seconds to wait for sites that are not online when the fleet is opened
     """
 
     grid: Grid
-    job: Mapping[str, Any] | None = None
     patience: float = 120.0
 
     def __post_init__(self) -> None:
@@ -109,7 +107,7 @@ class Flower:
         Only the names matter here: sites build their shares and keep their memory themselves. Raises OwnerLost when one
         is not online in time, saying who is, and OptionError when two have one name or run another version of fedpact.
         """
-        return _FlowerFleet(self.grid, tuple(shares), self.job, self.patience)
+        return _FlowerFleet(self.grid, tuple(shares), self.patience)
 
 
 @dataclass(eq=False)
@@ -132,8 +130,8 @@ class _FlowerFleet(RemoteFleet):
 
     networked = True
 
-    def __init__(self, grid: Grid, owners: Sequence[str], job: Mapping[str, Any] | None, patience: float) -> None:
-        super().__init__(owners, job)
+    def __init__(self, grid: Grid, owners: Sequence[str], patience: float) -> None:
+        super().__init__(owners)
         self._grid = grid
         self._inbox: queue.SimpleQueue[_Letter | None] = queue.SimpleQueue()
         self._under_way: dict[str, _Letter] = {}  # by message id
@@ -148,7 +146,7 @@ class _FlowerFleet(RemoteFleet):
         self._thread = threading.Thread(target=self._work, name="flower fleet", daemon=True)
         self._thread.start()
 
-    def _send(self, owner: str, data: bytes) -> Future[bytes]:
+    def send(self, owner: str, data: bytes) -> Future[bytes]:
         if owner not in self.owners:
             raise OptionError(f"{owner}: no owner of this fleet; it has {', '.join(self.owners)}")
         letter = _Letter(owner, data)

@@ -34,20 +34,25 @@ class _Local(Fleet):
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._latest: dict[str, Future[Sealed[Any]]] = {}
 
-    def _start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+    def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
         handle = self._owners[owner].handle
         if self._pool is not None:
             # An owner does one thing at a time, in the order asked; the pool starts work in that order too.
-            self._latest[owner] = self._pool.submit(_after, self._latest.get(owner), handle, step, order)
+            earlier = self._latest.get(owner)
+            self._latest[owner] = self._pool.submit(_after, earlier, handle, step, order, self.task)
             return self._latest[owner]
         future: Future[Sealed[Any]] = Future()
         try:
-            future.set_result(handle(step, order))
+            future.set_result(handle(step, order, self.task))
         except Exception as error:
             future.set_exception(error)
         return future
 
-    def _keep(self) -> None:
+    def hold(self, sources: Mapping[str, object]) -> None:
+        for name, source in sources.items():
+            self._owners[name].hold(source)
+
+    def keep(self) -> None:
         wait(self._latest.values())  # an interrupt may have left some at work
         for owner in self._owners.values():
             owner.save()
@@ -58,8 +63,12 @@ class _Local(Fleet):
 
 
 def _after(
-    earlier: Future[Sealed[Any]] | None, handle: Callable[[Step, Order], Sealed[Any]], step: Step, order: Order
+    earlier: Future[Sealed[Any]] | None,
+    handle: Callable[[Step, Order, Any], Sealed[Any]],
+    step: Step,
+    order: Order,
+    task: Any,
 ) -> Sealed[Any]:
     if earlier is not None:
         wait([earlier])
-    return handle(step, order)
+    return handle(step, order, task)

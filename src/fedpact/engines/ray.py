@@ -15,12 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedpact.errors import OptionError, OwnerError, OwnerLost
 from fedpact.federation import Fleet, RemoteFleet, Site, named
+from fedpact.federation.digest import digest
+from fedpact.federation.owner import Sourced
 
 #: One thread for linear algebra in each actor: they share the processors, and results must not depend on how many.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -103,13 +104,20 @@ class _RayFleet(RemoteFleet):
             folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
         self._folder = None if folder is None else str(folder.absolute())
         # Kept here, so that a restarted actor can fetch them again.
-        self._sources = {}
-        for name, share in shares.items():
-            with named(name, "sending its share to Ray"):
-                self._sources[name] = ray.put(share)
+        self._sources: dict[str, Any] = {}
+        self._put(shares)
         self._host_of = {name: self._hosts[i % len(hosts)] for i, name in enumerate(shares)}
 
-    def _send(self, owner: str, data: bytes) -> Future[bytes]:
+    def hold(self, sources: Mapping[str, object]) -> None:
+        self._name = uuid.uuid4().hex  # actors take these for another fleet; owners go on from their memory on disk
+        self._put(sources)
+
+    def _put(self, sources: Mapping[str, object]) -> None:
+        for name, source in sources.items():
+            with named(name, "sending its share to Ray"):
+                self._sources[name] = self._ray.put(source)
+
+    def send(self, owner: str, data: bytes) -> Future[bytes]:
         answered: Future[bytes] = Future()
 
         def receive(done: Future[bytes]) -> None:
@@ -143,22 +151,38 @@ class _Host:
             self._sites = {key: site for key, site in self._sites.items() if key[0] == fleet}  # the others are closed
             memory = None if folder is None else Path(folder)
             # A cluster is one organisation: whoever runs the job may read the owners' errors.
-            self._sites[about] = Site(owner, partial(_built, source[0]), memory, full_text=True)
+            self._sites[about] = Site(owner, _Source(source[0]), memory, full_text=True)
         return self._sites[about].handle(data)
 
     def process(self) -> int:
         return os.getpid()
 
 
-def _built(source: Any, job: dict[str, Any]) -> object:
-    """The share, from Ray's store or from the function that was put there."""
-    try:
-        share = _ray().get(source)
-    except Exception as error:
-        raise OwnerError(
-            f"its share cannot be read here ({_last_line(error)}); install what it needs on every node of the cluster"
-        ) from error
-    return share() if callable(share) else share
+class _Source:
+    """A share, or what builds it, in Ray's store; fetched once."""
+
+    def __init__(self, reference: Any) -> None:
+        self._reference = reference
+        self._held: list[Any] = []
+
+    def _fetch(self) -> Any:
+        if not self._held:
+            try:
+                self._held.append(_ray().get(self._reference))
+            except Exception as error:
+                raise OwnerError(
+                    f"its share cannot be read here ({_last_line(error)}); install what it needs on every node of the "
+                    "cluster"
+                ) from error
+        return self._held[0]
+
+    def __call__(self, *task: Any) -> Any:
+        found = self._fetch()
+        return found(*task) if callable(found) else found
+
+    def digest(self) -> str:
+        found = self._fetch()
+        return found.digest() if isinstance(found, Sourced) else digest(found() if callable(found) else found)
 
 
 @contextmanager

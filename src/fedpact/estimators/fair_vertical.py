@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpact.engines import InProcess
 from fedpact.errors import DataError, FedpactError, OptionError
+from fedpact.federation import Session
 from fedpact.functions import Vector
 from fedpact.problem import Piece, VerticalProblem
 from fedpact.prox import SquaredL2
@@ -128,8 +128,9 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             )
         if not given:
             raise DataError("no party has columns; give at least one")
-        with InProcess().open(rows_of(list(self.pieces_.values()), given)) as fleet:
-            return summed_scores(fleet, self.secure_sum and len(given) > 1) + self.intercept_
+        with Session(self.engine) as session:
+            session.open(rows_of(list(self.pieces_.values()), given))
+            return summed_scores(session, self.secure_sum and len(given) > 1) + self.intercept_
 
     def predict(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> NDArray[Any]:
         scores = self.decision_function(parties, missing=missing)

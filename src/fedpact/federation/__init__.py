@@ -1,17 +1,21 @@
-"""The seam between algorithms and owners: messages, the fleet, an owner's side of it, and what is kept of both."""
+"""The seam between algorithms and owners: messages, the session, an owner's side of it, and what is kept of both."""
 
 from fedpact.federation.checkpoint import Checkpoint
-from fedpact.federation.fleet import Fleet, Policy, Ticket
+from fedpact.federation.fleet import ENGINES, Engine, Fleet, find_engine
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
 from fedpact.federation.messages import Answers, Order, Reply, Sealed, Summed, add_up, not_finite
 from fedpact.federation.owner import Owner, Step, named
 from fedpact.federation.remote import RemoteFleet, Site, refuse
+from fedpact.federation.session import Policy, Session
+from fedpact.federation.tickets import Ticket
 from fedpact.federation.wire import client_step, skippable
 
 __all__ = [
+    "ENGINES",
     "Answers",
     "Checkpoint",
     "Communication",
+    "Engine",
     "Fleet",
     "Ledger",
     "Order",
@@ -20,6 +24,7 @@ __all__ = [
     "RemoteFleet",
     "Reply",
     "Sealed",
+    "Session",
     "Site",
     "Step",
     "Summed",
@@ -27,6 +32,7 @@ __all__ = [
     "Traffic",
     "add_up",
     "client_step",
+    "find_engine",
     "named",
     "not_finite",
     "read_record",

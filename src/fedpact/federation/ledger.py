@@ -46,11 +46,28 @@ class Communication:
     def messages(self) -> int:
         return sum(t.messages_down + t.messages_up for t in self.owners.values())
 
+    def __sub__(self, earlier: Communication) -> Communication:
+        """What passed since then; fields are named when they left an owner since the beginning."""
+        before = {name: earlier.owners.get(name, Traffic()) for name in self.owners}
+        return Communication(
+            self.rounds - earlier.rounds, {name: _difference(t, before[name]) for name, t in self.owners.items()}
+        )
+
     def __add__(self, other: Communication) -> Communication:
         """Both, one after the other."""
         names = dict.fromkeys([*self.owners, *other.owners])
         both = {name: (self.owners.get(name, Traffic()), other.owners.get(name, Traffic())) for name in names}
         return Communication(self.rounds + other.rounds, {name: _sum(*pair) for name, pair in both.items()})
+
+
+def _difference(a: Traffic, b: Traffic) -> Traffic:
+    return Traffic(
+        a.messages_down - b.messages_down,
+        a.messages_up - b.messages_up,
+        a.bytes_down - b.bytes_down,
+        a.bytes_up - b.bytes_up,
+        a.fields,
+    )
 
 
 def _sum(a: Traffic, b: Traffic) -> Traffic:

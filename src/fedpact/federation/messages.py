@@ -118,7 +118,7 @@ def sealed_size(sealed: Sealed[Any]) -> int:
     return int(sealed.sums.nbytes) + sum(_size(name, value) for name, value in content.items())
 
 
-def not_finite(message: Reply) -> str | None:
+def not_finite(message: Order | Reply) -> str | None:
     """The name of the first field that holds a NaN or an infinity; None when all are finite."""
     for name, value in payload(message).items():
         if isinstance(value, float | np.ndarray) and not np.all(np.isfinite(value)):

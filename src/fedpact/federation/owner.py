@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from fedpact.errors import CheckpointError, FedpactError, OwnerError, OwnerLost, WireError
 from fedpact.federation import secure_sum
@@ -79,21 +79,37 @@ def confirm(share: object, state: Any, order: Order) -> tuple[Any, Confirmed]:
     return state, Confirmed()
 
 
+@runtime_checkable
+class Sourced(Protocol):
+    """What builds an owner's shares, and knows the digest of the data it builds them from."""
+
+    def digest(self) -> str: ...
+
+
 class Owner:
     """Holds a share and the state between rounds of one run. Every engine runs its owners through this class.
 
-    source: the share, or a function without arguments that builds it here
+    source: the share, or a function that builds it here: of the task that comes with an order, or without arguments
+            where there is none
     folder: where the memory is also kept on disk; a subfolder by owner and run
     every:  write the memory after every round (an owner in a process of its own), or only when told to by `save`
     """
 
     def __init__(self, name: str, source: object, folder: Path | None = None, *, every: bool = True) -> None:
         self.name = name
-        self._source, self._share = source, None if callable(source) else source
-        self._folder, self._every = folder, every
+        self._source = source
+        self._folder = folder
+        self._every = every
         self._memory: Memory | None = None
+        self._share: Any = None
+        self._task: Any = None
 
-    def handle(self, step: Step, order: Order) -> Sealed[Any]:
+    def hold(self, source: object) -> None:
+        """Another share, or another function that builds it; the memory stays."""
+        self._source = source
+        self._share = None
+
+    def handle(self, step: Step, order: Order, task: Any = None) -> Sealed[Any]:
         """Run the step, or return the stored reply when this round was answered before (so a lost reply costs nothing).
 
         Raises OwnerError, naming this owner, when the order is of another run or of a past round, when the step fails,
@@ -101,6 +117,9 @@ class Owner:
         that this owner does not remember; CheckpointError when its memory is of other data than it holds now. The state
         changes only when the step succeeded.
         """
+        if task != self._task:
+            self._task = task
+            self._share = None
         if self._memory is None:
             self._memory = self._load(order.run)
         known = self._memory
@@ -136,17 +155,22 @@ class Owner:
 
     @property
     def share(self) -> Any:
-        if self._share is None and callable(self._source):
-            with named(self.name, "building its share"):
-                self._share = self._source()
+        if self._share is None:
+            self._share = self._source
+            if callable(self._source):
+                with named(self.name, "building its share"):
+                    self._share = self._source(self._task) if self._task else self._source()
         return self._share
 
     @functools.cached_property
     def data(self) -> str:
-        """Digest of the share, or of what it says it was built from; empty when no memory is kept on disk."""
+        """Digest of the data: as its source tells it, else of the first share; empty when no memory is kept on disk."""
         if self._folder is None:
             return ""
-        return getattr(self.share, "origin", "") or digest(self.share)
+        if isinstance(self._source, Sourced):
+            with named(self.name, "reading its data"):
+                return self._source.digest()
+        return digest(self.share)
 
     def _worked(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
         about_keys = step in (secure_sum.offer, secure_sum.agree)

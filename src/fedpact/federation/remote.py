@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +40,7 @@ log = logging.getLogger("fedpact.site")
 class Site:
     """An owner's process: bytes in, bytes out. Everything that goes wrong becomes a reply that says so (`Failure`).
 
-    build:     makes the share, here, from the job that the coordinator states
+    source:    makes the share, here, from the task that the coordinator states (`Owner`)
     folder:    where the owner's memory is kept on its own disk
     full_text: send the text of errors too; only where owner and coordinator are one organisation, since it may quote
                cells and name files and columns. Otherwise it goes to the log "fedpact.site" and nowhere else
@@ -51,31 +49,34 @@ class Site:
     def __init__(
         self,
         name: str,
-        build: Callable[[dict[str, Any]], object],
+        source: object,
         folder: Path | None = None,
         *,
         full_text: bool = False,
     ) -> None:
-        self.name, self._build, self._folder, self._full_text = name, build, folder, full_text
+        self.name = name
+        self._source = source
+        self._folder = folder
+        self._full_text = full_text
         self._owners: dict[str, Owner] = {}
 
     def handle(self, data: bytes) -> bytes:
-        job: object = None
+        task: object = None
         try:
             with named(self.name, "handling an order"):
                 message = self._read(data)
-                job = message["job"]
+                task = message["task"]
                 return dumps(self._answer(message))
         except Exception as error:
             if self._full_text:
-                return _failed(replace(Failure.of(error, job), text=str(error)))
-            return refuse(error, job)
+                return _failed(replace(Failure.of(error, task), text=str(error)))
+            return refuse(error, task)
 
     def _read(self, data: bytes) -> dict[str, Any]:
         if len(data) > LARGEST:
             raise WireError(f"a message of {len(data)} bytes is over the limit of {LARGEST}", code="FP-WIRE-001")
         message = loads(data)
-        if not isinstance(message, dict) or {"owner", "step", "order", "job"} - message.keys():
+        if not isinstance(message, dict) or {"owner", "step", "order", "task"} - message.keys():
             raise WireError("this is no order", code="FP-WIRE-002")
         if message["owner"] != self.name:
             raise OwnerError(f"got an order for {message['owner']!r}", code="FP-OWNER-008")
@@ -91,8 +92,8 @@ class Site:
         if order.run not in self._owners:
             while len(self._owners) >= RUNS:
                 del self._owners[next(iter(self._owners))]
-            self._owners[order.run] = Owner(self.name, partial(self._build, message["job"]), self._folder)
-        sealed = self._owners[order.run].handle(step, order)
+            self._owners[order.run] = Owner(self.name, self._source, self._folder)
+        sealed = self._owners[order.run].handle(step, order, message["task"])
         return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
 
 
@@ -108,23 +109,17 @@ def _failed(failure: Failure) -> bytes:
 
 
 class RemoteFleet(Fleet):
-    """Owners elsewhere. An engine supplies `_send`; what comes back is checked before an algorithm sees it.
-
-    job: what every order states about the task, for owners that build their share themselves
-    """
-
-    def __init__(self, owners: Sequence[str], job: Mapping[str, Any] | None = None) -> None:
-        super().__init__(owners)
-        self.job = dict(job or {})
+    """Owners elsewhere. An engine supplies `send`; what comes back is checked before an algorithm sees it."""
 
     @abstractmethod
-    def _send(self, owner: str, data: bytes) -> Future[bytes]:
+    def send(self, owner: str, data: bytes) -> Future[bytes]:
         """Bring the bytes to the owner, without waiting; the future fails with OwnerLost when that cannot be done."""
 
-    def _start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+    def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
         if STEPS.get(name_of(step)) is not step:
             raise OptionError(f"{name_of(step)} is not registered: decorate it with fedpact.federation.client_step")
-        data = dumps({"owner": owner, "step": name_of(step), "order": to_tree(order), "job": self.job})
+        task = None if self.task is None else self.task.stated()
+        data = dumps({"owner": owner, "step": name_of(step), "order": to_tree(order), "task": task})
         if len(data) > LARGEST:
             raise OptionError(f"an order of {len(data)} bytes is over the limit of {LARGEST}; use fewer variables")
         answered: Future[Sealed[Any]] = Future()
@@ -137,7 +132,7 @@ class RemoteFleet(Fleet):
             except Exception as error:
                 answered.set_exception(OwnerLost(f"{owner}: {type(error).__name__}: {error}"))
 
-        self._send(owner, data).add_done_callback(receive)
+        self.send(owner, data).add_done_callback(receive)
         return answered
 
 

@@ -24,8 +24,8 @@ from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
 
 
-def run_solver(run: Run, solver: Solver[Any], kept: str = "") -> Solution:
-    """Solve with this method, and with the fallback it names. `kept`: where a lost run can be resumed, in words."""
+def run_solver(run: Run, solver: Solver[Any]) -> Solution:
+    """Solve with this method, and with the fallback it names."""
     try:
         verdict, state = _iterate(run, solver)
         following = _fallback(run, verdict)
@@ -39,6 +39,8 @@ def run_solver(run: Run, solver: Solver[Any], kept: str = "") -> Solution:
             following = _fallback(run, verdict)
         return _conclude(run, solver, state, verdict)
     except OwnerLost as lost:
+        folder = run.session.folder
+        kept = "" if folder is None else f"; the run is kept in {folder}, resume=True goes on with it"
         return _give_up(run, f"{lost}{kept}")
 
 
@@ -66,7 +68,7 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
 def _interrupted(run: Run, how: str) -> Verdict:
     """Somebody stopped the run: what follows only looks at the owners, so that it can be resumed."""
     spent = run.rounds
-    run.fleet.look()
+    run.session.look()
     return Verdict("interrupted", f"{how} after {spent} exchanges; the best point so far is given")
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedpact.federation import Answers, Fleet, Order, Reply, add_up, named
+from fedpact.federation import Answers, Communication, Order, Reply, Session, add_up, named
 from fedpact.problem import Certificate, FederatedProblem
 from fedpact.solvers.solution import History, InnerRecord, LocalRecord, OuterRecord, Solution, Status
 from fedpact.types import Vector
@@ -135,7 +135,7 @@ class Run:
     """
 
     problem: FederatedProblem
-    fleet: Fleet
+    session: Session
     method: str
     start: Vector
     tol: tuple[float, float]
@@ -147,6 +147,7 @@ class Run:
     first: int = 0
     warm: int = -1
     best: Best = field(init=False)
+    begun: Communication = field(init=False)  # what had passed before
     start_judged: tuple[Certificate, float] | None = None
     _judged_at: int = 0
     _gradients: int = 0
@@ -155,6 +156,7 @@ class Run:
     def __post_init__(self) -> None:
         self.best = Best(self.tol)
         self.w0 = self.start
+        self.begun = self.session.ledger.read()
 
     def ask(
         self,
@@ -163,15 +165,19 @@ class Run:
         owners: Sequence[str] | None = None,
     ) -> Answers[R]:
         """One exchange with the owners; the only way for a method to reach them."""
-        return self.fleet.ask(step, order, owners)
+        return self.session.ask(step, order, owners)
 
     @property
     def owners(self) -> tuple[str, ...]:
-        return self.fleet.owners
+        return self.session.owners
 
     @property
     def rounds(self) -> int:
-        return self.fleet.ledger.rounds
+        return self.session.ledger.rounds - self.begun.rounds
+
+    @property
+    def bytes(self) -> int:
+        return self.session.ledger.bytes - self.begun.bytes
 
     @property
     def rounds_left(self) -> int:
@@ -205,7 +211,7 @@ class Run:
                 violations=certificate.violations,
                 inner_rounds=max(iterate.number - self._judged_at, iterate.inner),
                 rounds=self.rounds,
-                bytes=self.fleet.ledger.bytes,
+                bytes=self.bytes,
                 penalty=iterate.penalty,
                 consensus_penalty=iterate.consensus_penalty,
                 gradients=self._gradients,
@@ -222,7 +228,7 @@ class Run:
             iteration=iterate.number,
             inner=iterate.inner,
             rounds=self.rounds,
-            bytes=self.fleet.ledger.bytes,
+            bytes=self.bytes,
             stationarity=np.inf if seen is None else seen.stationarity,
             feasibility=np.inf if seen is None else seen.feasibility,
             objective=self.best.objective,
@@ -258,7 +264,7 @@ class Run:
             tol=self.tol,
             method=self.method,
             history=self.history,
-            communication=self.fleet.ledger.read(),
+            communication=self.session.ledger.read() - self.begun,
             conflict=verdict.conflict,
             convex=self.problem.convex,
         )

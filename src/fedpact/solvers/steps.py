@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from fedpact.federation import Answers, Fleet, Order, Reply, Summed, client_step
+from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step
 from fedpact.problem import (
     Certificate,
     Description,
@@ -81,10 +81,10 @@ def describe_share(share: Share, state: Any, order: Order) -> tuple[Any, Describ
     return state, Described(**asdict(describe(share)))
 
 
-def describe_problem(problem: RemoteProblem, fleet: Fleet) -> FederatedProblem:
+def describe_problem(problem: RemoteProblem, session: Session) -> FederatedProblem:
     """One exchange: the problem as the server sees it."""
-    answers = fleet.ask(describe_share, Order())
-    said = {owner: Description(**vars(answer)) for owner, answer in zip(fleet.owners, answers, strict=True)}
+    answers = session.ask(describe_share, Order())
+    said = {owner: Description(**vars(answer)) for owner, answer in zip(session.owners, answers, strict=True)}
     return problem.described(said)
 
 

@@ -438,7 +438,7 @@ class FairVFL(CoordinateDescent):
     )
 
     def check(self, run: Run) -> None:
-        if self.asynchronous and run.fleet.checkpoint is not None:
+        if self.asynchronous and run.session.checkpoint is not None:
             raise OptionError(
                 "asynchronous runs cannot be kept: who answers first is not on record; leave checkpoint out"
             )
@@ -469,7 +469,7 @@ class FairVFL(CoordinateDescent):
         for owner in run.owners:
             if owner not in state.waiting:
                 order = descent.order(owner, z, self.local_updates)
-                state.waiting[owner] = run.fleet.submit(owner, update, order)
+                state.waiting[owner] = run.session.submit(owner, update, order)
         net = descent.net
         before = descent.lagrangian(net)
         replies = self._receive(run, state)
@@ -499,7 +499,7 @@ class FairVFL(CoordinateDescent):
     def _receive(self, run: Run, state: Coordinator) -> dict[str, Updated]:
         """Replies of at least one party, which is then no longer waited for, and known to be where it says."""
         replies: dict[str, Updated] = {}
-        for ticket in run.fleet.wait_any(list(state.waiting.values())):
+        for ticket in run.session.wait_any(list(state.waiting.values())):
             order = ticket.order
             assert isinstance(order, Update)
             reply = ticket.reply()

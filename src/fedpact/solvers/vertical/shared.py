@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import DataError
-from fedpact.federation import Answers, Fleet, Order, Reply, Summed, client_step
+from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step
 from fedpact.problem import Certificate, Party, Piece, VerticalProblem
 from fedpact.problem.vertical import table
 from fedpact.solvers.base import Needs, Solver, option
@@ -210,8 +210,8 @@ def rows_of(pieces: Sequence[Piece], parties: Mapping[str, ArrayLike]) -> dict[s
     return {name: NewRows(known[name], np.asarray(X, dtype=np.float64)) for name, X in parties.items()}
 
 
-def summed_scores(fleet: Fleet, secure: bool) -> Vector:
+def summed_scores(session: Session, secure: bool) -> Vector:
     """The sum of all parties' scores; with `secure` nobody sees a single party's."""
     if secure:
-        fleet.secure()
-    return fleet.ask(score, Score()).total.scores
+        session.secure()
+    return session.ask(score, Score()).total.scores

@@ -1,0 +1,392 @@
+"""One configured fleet for everything that one run does: `Session.ask` is the only way to an owner.
+
+What happens when an owner does not answer is a stated policy, what the server receives may be kept in a checkpoint,
+summed fields may be masked, and every message is counted and, if asked for, recorded; an algorithm sees none of that.
+Owners keep what they have read for the length of the session.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+import numpy as np
+
+from fedpact.errors import OptionError, OwnerError, OwnerLost, ProblemError
+from fedpact.federation.checkpoint import Checkpoint, Past
+from fedpact.federation.fleet import Engine, Fleet, Stated, find_engine
+from fedpact.federation.ledger import Ledger
+from fedpact.federation.messages import Answers, Order, Reply, Sealed, not_finite, opened
+from fedpact.federation.owner import Step, confirm
+from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
+from fedpact.federation.tickets import Ticket, back_off, wait_any
+from fedpact.federation.wire import SKIPPABLE
+
+R = TypeVar("R", bound=Reply)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What to do about an owner that is late, gone, or sends what cannot be read.
+
+    on_failure:    "retry": send the order again; "stale": go on with its last reply where the algorithm allows that
+                   (the inner rounds of "proximal-al"), else as "retry"; "stop": end at once
+    deadline:      seconds an owner has for a reply; None: as long as it takes
+    retries:       how often an order is sent again before the owner counts as lost
+    max_staleness: rounds in a row that an old reply may stand in for
+    """
+
+    on_failure: Literal["retry", "stale", "stop"] = "retry"
+    deadline: float | None = None
+    retries: int = 8
+    max_staleness: int = 3
+
+    def __post_init__(self) -> None:
+        if self.on_failure not in ("retry", "stale", "stop"):
+            raise OptionError(f"on_failure = {self.on_failure!r}: choose 'retry', 'stale' or 'stop'")
+        if self.deadline is not None and not (isinstance(self.deadline, int | float) and 0 < self.deadline < np.inf):
+            raise OptionError(f"deadline = {self.deadline!r}: give a positive number of seconds, or None")
+        for name, least in (("retries", 0), ("max_staleness", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise OptionError(f"{name} = {value!r}: give a whole number of at least {least}")
+
+
+class Session:
+    """Engine, failure policy, record, checkpoint and secure sums of a run.
+
+    engine:     None or "in-process", "threads", "ray", or an engine such as fp.engines.Ray(address=...)
+    secure_sum: the server sees sums over the owners, and nobody's own vectors and matrices; None: as the method needs.
+                Two exchanges, once a session; two owners or more
+    on_failure, deadline, retries, max_staleness: see `Policy`
+    checkpoint: folder in which the run is kept, every `checkpoint_every` exchanges and when it ends, is interrupted
+                (Ctrl-C, SIGTERM) or loses an owner; `resume=True` goes on from there, to the same bits
+    record:     file to which every message is written, for an auditor; `fedpact.federation.read_record` reads it
+
+    `open` gives the owners what they hold; `fp.solve` and `fp.fit` do it. Use it as a context manager, or close it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | str | None = None,
+        *,
+        secure_sum: bool | None = None,
+        on_failure: Literal["retry", "stale", "stop"] = "retry",
+        deadline: float | None = None,
+        retries: int = 8,
+        max_staleness: int = 3,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int = 1,
+        resume: bool = False,
+        record: str | Path | None = None,
+    ) -> None:
+        self.engine = find_engine(engine)
+        self.secure_sum = secure_sum
+        self.policy = Policy(on_failure, deadline, retries, max_staleness)
+        self.folder = None if checkpoint is None else Path(checkpoint)
+        self.record = None if record is None else Path(record)
+        self._every = checkpoint_every
+        self._resume = resume
+        if not isinstance(checkpoint_every, int) or checkpoint_every < 1:
+            raise OptionError(f"checkpoint_every = {checkpoint_every!r}: give a whole number of at least 1")
+        if resume and checkpoint is None:
+            raise OptionError("resume=True needs checkpoint=, the folder of the run to go on with")
+        if secure_sum and on_failure == "stale":
+            raise OptionError(
+                'on_failure="stale" needs replies of single owners, which secure_sum=True hides; use "retry"'
+            )
+        self.run = uuid.uuid4().hex[:16]
+        self.ledger = Ledger((), self.record)
+        self.checkpoint: Checkpoint | None = None
+        self._stack = ExitStack()
+        self._fleet: Fleet | None = None
+        self._sources: Mapping[str, object] = {}
+        self._round = 0
+        self._secure = False
+        self._looking = False
+        self._confirmed = True  # a run that starts has no past to be compared with
+        self._after: dict[str, int] = {}
+        self._last: dict[tuple[str, Step], tuple[int, Sealed[Any]]] = {}  # for stale replies
+
+    # ------------------------------------------------------------------------------------------------ open and close
+
+    def open(self, sources: Mapping[str, object], about: Mapping[str, Any] | None = None) -> None:
+        """Give the owners what they hold, by name: shares, or what builds them where the data is.
+
+        about: what identifies the run in its checkpoint. A session that is open already stays with its owners; they may
+        be given other shares. Raises OptionError for other owners.
+        """
+        if self._fleet is None:
+            memory = None if self.folder is None else self.folder / "owners"
+            self._fleet = self.engine.open(sources, memory)
+            self._stack.callback(self._fleet.close)
+            self.ledger = Ledger(self._fleet.owners, self.record)
+            self._after = dict.fromkeys(self._fleet.owners, 0)
+            if self.folder is not None:
+                self._keep(self.folder, {**(about or {}), "owners": list(sources)})
+        elif tuple(sources) != self._fleet.owners:
+            raise OptionError(
+                f"this session is of {', '.join(self._fleet.owners)}, the problem of {', '.join(sources)}; open another"
+            )
+        elif any(sources[name] is not self._sources[name] for name in sources):
+            self._fleet.hold(sources)
+        self._sources = dict(sources)
+
+    def pose(self, task: Stated | None) -> None:
+        """From now on owners build their share from this task; what they have read is read once."""
+        self.fleet.task = task
+
+    def close(self) -> None:
+        """Write the checkpoint, and let the owners go."""
+        self.save()
+        self._stack.close()
+
+    @property
+    def fleet(self) -> Fleet:
+        if self._fleet is None:
+            raise OptionError("this session is not open: fp.solve and fp.fit open it, or session.open(sources)")
+        return self._fleet
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        return self.fleet.owners
+
+    @property
+    def networked(self) -> bool:
+        """Do the owners live in other organisations?"""
+        return self.fleet.networked
+
+    def _keep(self, folder: Path, about: dict[str, Any]) -> None:
+        """Keep what comes back in a checkpoint, and answer from it what is on record."""
+        self._stack.enter_context(_terminable())
+        self.checkpoint = Checkpoint(folder, about, self._every, self._resume)
+        self.run = self.checkpoint.run
+        self._confirmed = self.checkpoint.rounds == 0
+
+    # ------------------------------------------------------------------------------------------------------ exchanges
+
+    def ask(
+        self,
+        step: Callable[[Any, Any, Any], tuple[Any, R]],
+        orders: Order | Sequence[Order],
+        owners: Sequence[str] | None = None,
+    ) -> Answers[R]:
+        """One exchange: the order (or one order per owner) goes down, a reply comes back from every owner.
+
+        owners: ask only these, in this order; by default all
+
+        Replies come in owner order, whichever was first, and are added up in that order, so the result does not depend
+        on who was fast. Raises OwnerLost when the policy is exhausted, with a checkpoint behind it if there is one.
+        """
+        self._round += 1
+        self.ledger.rounds += 1
+        asked = self.owners if owners is None else tuple(owners)
+        if self._secure and (asked != self.owners or not isinstance(orders, Order)):
+            raise OptionError("secure_sum=True needs one order to all owners in a round: else the masks do not cancel")
+        each = [orders] * len(asked) if isinstance(orders, Order) else list(orders)
+        stamped = {owner: self._stamp(owner, order) for owner, order in zip(asked, each, strict=True)}
+        record = self.checkpoint if not self._looking else None
+        past = record.recall(self._round, step, stamped) if record is not None else None
+        if past is not None:
+            self._recount(asked, past)
+        else:
+            self.confirm()
+            past = self._exchange(step, stamped)
+            if record is not None and record.add(step, stamped, past):
+                self.save()
+        return Answers(past.kept, opened(type(past.kept[0]), past.shapes, past.total))  # type: ignore[arg-type]
+
+    def secure(self) -> None:
+        """Two exchanges, once: the owners agree on keys; from now on the server sees only sums of summed fields."""
+        if self._secure:
+            return
+        if len(self.owners) < 2:
+            raise OptionError("secure_sum=True hides nothing with a single owner: the sum is its vector")
+        publics = [reply.public for reply in self.ask(offer, Offer())]
+        self.ask(agree, Agree(names=json.dumps(self.owners), publics=json.dumps(publics)))
+        self._secure = True
+
+    def confirm(self) -> None:
+        """Before a resumed run asks anything new, or ends: every owner compares its data with those it remembers.
+
+        Raises CheckpointError, naming the owner, when they are others: what is on record is not true of them.
+        """
+        if self._confirmed:
+            return
+        looking, ledger = self._looking, self.ledger
+        # Not counted: the traffic of a resumed run is that of the whole run.
+        self._looking, self.ledger = True, Ledger(self.owners, ledger.record)
+        try:
+            self._exchange(confirm, {owner: self._stamp(owner, Order()) for owner in self.owners})
+        finally:
+            self._looking, self.ledger = looking, ledger
+        self._confirmed = True
+
+    def look(self) -> None:
+        """From now on owners answer without remembering, so that the run can be resumed from where it was."""
+        if self.checkpoint is not None and self._round < self.checkpoint.rounds:
+            raise KeyboardInterrupt  # a resumed run has not caught up: the owners are ahead of the point to look at
+        self.save()
+        self._looking = True
+
+    def save(self) -> None:
+        """Write the checkpoint, if there is one."""
+        if self.checkpoint is not None and not self._looking:
+            self.fleet.keep()
+            self.checkpoint.write()
+
+    def _recount(self, asked: Sequence[str], past: Past) -> None:
+        """A round that is answered from the record counts as it did when it took place."""
+        for owner, counts, kept in zip(asked, past.counts, past.kept, strict=True):
+            self.ledger.add(owner, counts)
+            self.ledger.name(owner, type(kept), past.masked)
+            if counts[1]:  # it did answer, rather than being stood in for by an old reply
+                self._after[owner] = self._round
+
+    def _stamp(self, owner: str, order: Order) -> Order:
+        if (bad := not_finite(order)) is not None:
+            raise ProblemError(
+                f"round {self._round} would send a non-finite {type(order).__name__}.{bad}: the regularizer's prox, "
+                "the server's constraint or a sum over the owners gave NaN or infinity; check these, and scale the columns"
+            )
+        after = self._after[owner]
+        durable = after if self.checkpoint is None else min(after, self.checkpoint.rounds)
+        return replace(
+            order,
+            run=self.run,
+            round=self._round,
+            after=after,
+            durable=durable,
+            look=self._looking,
+            secure=self._secure,
+        )
+
+    def _exchange(self, step: Step, orders: dict[str, Order]) -> Past:
+        asked = list(orders)
+        before = self.ledger.counts(asked)
+        replies = self._gather(step, orders)
+        first = replies[asked[0]]
+        for owner, sealed in replies.items():
+            alike = sealed.shapes == first.shapes and sealed.sums.dtype == first.sums.dtype
+            if not alike or type(sealed.kept) is not type(first.kept):
+                raise OwnerError(
+                    f"{owner}: its {type(sealed.kept).__name__} has fields of shapes {sealed.shapes}, that of "
+                    f"{asked[0]} {first.shapes}; do all owners use the same columns?"
+                )
+        parts = [replies[owner].sums for owner in asked]
+        masked = first.sums.dtype == np.uint64
+        total = reveal(parts) if masked else sum(parts[1:], parts[0])
+        kept = [replies[owner].kept for owner in asked]
+        return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
+
+    def _gather(self, step: Step, orders: dict[str, Order]) -> dict[str, Sealed[Any]]:
+        """A reply from every owner, as the policy says."""
+        replies: dict[str, Sealed[Any]] = {}
+        for attempt in range(self.policy.retries + 1):
+            waiting = {owner: order for owner, order in orders.items() if owner not in replies}
+            missing = self._attempt(step, waiting, replies)
+            if self.policy.on_failure == "stale":
+                for owner in [o for o in missing if self._recent(o, step)]:
+                    replies[owner] = self._last[owner, step][1]
+                    del missing[owner]
+            if not missing:
+                return replies
+            if self.policy.on_failure == "stop" or attempt == self.policy.retries:
+                break
+            time.sleep(back_off(attempt))
+        self.save()
+        raise OwnerLost("; ".join(missing.values()))
+
+    def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, str]:
+        """Send the orders, fill in what comes back in time; the others, and why."""
+        futures = {}
+        for owner, order in orders.items():
+            self.ledger.down(owner, order)
+            futures[owner] = self.fleet.start(owner, step, order)
+        wait(futures.values(), self.policy.deadline)
+        missing = {}
+        for owner, future in futures.items():
+            if not future.done():
+                missing[owner] = f"{owner}: no reply to round {self._round} within {self.policy.deadline:g} s"
+                continue
+            try:
+                replies[owner] = future.result()
+            except OwnerLost as lost:
+                missing[owner] = str(lost)
+                continue
+            self.ledger.up(owner, replies[owner], self._round)
+            self._heard(owner, self._round)
+            if self.policy.on_failure == "stale" and step in SKIPPABLE and not self._secure:
+                self._last[owner, step] = (self._round, replies[owner])
+        return missing
+
+    def _heard(self, owner: str, round: int) -> None:
+        """The owner's reply to this round is used: it must remember it."""
+        if not self._looking:
+            self._after[owner] = max(self._after[owner], round)
+
+    def _recent(self, owner: str, step: Step) -> bool:
+        """Is there a reply of this owner to this very step that is not too old?"""
+        found = self._last.get((owner, step))
+        return found is not None and self._round - found[0] <= self.policy.max_staleness
+
+    # -------------------------------------------------------------------------------------------------- asynchronously
+
+    def submit(self, owner: str, step: Step, order: Order) -> Ticket:
+        """Send one order to one owner without waiting."""
+        if self._secure:
+            raise OptionError("secure_sum=True needs rounds of all owners; this method asks them one by one")
+        self._round += 1
+        ticket = Ticket(owner, step, self._stamp(owner, order))
+        self.send(ticket)
+        return ticket
+
+    def send(self, ticket: Ticket) -> None:
+        """Send the order of a ticket, for the first time or again."""
+        self.ledger.down(ticket.owner, ticket.order)
+        ticket.future = self.fleet.start(ticket.owner, ticket.step, ticket.order)
+        ticket.since = time.monotonic()
+
+    def receive(self, ticket: Ticket) -> None:
+        """Count the reply of a ticket."""
+        assert ticket.future is not None
+        self.ledger.up(ticket.owner, ticket.future.result(), ticket.order.round)
+        self._heard(ticket.owner, ticket.order.round)
+
+    def wait_any(self, tickets: Sequence[Ticket], timeout: float | None = None) -> list[Ticket]:
+        """The tickets that are answered, at least one unless the timeout (seconds) passes; in the order given.
+
+        Each is counted when it is handed back: pass only tickets still waited for. See `fedpact.federation.tickets`.
+        """
+        return wait_any(self, tickets, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does: with a checkpoint and the best point so far."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,109 @@
+"""Work under way at single owners, for methods that do not wait for everybody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpact.errors import OwnerLost
+from fedpact.federation.messages import Order, Sealed, opened, summed_fields
+from fedpact.federation.owner import Step
+
+if TYPE_CHECKING:
+    from fedpact.federation.session import Session
+
+#: Seconds before an order is sent again: doubled from PAUSE up to LONGEST_PAUSE.
+PAUSE = 0.05
+LONGEST_PAUSE = 5.0
+
+
+def back_off(attempt: int) -> float:
+    """Seconds before retry `attempt`."""
+    return float(min(PAUSE * 2**attempt, LONGEST_PAUSE))
+
+
+@dataclass(eq=False)
+class Ticket:
+    """Work under way at one owner; `reply()` waits for it.
+
+    attempt: how often the order was sent before; since: when it was sent last, or is to be sent again where it was lost
+    and there is no future
+    """
+
+    owner: str
+    step: Step
+    order: Order
+    future: Future[Sealed[Any]] | None = None
+    since: float = 0.0
+    attempt: int = 0
+
+    def reply(self) -> Any:
+        assert self.future is not None
+        sealed = self.future.result()
+        summed = opened(type(sealed.kept), sealed.shapes, sealed.sums)
+        hidden = summed_fields(type(sealed.kept))
+        return replace(summed, **{k: v for k, v in vars(sealed.kept).items() if k not in hidden})
+
+    def due(self, deadline: float | None) -> float:
+        """When something must be done about this ticket even if no reply comes."""
+        if self.future is None:
+            return self.since
+        return np.inf if deadline is None else self.since + deadline
+
+
+def wait_any(session: Session, tickets: Sequence[Ticket], timeout: float | None = None) -> list[Ticket]:
+    """The tickets that are answered, at least one unless the timeout (seconds) passes; in the order given.
+
+    Lost and overdue orders are sent again as the policy says; an owner that did obey answers from its memory, so
+    nothing is done twice. Raises OwnerLost when the policy is exhausted. A ticket whose owner failed otherwise is
+    among the answered ones; its `reply` raises why. Each call that brings something counts as an exchange.
+    """
+    until = np.inf if timeout is None else time.monotonic() + timeout
+    deadline = session.policy.deadline
+    while tickets:
+        now = time.monotonic()
+        for ticket in tickets:
+            if ticket.future is None and ticket.since <= now:
+                session.send(ticket)
+        first = min(until, *(ticket.due(deadline) for ticket in tickets))
+        left = max(first - time.monotonic(), 0.0)
+        futures = [ticket.future for ticket in tickets if ticket.future is not None]
+        if futures:
+            wait(futures, None if left == np.inf else left, FIRST_COMPLETED)
+        else:
+            time.sleep(left)
+        ready = [ticket for ticket in tickets if _is_answered(session, ticket)]
+        session.ledger.rounds += bool(ready)
+        if ready or time.monotonic() >= until:
+            return ready
+    return []
+
+
+def _is_answered(session: Session, ticket: Ticket) -> bool:
+    """Whether the ticket is answered. If it was lost, it is sent again later."""
+    if ticket.future is None:
+        return False
+    policy = session.policy
+    why: object = None
+    if ticket.future.done():
+        why = ticket.future.exception()
+        if why is None:
+            session.receive(ticket)
+            return True
+        if not isinstance(why, OwnerLost):
+            return True
+    elif time.monotonic() >= ticket.due(policy.deadline):
+        why = f"{ticket.owner}: no reply to round {ticket.order.round} within {policy.deadline:g} s"
+    if why is not None:
+        if policy.on_failure == "stop" or ticket.attempt >= policy.retries:
+            session.save()
+            raise OwnerLost(str(why))
+        ticket.future = None
+        ticket.since = time.monotonic() + back_off(ticket.attempt)
+        ticket.attempt += 1
+    return False
