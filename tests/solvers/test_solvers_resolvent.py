@@ -467,7 +467,7 @@ def test_blocks_of_sets_have_one_domain_for_both_signs() -> None:
 
 
 def test_blocks_tell_what_does_not_fit() -> None:
-    with pytest.raises(ProblemError, match=r"both parts must be ones of fedpact.prox, got float"):
+    with pytest.raises(ProblemError, match=r"Blocks: .* Prox .* got float"):
         Blocks(Zero(), 0.5, 2)
     assert "split = 5 does not lie between 0 and the 4 coordinates" in str(Blocks(Zero(), Zero(), 5).defect(4))
     assert Blocks(Box(np.zeros(2), np.ones(2)), Zero(), 2).defect(4) is None
