@@ -1,11 +1,7 @@
-"""The arrays of this package."""
-
-from __future__ import annotations
+"""Array types that every room uses."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-#: One number per coordinate.
 Vector = NDArray[np.float64]
-#: Rows and columns of numbers.
 Matrix = NDArray[np.float64]

@@ -141,7 +141,7 @@ def test_functions_are_sent_and_shared():
     [
         (lambda: from_jax(loss, (X[:, :2], y), network()), "from_jax: fun failed with TypeError"),
         (lambda: from_jax(lambda p, X: X @ p, X, np.zeros(3)), r"float64 of shape \(25,\); return one real number"),
-        (lambda: from_jax(lambda p, X: {"loss": p}, X, np.zeros(3)), "came back with dict"),
+        (lambda: from_jax(lambda p, X: {"loss": p}, X, np.zeros(3)), "fun returned dict"),
         (lambda: from_jax(lambda p, X: jnp.int32(1), X, np.zeros(3)), r"int32 of shape \(\)"),
         (lambda: from_jax(loss, (X, y.astype(str)), network()), r"data\[1\] holds <U.* values"),
         (lambda: from_jax(loss, (X, y), {"steps": np.arange(3)}), "a leaf of params holds int64 values"),
@@ -157,7 +157,7 @@ def test_missing_values_are_told_with_the_owner():
     bad = X.copy()
     bad[4, 1] = np.nan
     share = fp.Share(from_jax(loss, (bad, y), network()), name="north")
-    with pytest.raises(DataError, match=r"north: objective .* data\[0\] has 1 value NaN or infinite, first at row 4"):
+    with pytest.raises(DataError, match=r"north: objective .* data\[0\] has 1 NaN or infinite value, first at row 4"):
         fp.FederatedProblem([share])
 
 

@@ -185,9 +185,9 @@ def test_modules_with_statistics_and_dropout_are_taken_in_eval_mode_only():
             lambda net: from_torch(net, loss, (X[:, :2], y)),
             r"loss\(module\(inputs\), targets\) failed with RuntimeError",
         ),
-        (lambda net: from_torch(net, lambda o, t: o, (X, y)), r"came back as shape \(25, 1\); return one number"),
-        (lambda net: from_torch(net, lambda o, t: 1.0, (X, y)), "came back as float; return one number"),
-        (lambda net: from_torch(net, lambda o, t: o.sum().float(), (X, y)), "came back as torch.float32"),
+        (lambda net: from_torch(net, lambda o, t: o, (X, y)), r"returned shape \(25, 1\); return one number"),
+        (lambda net: from_torch(net, lambda o, t: 1.0, (X, y)), "returned float; return one number"),
+        (lambda net: from_torch(net, lambda o, t: o.sum().float(), (X, y)), "returned torch.float32"),
         (lambda net: from_torch(net, lambda o, t: t.sum(), (X, y)), "does not depend on the parameters"),
         (lambda net: from_torch(net, loss, (X, y.astype(str))), "targets holds <U.* values"),
         (lambda net: from_torch(net.requires_grad_(False), loss, (X, y)), "nothing to train"),
@@ -203,7 +203,7 @@ def test_missing_values_are_told_with_the_owner():
     bad = X.copy()
     bad[4, 1] = np.nan
     share = fp.Share(from_torch(network(), loss, (bad, y)), name="north")
-    with pytest.raises(DataError, match=r"north: objective .* inputs has 1 value NaN or infinite, first at row 4"):
+    with pytest.raises(DataError, match=r"north: objective .* inputs has 1 NaN or infinite value, first at row 4"):
         fp.FederatedProblem([share])
 
 

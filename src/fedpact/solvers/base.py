@@ -25,7 +25,6 @@ from fedpact.errors import OptionError
 from fedpact.problem import FederatedProblem, Share, VerticalProblem
 from fedpact.solvers.run import Iterate, Run
 from fedpact.solvers.steps import Ending, conclude_all
-from fedpact.solvers.symmetric_cones import rows_of
 from fedpact.types import Vector
 
 S = TypeVar("S")
@@ -143,9 +142,11 @@ class Needs:
             return f'takes objectives of owners and a regularizer, {holder.label} holds more; use "auto"'
         if self.symmetric and not holder.has_hessian:
             return f'needs Hessians, a function of {holder.label} has none; use "accelerated" or "proximal-al"'
-        if self.symmetric and holder.constraint is not None and rows_of(holder.constraint.cone) is None:
-            cone = repr(holder.constraint.cone)
-            return f'takes symmetric cones, {holder.label} has {cone}; use "accelerated" or "proximal-al"'
+        if self.symmetric and holder.constraint is not None:
+            for block in holder.constraint.cone.blocks:
+                if not block.symmetric:
+                    cone = f"{holder.label} has the cone {block!r}, which has no symmetric interior"
+                    return f'needs symmetric cones, {cone}; use "accelerated" or "proximal-al"'
         return ""
 
 

@@ -31,7 +31,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedpact.cones import Nonnegative
 from fedpact.errors import DataError
 from fedpact.federation import Answers, client_step, named
 from fedpact.problem import Certificate, Share, Terms, assemble
@@ -41,10 +40,10 @@ from fedpact.solvers.constrained.condensation import (
     Look,
     Point,
     System,
+    cone_of,
     first_pair,
     measured,
     moved,
-    rows_at,
     settled,
     unpack,
 )
@@ -52,7 +51,6 @@ from fedpact.solvers.local.damped_model import model_step
 from fedpact.solvers.run import HAND_OVER, Iterate, Run, Verdict
 from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.steps import Holder
-from fedpact.solvers.symmetric_cones import rows_of
 from fedpact.types import Vector
 
 #: The target never falls below this part of the residual, so complementarity does not run ahead of it.
@@ -117,8 +115,8 @@ class Advance(Look):
 def begin(share: Share, state: Any, order: Begin) -> tuple[State, System]:
     """Check the share at the start, choose the first slack and multiplier, and give their system."""
     introduce(share, None, Introduce(w=order.w))
-    local, rows = measured(share, order.w), rows_at(share)
-    point, system = settled(share, rows, order.w, local, *first_pair(rows, local, order.holders), order)
+    local, cone = measured(share, order.w), cone_of(share)
+    point, system = settled(share, cone, order.w, local, *first_pair(cone, local, order.holders), order)
     if not system.usable:
         raise DataError("its Hessian is not finite at the start; check the function there, or start from another w0")
     return at_start(point), system
@@ -128,10 +126,10 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, System]:
 def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     """Take the step with step lengths of our own, and give the system of the new point."""
     origin = origin_of(state, order)
-    rows = rows_at(share)
+    cone = cone_of(share)
     w = origin.w + order.longer * order.step
-    pair = moved(rows, origin, order.step, order.target, order.finishing)
-    point, system = settled(share, rows, w, measured(share, w), *pair, order)
+    pair = moved(cone, origin, order.step, order.target, order.finishing)
+    point, system = settled(share, cone, w, measured(share, w), *pair, order)
     return move_to(state, order, point), system
 
 
@@ -195,12 +193,9 @@ class Coordinator:
 
     def __init__(self, run: Run) -> None:
         self.run, self.problem = run, run.problem
-        server, length = self.problem.server, self.problem.coupled_length
+        server = self.problem.server
         self.split = server.multiplier_length
-        coupled = Nonnegative(length) if length else None
-        rows = rows_of(None if server.constraint is None else server.constraint.cone, coupled)
-        assert rows is not None
-        self.rows = rows
+        self.cone = cone_of(server, self.problem.coupled_length)
         self.w = run.start
         self.state: State
 
@@ -215,23 +210,23 @@ class Coordinator:
         local = self._local(replies)
         # Without an objective of its own the server's multipliers are as strong as those of an owner on average.
         share_of_gradient = np.linalg.norm(replies.total.gradient) / order.holders
-        slack, multiplier = first_pair(self.rows, replace(local, gradient=np.array([share_of_gradient])), order.holders)
-        point, own = settled(server, self.rows, self.w, local, slack, multiplier, order)
+        slack, multiplier = first_pair(self.cone, replace(local, gradient=np.array([share_of_gradient])), order.holders)
+        point, own = settled(server, self.cone, self.w, local, slack, multiplier, order)
         self.state = at_start(replace(point, clean=np.append(point.clean[: self.split], none)))
         return self._sums(own, replies, none, judged=True)
 
     def advance(self, order: Advance) -> Sums:
         """One exchange: everybody takes the step; the server's own multipliers are known before, so owners get them."""
         origin = origin_of(self.state, order)
-        slack, multiplier = moved(self.rows, origin, order.step, order.target, order.finishing)
-        expected = self.rows.cleaned(multiplier, -slack, origin.local.jacobian)[self.split :]
+        slack, multiplier = moved(self.cone, origin, order.step, order.target, order.finishing)
+        expected = self.cone.clean(multiplier, -slack, origin.local.jacobian)[self.split :]
         if order.finishing:
             expected = np.maximum(multiplier[self.split :], 0.0)
         order = replace(order, coupled=multiplier[self.split :], judged_coupled=expected)
         self.w = origin.w + order.longer * order.step
         replies = self.run.ask(advance, order)
         local = self._local(replies)
-        point, own = settled(self.problem.server, self.rows, self.w, local, slack, multiplier, order)
+        point, own = settled(self.problem.server, self.cone, self.w, local, slack, multiplier, order)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
         self.state = move_to(self.state, order, point)
         return self._sums(own, replies, expected, order.judge)
