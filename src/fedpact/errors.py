@@ -158,6 +158,7 @@ CODES = {
     "FP-DATA-053": "no row of class 1 is of a group that is needed",
     "FP-DATA-060": "the arrays cannot be read as .npz",
     "FP-DATA-061": "an array of the quadratic program is missing",
+    "FP-DATA-090": "the file cannot be read any more",
     "FP-DATA-062": "an array of the quadratic program is not finite",
     "FP-DATA-070": "a party has the name of the coordinator",
     "FP-DATA-071": "a party has more or fewer ids than rows",

@@ -8,17 +8,16 @@ from pathlib import Path
 import click
 
 from fedpact.errors import OptionError
+from fedpact.federation import ENGINES
 from fedpact.jobs import read_job, run_job, run_on_flower
-from fedpact.jobs.job_file import ENGINES
 from fedpact.report.record import Record
 from fedpact.report.tables import table, terminal
+from fedpact.tasks import TableTask
 
 
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path))
-@click.option(
-    "--engine", type=click.Choice([e for e in ENGINES if e != "flower"]), help="In the place of the job's own."
-)
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="In the place of the job's own.")
 @click.option("--resume", is_flag=True, help="Go on with the run in the output folder.")
 @click.option("--force", is_flag=True, help="Replace the run in the output folder.")
 @click.option("--check", is_flag=True, help="Only read the job and say what it asks.")
@@ -39,10 +38,10 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
     """
     file = read_job(job)
     if check:
-        from fedpact.jobs.running import asked
-
-        click.echo(f"{file.title}: {asked(file.job)}")
-        click.echo(f"{len(file.job.encoding.names)} features: {', '.join(file.job.encoding.names)}")
+        click.echo(f"{file.title}: {file.task.sentence()}")
+        if isinstance(file.task, TableTask):
+            names = file.task.encoding.names
+            click.echo(f"{len(names)} features: {', '.join(names)}")
         return
     if file.superlink:
         if engine is not None:
@@ -52,7 +51,7 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
         record = run_job(file, engine=engine, resume=resume, force=force)
     show(record)
     click.echo(f"\nkept in {file.output}; a page for the auditor: fedpact report {file.output}")
-    if "interrupted" in record.reason:
+    if record.status == "interrupted":
         click.echo(f"interrupted; go on with: fedpact run {job} --resume", err=True)
         sys.exit(130)
     sys.exit(0 if record.solved else 1)

@@ -257,7 +257,7 @@ class Session:
         if (bad := not_finite(order)) is not None:
             raise ProblemError(
                 f"round {self._round} would send a non-finite {type(order).__name__}.{bad}: the regularizer's prox, "
-                "the server's constraint or a sum over the owners gave NaN or infinity; check these, and scale the columns"
+                "the server's constraint or a sum over the owners is NaN or infinite; check these, scale the columns"
             )
         after = self._after[owner]
         durable = after if self.checkpoint is None else min(after, self.checkpoint.rounds)

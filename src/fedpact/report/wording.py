@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedpact.report.record import Bounded, Record
+from fedpact.report.record import Record
+from fedpact.tasks.base import Bounded
 
 State = Literal["met", "within tolerance", "not met", "not known"]
 

@@ -9,7 +9,6 @@ from fedpact.solvers.constrained.inexact_admm import InexactADMM
 from fedpact.solvers.constrained.interior_point import InteriorPoint
 from fedpact.solvers.constrained.proximal_al import ProximalAL
 from fedpact.solvers.loop import run_solver
-from fedpact.solvers.measuring import measure, moments
 from fedpact.solvers.run import PooledRun, Progress, Run
 from fedpact.solvers.solution import History, Solution
 from fedpact.solvers.steps import describe_problem
@@ -39,7 +38,5 @@ __all__ = [
     "Solution",
     "Solver",
     "describe_problem",
-    "measure",
-    "moments",
     "run_solver",
 ]

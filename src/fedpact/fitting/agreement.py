@@ -1,4 +1,4 @@
-"""Before and after a solve: sums of moments, from which columns are scaled, and what owners tell about a model."""
+"""What all owners agree on before a solve, and what they tell about a model after it: exchanges of a session."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.federation import Order, Reply, Summed, client_step
-from fedpact.functions import Vector
+from fedpact.data.encoding import Encoding, Scaling
+from fedpact.errors import OptionError
+from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.problem import Share, Unscaled
+from fedpact.types import Vector
+
+# ------------------------------------------------------------------------------------------------------------- scaling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,23 @@ def moments(share: Unscaled, state: Any, order: About) -> tuple[Any, Moments]:
     known = ~np.isnan(share.X)
     apart = np.where(known, share.X - order.mean, 0.0)
     return state, Moments(count=known.sum(axis=0, dtype=float), total=apart.sum(axis=0), squares=(apart**2).sum(axis=0))
+
+
+def agree_on_scaling(session: Session, encoding: Encoding, standardize: bool) -> Scaling:
+    """Two exchanges: means, then deviations about them, both from sums over the owners."""
+    first = session.ask(moments, About(mean=np.zeros(len(encoding.names)))).total
+    if np.any(first.count == 0):
+        column = encoding.names[int(np.argmin(first.count))]
+        raise OptionError(f"column {column!r} has no values at any owner; take it out of the columns")
+    mean = first.total / first.count
+    second = session.ask(moments, About(mean=mean)).total
+    deviation = np.sqrt(second.squares / second.count)
+    constant = deviation <= 1e-12 * np.abs(mean)  # rounding of a column that is the same everywhere
+    scaled = encoding.numeric if standardize else np.zeros(mean.size, dtype=bool)
+    return Scaling.of(mean, np.where(constant, 0.0, deviation), scaled)
+
+
+# ------------------------------------------------------------------------------------------------------------- measures
 
 
 @dataclass(frozen=True, kw_only=True)
