@@ -43,7 +43,7 @@ def example_job(folder: Path) -> str:
         "# Paths are relative to this file. A key that is not needed may be left out; [ ] is its default.",
         "",
         *(f"# {name}: {kind.title}" for name, kind in TASKS.items()),
-        *_table("", task),
+        *_keys_of_table("", task),
         *(line for other in TASKS if other != task for line in _other_task(other, task)),
         "",
         f"[owners]  # {OPEN['owners']}",
@@ -53,11 +53,11 @@ def example_job(folder: Path) -> str:
         *CATEGORIES,
     ]
     for table in dict.fromkeys(table for table, _ in KEYS if table):
-        lines += _table(table, task)
+        lines += _keys_of_table(table, task)
     return "\n".join(lines) + "\n"
 
 
-def _table(table: str, task: str) -> list[str]:
+def _keys_of_table(table: str, task: str) -> list[str]:
     """The keys of one table that this task uses; a table that the example leaves out stands behind #."""
     keys = [key for key in KEYS.values() if key.table == table and (not key.tasks or task in key.tasks)]
     lines = [_line(key) for key in keys if key.kind != "levels"]
