@@ -18,10 +18,10 @@ from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from fedpact.errors import OptionError, OwnerError, OwnerLost
+from fedpact.errors import OptionError, OwnerError, OwnerLost, ProblemError
 from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.ledger import Ledger
-from fedpact.federation.messages import Answers, Order, Reply, Sealed, opened, summed_fields
+from fedpact.federation.messages import Answers, Order, Reply, Sealed, not_finite, opened, summed_fields
 from fedpact.federation.owner import Step, confirm
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
 from fedpact.federation.wire import SKIPPABLE
@@ -196,6 +196,11 @@ class Fleet(ABC):
             self.checkpoint.write()
 
     def _stamp(self, owner: str, order: Order) -> Order:
+        if (bad := not_finite(order)) is not None:
+            raise ProblemError(
+                f"round {self._round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
+                "server's constraint gave NaN or infinity, or the method ran away; check them, and scale the columns"
+            )
         after = self._after[owner]
         durable = after if self.checkpoint is None else min(after, self.checkpoint.rounds)
         return replace(
@@ -222,7 +227,12 @@ class Fleet(ABC):
                 )
         parts = [replies[owner].sums for owner in asked]
         masked = first.sums.dtype == np.uint64
-        total = reveal(parts) if masked else sum(parts[1:], parts[0])
+        with np.errstate(over="ignore"):
+            total = reveal(parts) if masked else sum(parts[1:], parts[0])
+        if not np.all(np.isfinite(total)):
+            raise OwnerError(
+                f"the sum of {type(first.kept).__name__} over the owners is too large for a number; scale the columns"
+            )
         kept = [replies[owner].kept for owner in asked]
         return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
 

@@ -13,7 +13,8 @@ from fedpact.prox.base import Prox, Vector
 class Custom(Prox):
     """h from `value(w)`, `prox(v, step)` and `subdifferential_distance(v, w)`, each as the method of that name in Prox.
 
-    Set `indicator` when h is the indicator of a set. Raises ProblemError when `prox` returns another shape than it got.
+    Set `indicator` when h is the indicator of a set. Raises ProblemError when `prox` returns another shape than it got,
+    or NaN.
     """
 
     def __init__(
@@ -34,10 +35,20 @@ class Custom(Prox):
         w = np.array(self._prox(v.copy(), step), dtype=np.float64)
         if w.shape != v.shape:
             raise ProblemError(f"Custom: prox came back with shape {w.shape}; expected {v.shape}, as it was given")
+        if np.all(np.isfinite(v)) and not np.all(np.isfinite(w)):
+            raise ProblemError(
+                "Custom: prox came back with NaN or infinite values for a finite v; return the w that minimises "
+                "step * h(w) + |w - v|^2 / 2"
+            )
         return w
 
     def subdifferential_distance(self, v: Vector, w: Vector) -> float:
-        return float(self._distance(v.copy(), w.copy()))
+        distance = float(self._distance(v.copy(), w.copy()))
+        if np.isnan(distance) and np.all(np.isfinite(v)) and np.all(np.isfinite(w)):
+            raise ProblemError(
+                "Custom: subdifferential_distance came back as NaN; return a number, or inf where w is outside dom(h)"
+            )
+        return distance
 
     def __repr__(self) -> str:
         return f"Custom({getattr(self._value, '__name__', 'value')})"
