@@ -360,5 +360,9 @@ class Fleet(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.save()
-        self.close()
+        try:
+            self.save()
+        finally:
+            if self.checkpoint is not None:
+                self.checkpoint.close()
+            self.close()
