@@ -108,6 +108,7 @@ CODES = {
     "FP-OWNER-010": "the public keys are not one for each of two or more owners, with its own among them",
     "FP-OWNER-011": "a number is too large for a secure sum; scaling the columns helps",
     "FP-OWNER-012": "a step gave something that cannot travel",
+    "FP-OWNER-020": "an order holds a number that is not finite",
     "FP-OPTION-001": "secure sums need the package cryptography: pip install 'fedpact[secure]'",
     "FP-LOST-001": "its memory lacks the last round: it was restarted without its state folder, or with an old copy",
     "FP-LOST-002": "its memory of this run cannot be used",

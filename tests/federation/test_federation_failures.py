@@ -697,6 +697,33 @@ def test_an_order_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch)
         solve("interior-point", engine=Wire())
 
 
+@pytest.mark.parametrize("engine", [InProcess(), InProcess(threads=2), Wire()], ids=["sequence", "threads", "bytes"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_order_that_is_not_finite_is_not_sent(bad: float, engine: Any) -> None:
+    with (
+        engine.open({"a": 1.0, "b": 2.0}) as fleet,
+        pytest.raises(ProblemError, match=r"^round 1 would send a non-finite Count\.add: the regularizer or the"),
+    ):
+        fleet.ask(count, Count(add=bad))
+
+
+def test_an_order_that_is_not_finite_is_refused_at_the_site() -> None:
+    order = Count(run="r1", round=1, add=np.nan)
+    sent = {"owner": "clinic b", "step": name_of(count), "order": to_tree(order), "job": {}}
+    assert answer(site_of(), sent) == {
+        "error": "OwnerError",
+        "message": "clinic b: got an order with a non-finite Count.add",
+    }
+
+
+def test_a_sum_that_overflows_is_an_error() -> None:
+    with (
+        InProcess().open({"a": 1.5e308, "b": 1.5e308}) as fleet,
+        pytest.raises(OwnerError, match=r"^the sum of Counted over the owners is too large for a number; scale"),
+    ):
+        fleet.ask(count, Count(add=1.0))
+
+
 def test_a_step_that_is_not_registered_is_not_sent() -> None:
     def sneaky(share: Any, state: Any, order: Order) -> tuple[Any, Counted]:
         return state, Counted(value=1.0, round=1, total=1.0)

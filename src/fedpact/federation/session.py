@@ -148,8 +148,12 @@ class Session:
 
     def close(self) -> None:
         """Write the checkpoint, and let the owners go."""
-        self.save()
-        self._stack.close()
+        try:
+            self.save()
+        finally:
+            if self.checkpoint is not None:
+                self.checkpoint.close()
+            self._stack.close()
 
     @property
     def fleet(self) -> Fleet:
@@ -256,8 +260,8 @@ class Session:
     def _stamp(self, owner: str, order: Order) -> Order:
         if (bad := not_finite(order)) is not None:
             raise ProblemError(
-                f"round {self._round} would send a non-finite {type(order).__name__}.{bad}: the regularizer's prox, "
-                "the server's constraint or a sum over the owners is NaN or infinite; check these, scale the columns"
+                f"round {self._round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
+                "server's constraint gave NaN or infinity, or the method ran away; check them, and scale the columns"
             )
         after = self._after[owner]
         durable = after if self.checkpoint is None else min(after, self.checkpoint.rounds)
@@ -285,7 +289,12 @@ class Session:
                 )
         parts = [replies[owner].sums for owner in asked]
         masked = first.sums.dtype == np.uint64
-        total = reveal(parts) if masked else sum(parts[1:], parts[0])
+        with np.errstate(over="ignore"):
+            total = reveal(parts) if masked else sum(parts[1:], parts[0])
+        if not np.all(np.isfinite(total)):
+            raise OwnerError(
+                f"the sum of {type(first.kept).__name__} over the owners is too large for a number; scale the columns"
+            )
         kept = [replies[owner].kept for owner in asked]
         return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
 

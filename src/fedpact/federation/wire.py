@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -200,6 +200,26 @@ def resolve(name: str) -> Any:
     if not is_dataclass(kind):
         raise WireError(f"{name} is not a state that this version of fedpact knows")
     return kind
+
+
+def open_private(path: Path, mode: str) -> BinaryIO:
+    """Open a file; when that creates it, it is for its owner only."""
+    file = open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115 - the caller's
+    return typing.cast(BinaryIO, file)
+
+
+def lock(file: BinaryIO) -> None:
+    """Lock a file until it is closed or the process ends. BlockingIOError when it is locked already."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # a disk without locks
+        return
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -37,7 +37,7 @@ def model_step(
         try:
             factor = cho_factor(damped * np.outer(scale, scale), lower=True, check_finite=False)
         except LinAlgError:
-            damping, raised = RAISE * damping, True
+            damping, raised = max(RAISE * damping, ROUNDING), True
             continue
         if not raised:
             break
