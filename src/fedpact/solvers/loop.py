@@ -18,7 +18,7 @@ import numpy as np
 from fedpact.errors import OwnerLost
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
-from fedpact.solvers.evidence import UNBOUNDED, conflicting_owners, falls_forever
+from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible
 from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
@@ -91,27 +91,29 @@ class Watch:
 
     def verdict(self, iterate: Iterate, state: Any) -> Verdict | None:
         """Final verdict, or None to continue."""
-        if iterate.judged is None:
-            return iterate.end or self._stalled(iterate)
-        certificate, objective = iterate.judged
-        stationarity, feasibility = self.run.tol
-        if certificate.meets((stationarity, MARGIN * feasibility)):
-            return SOLVED
+        doubtful = iterate.end is not None
+        if iterate.judged is not None:
+            certificate, objective = iterate.judged
+            stationarity, feasibility = self.run.tol
+            if certificate.meets((stationarity, MARGIN * feasibility)):
+                return SOLVED
+            doubtful = self._is_idle(iterate, certificate) or doubtful
+            if (doubtful or iterate.escape) and self._escapes(iterate, certificate, objective):
+                return Verdict("unbounded", UNBOUNDED)
+        found = self._conflict(iterate, state) if doubtful or iterate.conflict else None
+        return found or iterate.end or self._stalled(iterate)
+
+    def _is_idle(self, iterate: Iterate, certificate: Certificate) -> bool:
+        """Note progress, and tell whether there was none for so long that evidence should be asked for."""
         missed = certificate.missed(self.run.tol)
         if missed < self.solver.progress * self.lowest:
             self.lowest = missed
             self.since = iterate.number
             self.asks = self.solver.doubt
-        idle = iterate.number - self.since
-        doubtful = iterate.end is not None or idle >= self.asks
-        if idle >= self.asks:
-            self.asks *= 2
-        if (doubtful or iterate.escape) and self._escapes(iterate, certificate, objective):
-            return Verdict("unbounded", UNBOUNDED)
-        found = self._conflict(iterate, state, certificate) if doubtful or iterate.conflict else None
-        if found is not None:
-            return found
-        return iterate.end or self._stalled(iterate)
+        if iterate.number - self.since < self.asks:
+            return False
+        self.asks *= 2
+        return True
 
     def _stalled(self, iterate: Iterate) -> Verdict | None:
         idle = iterate.number - self.since
@@ -128,14 +130,16 @@ class Watch:
         moved = bool(np.any(iterate.w != run.w0))
         return moved and falls_forever(run, iterate.w, certificate, objective)
 
-    def _conflict(self, iterate: Iterate, state: Any, certificate: Certificate) -> Verdict | None:
-        """One exchange: can it be shown that no point meets all constraints?"""
+    def _conflict(self, iterate: Iterate, state: Any) -> Verdict | None:
+        """Infeasible, when it can be proved that no point meets all constraints: a few exchanges at most."""
         run = self.run
-        if not self.solver.needs.constraints or run.rounds_left <= self.solver.reserve:
+        best = run.best.certificate
+        if not self.solver.needs.constraints or run.rounds_left <= self.solver.reserve or best is None:
             return None
-        if certificate.violation <= run.tol[1]:
+        if iterate.judged is not None and iterate.judged[0].violation <= run.tol[1]:
             return None
-        return conflicting_owners(run, self.solver, state, iterate.w, certificate)
+        names = self.solver.conflict(run, state, iterate.w)
+        return infeasible(names, best) if names else None
 
 
 # ------------------------------------------------------------------------------------------------------------ hand-over

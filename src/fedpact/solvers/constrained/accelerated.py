@@ -413,7 +413,7 @@ class Accelerated(Solver[Server]):
         self._mix(run, state, w, everyone, replies, own, norm)
         return iterate
 
-    def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
+    def separator(self, run: Run, state: Server) -> tuple[Vector | None, Vector]:
         return state.own.warm.u, state.own.drift
 
     def _point(self, run: Run, state: Server) -> Vector:
