@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedpact.errors import OwnerLost
+from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
 from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible
@@ -63,6 +64,10 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
         return _interrupted(run, "interrupted"), state
     except Stop:
         return _interrupted(run, "stopped by a callback"), state
+    except NotFinite as error:
+        if run.best.certificate is None:
+            raise
+        return Verdict("stalled", str(error), then=solver.fallback), state
 
 
 def _interrupted(run: Run, how: str) -> Verdict:
