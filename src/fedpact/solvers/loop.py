@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.errors import OwnerLost
 from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
@@ -26,23 +25,18 @@ from fedpact.solvers.steps import judge_point
 
 
 def run_solver(run: Run, solver: Solver[Any]) -> Solution:
-    """Solve with this method, and with the fallback it names."""
-    try:
+    """Solve with this method, and with the fallback it names. Raises OwnerLost when an owner stays away: `give_up`."""
+    verdict, state = _iterate(run, solver)
+    following = _fallback(run, verdict)
+    while following is not None:
+        run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
+        _hand_over(run)
+        before, solver = verdict, following
         verdict, state = _iterate(run, solver)
+        if verdict.status in ("stalled", "max_rounds"):
+            verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
         following = _fallback(run, verdict)
-        while following is not None:
-            run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
-            _hand_over(run)
-            before, solver = verdict, following
-            verdict, state = _iterate(run, solver)
-            if verdict.status in ("stalled", "max_rounds"):
-                verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
-            following = _fallback(run, verdict)
-        return _conclude(run, solver, state, verdict)
-    except OwnerLost as lost:
-        folder = run.session.folder
-        kept = "" if folder is None else f"; the run is kept in {folder}, resume=True goes on with it"
-        return _give_up(run, f"{lost}{kept}")
+    return _conclude(run, solver, state, verdict)
 
 
 def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
@@ -189,8 +183,11 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
 
 
-def _give_up(run: Run, reason: str) -> Solution:
+def give_up(run: Run, reason: str) -> Solution:
     """The best point so far, without the owners' prices: somebody cannot be asked any more."""
+    folder = run.session.folder
+    if folder is not None:
+        reason += f"; the run is kept in {folder}, resume=True goes on with it"
     best = run.best
     if best.latest_only and run.start_judged is not None:  # parties keep where they are: only the start is known
         best.certificate, best.objective = run.start_judged
