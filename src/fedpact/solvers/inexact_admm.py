@@ -23,10 +23,10 @@ import numpy as np
 from fedpact.errors import OptionError
 from fedpact.federation import Answers, Fleet, Order, Reply, Summed, client_step, skippable
 from fedpact.functions import Function, Matrix, Vector
-from fedpact.problem import Share
+from fedpact.problem import Certificate, Share, owner_terms
 from fedpact.prox import Prox, Zero
 from fedpact.solvers.endings import Asking, Lowest, Watch, interrupted, out_of_rounds
-from fedpact.solvers.judging import at, certificate_of, judge
+from fedpact.solvers.judging import Judged, at, certificate_of, judge, term_fields
 from fedpact.solvers.local import Constant, anchored, keep_factor, minimize
 from fedpact.solvers.run import Run
 from fedpact.solvers.scales import default_consensus_penalty, look
@@ -210,14 +210,17 @@ class Begin(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begun(Reply):
+class Begun(Judged):
+    """Judged at the start."""
+
     proposal: Summed[Vector]
 
 
 @client_step
 def begin_alone(share: Share, state: None, order: Begin) -> tuple[Consensus, Begun]:
+    none = np.zeros(0)
     consensus, proposal = begin(share.objective or Constant(order.w.size), order.w, order.penalty)
-    return consensus, Begun(proposal=proposal)
+    return consensus, Begun(proposal=proposal, **term_fields(owner_terms(share, order.w, none, none)))
 
 
 @skippable
@@ -234,24 +237,38 @@ def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inne
             raise OptionError(f'{holder.label} has a constraint; method="inexact-admm" takes none, use "proximal-al"')
     scales = look(problem, fleet, run.w0)
     rho = consensus_penalty if consensus_penalty is not None else default_consensus_penalty(scales, len(fleet.owners))
-    proposals = fleet.ask(begin_alone, Begin(w=run.w0, penalty=rho)).total.proposal
-    best, w = run.new_best(), run.w0
-    failure, finished = "", False
+    begun = fleet.ask(begin_alone, Begin(w=run.w0, penalty=rho))
+    best, none = run.new_best(), np.zeros(0)
+    found = AdmmResult(run.w0, np.inf, 0, rho, "", len(fleet.owners), 0)
 
-    def notify(t: int, current: Vector, residual: float, penalty: float) -> None:
-        nonlocal w
-        w = current
+    def judged(iteration: int, certificate: Certificate, objective: float) -> None:
+        best.offer(iteration, found.w, none, certificate, objective)
+        run.record(
+            iteration,
+            certificate,
+            objective,
+            inner_rounds=found.rounds,
+            penalty=0.0,
+            consensus_penalty=found.penalty,
+            gradients=found.gradients,
+            hessians=found.hessians,
+        )
+
+    def notify(t: int, w: Vector, residual: float, penalty: float) -> None:
+        nonlocal found
+        found = replace(found, w=w, residual=residual, rounds=t + 1, penalty=penalty)
         run.history.inner.append(InnerRecord(0, fleet.ledger.rounds, residual, run.tol[0], penalty))
         run.report(0, t, best)
 
+    judged(0, *certificate_of(problem, found.w, none, begun))
     end = out_of_rounds(run)
     try:
         found = inexact_admm(
             fleet,
-            problem.server.objective or Constant(w.size),
+            problem.server.objective or Constant(run.w0.size),
             problem.regularizer,
-            w,
-            proposals,
+            run.w0,
+            begun.total.proposal,
             step=update_alone,
             tolerance=run.tol[0],
             decay=inner_decay,
@@ -260,15 +277,11 @@ def inexact_admm_alone(run: Run, *, consensus_penalty: float | None = None, inne
             max_rounds=run.rounds_left - 2,  # to judge and to probe
             notify=notify,
         )
-        failure, finished = found.failure, found.residual <= run.tol[0]
     except KeyboardInterrupt:
-        end = replace(
-            interrupted(run), reason=f"interrupted after {fleet.ledger.rounds} exchanges; the last point is given"
-        )
-    none = np.zeros(0)
-    certificate, objective = certificate_of(problem, w, none, fleet.ask(judge, at(problem, w)))
-    best.offer(1, w, none, certificate, objective)
-    finished = finished and certificate.meets(run.tol)
-    verdict = Watch(run, Asking(run)).verdict(finished, failure, 0.0, certificate, objective, w, none)
+        end = interrupted(run)
+    certificate, objective = certificate_of(problem, found.w, none, fleet.ask(judge, at(problem, found.w)))
+    judged(1, certificate, objective)
+    finished = found.residual <= run.tol[0] and certificate.meets(run.tol)
+    verdict = Watch(run, Asking(run)).verdict(finished, found.failure, 0.0, certificate, objective, found.w, none)
     end = verdict or end
     return best.solution(run, end.status, end.reason, [none for _ in problem.shares])

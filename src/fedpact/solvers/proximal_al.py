@@ -28,7 +28,7 @@ from fedpact.problem import Share, owner_terms
 from fedpact.solvers import inexact_admm as admm
 from fedpact.solvers.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.endings import Asking, Watch, interrupted, out_of_rounds
-from fedpact.solvers.judging import Judged, at, certificate_of, judge, term_fields
+from fedpact.solvers.judging import Judged, at, certificate_of, term_fields
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import MARGIN, Best, Run
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
@@ -58,13 +58,16 @@ class State:
 @dataclass(frozen=True, kw_only=True)
 class Start(Order):
     w: Vector
+    coupled_length: int
     penalty: float
     consensus_penalty: float
     holders: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Started(Reply):
+class Started(Judged):
+    """Judged at the start, with zero multipliers."""
+
     proposal: Summed[Vector]
 
 
@@ -95,15 +98,14 @@ class Revealed(Reply):
 
 
 @client_step
-def start(share: Share, state: State | None, order: Start) -> tuple[State, Started]:
-    """Set up P_{i,k} around w^k = order.w, with the multiplier held so far (zero at first)."""
-    multiplier = np.zeros(share.multiplier_length) if state is None else state.multiplier
-    function = local_function(share, multiplier, order.penalty, order.holders, order.w)
+def start(share: Share, state: None, order: Start) -> tuple[State, Started]:
+    """Give the terms of the certificate at w^0 with zero multipliers, and set up P_{i,0} around it."""
+    none = np.zeros(share.multiplier_length)
+    terms = owner_terms(*share.own(order.w, none), np.zeros(order.coupled_length))
+    function = local_function(share, none, order.penalty, order.holders, order.w)
     consensus, proposal = admm.begin(function, order.w, order.consensus_penalty)
-    if state is None:
-        fresh = State(order.w, order.penalty, order.holders, multiplier, 0, multiplier, multiplier, 0, consensus)
-        return fresh, Started(proposal=proposal)
-    return replace(state, centre=order.w, penalty=order.penalty, consensus=consensus), Started(proposal=proposal)
+    fresh = State(order.w, order.penalty, order.holders, none, 0, none, none, 0, consensus)
+    return fresh, Started(proposal=proposal, **term_fields(terms))
 
 
 @skippable
@@ -123,12 +125,18 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Conclu
     multiplier, change = next_multiplier(share, order.w, state.multiplier, state.penalty)
     drift = drift_of(share, state.multiplier, multiplier)
     terms = owner_terms(*share.own(order.w, multiplier), order.coupled)
-    following = Start(
-        w=order.w, penalty=order.penalty, consensus_penalty=order.consensus_penalty, holders=state.holders
+    function = local_function(share, multiplier, order.penalty, state.holders, order.w)
+    consensus, proposal = admm.begin(function, order.w, order.consensus_penalty)
+    following = replace(
+        state,
+        centre=order.w,
+        penalty=order.penalty,
+        multiplier=multiplier,
+        iteration=order.iteration,
+        drift=drift,
+        consensus=consensus,
     )
-    state = replace(state, multiplier=multiplier, drift=drift, iteration=order.iteration)
-    state, started = start(share, state, following)
-    return state, Concluded(change=change, proposal=started.proposal, **term_fields(terms))
+    return following, Concluded(change=change, proposal=proposal, **term_fields(terms))
 
 
 @client_step
@@ -201,9 +209,14 @@ def proximal_al(
     s = run.tol[0] if accuracy is None else accuracy
     holders = len(fleet.owners) + 1
     w, multiplier = run.w0, np.zeros(problem.server.multiplier_length)
-    begin = Start(w=w, penalty=beta, consensus_penalty=rho, holders=holders)
-    proposals = fleet.ask(start, begin).total.proposal
+    coupled_length = at(problem, w).coupled_length
+    begin = Start(w=w, coupled_length=coupled_length, penalty=beta, consensus_penalty=rho, holders=holders)
+    started = fleet.ask(start, begin)
+    proposals = started.total.proposal
     best, watch = run.new_best(), Watch(run, Asking(run))
+    judged = certificate_of(problem, w, multiplier, started)
+    best.offer(0, w, multiplier, *judged)
+    run.record(0, *judged, inner_rounds=0, penalty=beta, consensus_penalty=rho, gradients=holders - 1, hessians=0)
     end = out_of_rounds(run)
     try:
         for k in range(run.max_rounds):
@@ -259,9 +272,6 @@ def proximal_al(
                 break
     except KeyboardInterrupt:
         end = interrupted(run)
-    if best.certificate is None:  # stopped before the first outer iteration was complete: judge the start
-        zero = np.zeros(problem.server.multiplier_length)
-        best.offer(0, run.w0, zero, *certificate_of(problem, run.w0, zero, fleet.ask(judge, at(problem, run.w0))))
     prices = [r.multiplier for r in fleet.ask(reveal, Reveal(iteration=best.iteration))]
     return best.solution(run, end.status, end.reason, prices, end.conflict)
 
