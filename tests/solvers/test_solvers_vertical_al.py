@@ -369,12 +369,10 @@ def test_a_party_that_stays_away_is_named() -> None:
     found = fp.solve(small(), tol=1e-7, engine=Door(gone("shop", 9)), retries=2)
     assert found.status == "client_lost"
     assert found.reason == "shop: its order lost"
-    assert found.w.shape == (9,)
-    assert np.isnan(found.w).all()  # the parties have it, and one of them cannot be asked
-    last = found.history.outer[-1]
-    assert (found.objective, found.certificate.stationarity) == (last.objective, last.stationarity)
-    assert found.multipliers[0].shape == (2,)
-    assert np.isfinite(found.multipliers[0]).all()
+    # The parties have the last point, and one of them cannot be asked; the coordinator itself knows the start.
+    np.testing.assert_array_equal(found.w, np.zeros(9))
+    assert_certified(small(), found)
+    assert found.objective == found.history.outer[0].objective
 
 
 @pytest.mark.parametrize("at", [3, 4, 9, 20])

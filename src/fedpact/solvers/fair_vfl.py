@@ -29,7 +29,7 @@ from fedpact.federation import Order, Reply, Summed, Ticket, client_step
 from fedpact.functions import Vector
 from fedpact.problem import Party, Scored, VerticalProblem
 from fedpact.solvers.endings import Lowest, Verdict, interrupted, out_of_rounds
-from fedpact.solvers.run import MARGIN, Run
+from fedpact.solvers.run import MARGIN, Best, Run
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.vertical import finished, judged, solved, theta_at
 
@@ -346,10 +346,11 @@ def descend(
         damping=np.ones(gaps),
         sense=np.zeros(gaps),
     )
-    coordinator = Coordinator(server, own)
-    end = (_asynchronously if asynchronous else _in_rounds)(run, state, coordinator, updates)
+    coordinator, watch = Coordinator(server, own), Watch(run, state)
+    end = (_asynchronously if asynchronous else _in_rounds)(watch, coordinator, updates)
     intercept = theta_at(coordinator.place, state.known[server.name].number)
-    return finished(run, problem, [state.known[name].number for name in names], intercept, end, reveal)
+    numbers = [state.known[name].number for name in names]
+    return finished(run, problem, watch.reached, numbers, intercept, end, reveal)
 
 
 def _smallest_group(scored: Scored) -> float:
@@ -374,13 +375,15 @@ class Watch:
 
     run: Run
     state: Descent
+    reached: Best = field(init=False)  # the last point judged
     lowest: Lowest = field(default_factory=lambda: Lowest(0.9))
 
     def met(self, k: int, slopes: Sequence[float], *, moving: bool = True) -> bool:
         """Does the point meet the tolerances? moving: the parties went on from it, and callbacks hear of it."""
         run, state = self.run, self.state
         objective = state.objective
-        certificate = judged(run, state.problem, k, state.z, state.net, slopes, objective)
+        self.reached = judged(run, state.problem, k, state.z, state.net, slopes, objective)
+        certificate = self.reached.judged
         run.record(
             k,
             certificate,
@@ -392,16 +395,15 @@ class Watch:
             hessians=0,
         )
         if moving:
-            run.report(k, 0, run.best)
+            run.report(k, 0, self.reached)
         miss = max(certificate.stationarity / run.tol[0], certificate.feasibility / run.tol[1])
         self.lowest.see(k, miss)
         return certificate.meets((run.tol[0], MARGIN * run.tol[1]))
 
     @property
     def solved(self) -> Verdict:
-        assert self.run.best.certificate is not None
         penalty = sum(known.penalty for known in self.state.known.values())
-        allowed = max(self.run.best.certificate.violation, self.run.tol[1])
+        allowed = max(self.reached.judged.violation, self.run.tol[1])
         return solved(self.state.problem, self.state.z, penalty, allowed)
 
 
@@ -417,9 +419,10 @@ class Coordinator:
         return reply
 
 
-def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int) -> Verdict:
+def _in_rounds(watch: Watch, own: Coordinator, updates: int) -> Verdict:
     """The synchronous form: in every round all parties update at once."""
-    watch, k, back = Watch(run, state), 0, False
+    run, state = watch.run, watch.state
+    k, back = 0, False
     highest, end = FAR * (1 + abs(state.objective)), out_of_rounds(run)
     try:
         for k in range(1, run.max_rounds):
@@ -457,9 +460,10 @@ def _in_rounds(run: Run, state: Descent, own: Coordinator, updates: int) -> Verd
 # ------------------------------------------------------------------------------------------------------ asynchronously
 
 
-def _asynchronously(run: Run, state: Descent, own: Coordinator, updates: int) -> Verdict:
+def _asynchronously(watch: Watch, own: Coordinator, updates: int) -> Verdict:
     """The coordinator takes a step whenever any party has answered; it never waits for the slowest."""
-    fleet, watch, k = run.fleet, Watch(run, state), 0
+    run, state, fleet = watch.run, watch.state, watch.run.fleet
+    k = 0
     highest, end = FAR * (1 + abs(state.objective)), out_of_rounds(run)
     slopes: dict[str, float] = {}
     waiting: dict[str, Ticket] = {}

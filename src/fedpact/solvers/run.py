@@ -140,6 +140,12 @@ class Best:
             self.iteration, self.w, self.server_multiplier = iteration, w, server_multiplier
             self.certificate, self.objective = certificate, objective
 
+    @property
+    def judged(self) -> Certificate:
+        """The certificate, once a point was offered."""
+        assert self.certificate is not None
+        return self.certificate
+
     def _miss(self, certificate: Certificate) -> float:
         return max(certificate.stationarity / self.tol[0], certificate.feasibility / self.tol[1])
 
@@ -147,7 +153,6 @@ class Best:
         self, run: Run, status: Status, reason: str, multipliers: list[Vector], conflict: tuple[str, ...] = ()
     ) -> Solution:
         """The answer in the user's variables; `multipliers` are the owners', in owner order and in those variables."""
-        assert self.certificate is not None
         if status == "solved" and not run.problem.convex:
             reason += STATIONARY
         _, w, server_multiplier, coupled = run.problem.own(self.w, self.server_multiplier)
@@ -157,7 +162,7 @@ class Best:
             coupled_multiplier=coupled,
             status=status,
             reason=reason,
-            certificate=self.certificate,
+            certificate=self.judged,
             objective=self.objective,
             tol=run.tol,
             method=run.method,

@@ -16,7 +16,7 @@ from fedpact.functions import Vector
 from fedpact.problem import Certificate, Party, Piece, VerticalProblem
 from fedpact.problem.vertical import table
 from fedpact.solvers.endings import FAR, SOLVED, UNBOUNDED, Verdict
-from fedpact.solvers.run import Run
+from fedpact.solvers.run import Best, Run
 from fedpact.solvers.solution import Solution
 
 
@@ -84,11 +84,17 @@ def certificate_of(problem: VerticalProblem, z: Vector, net: Vector, slopes: Seq
 
 def judged(
     run: Run, problem: VerticalProblem, k: int, z: Vector, net: Vector, slopes: Sequence[float], objective: float
-) -> Certificate:
-    """The certificate of where the parties are now, which is all they could hand out: no earlier point is kept."""
+) -> Best:
+    """The certificate of where the parties are now, which is all they could hand out: no earlier point is kept.
+
+    Their w is not known here, hence NaN; only that of the start is, and `run.best` keeps it for when a party is lost.
+    """
     certificate = certificate_of(problem, z, net, slopes)
-    run.new_best().offer(k, np.full(problem.dim, np.nan), problem.multiplier(net), certificate, objective)
-    return certificate
+    reached = Best(run.tol)
+    reached.offer(k, np.full(problem.dim, np.nan), problem.multiplier(net), certificate, objective)
+    if run.best.certificate is None and not z.any():
+        run.best.offer(k, run.w0, problem.multiplier(net), certificate, objective)
+    return reached
 
 
 def solved(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> Verdict:
@@ -104,10 +110,17 @@ def solved(problem: VerticalProblem, z: Vector, penalty: float, violation: float
 
 
 def finished(
-    run: Run, problem: VerticalProblem, numbers: Sequence[int], intercept: Vector, end: Verdict, shown: bool
+    run: Run,
+    problem: VerticalProblem,
+    reached: Best,
+    numbers: Sequence[int],
+    intercept: Vector,
+    end: Verdict,
+    shown: bool,
 ) -> Solution:
     """One exchange: every party keeps its piece; if `shown`, the answer holds them all, else NaN in their place.
 
+    reached: where they are, as `judged` says
     numbers: of the last order that counts, one for all parties or one each
     """
     orders = [Conclude(number=number) for number in numbers]
@@ -117,8 +130,8 @@ def finished(
     else:
         run.fleet.ask(keep, asked)
         parts = [np.full(party.X.shape[1], np.nan) for party in problem.shares]
-    run.best.w = np.concatenate([*parts, intercept])
-    return run.best.solution(run, end.status, end.reason, [np.zeros(0) for _ in problem.shares])
+    reached.w = np.concatenate([*parts, intercept])
+    return reached.solution(run, end.status, end.reason, [np.zeros(0) for _ in problem.shares])
 
 
 # ---------------------------------------------------------------------------------------------------------- prediction

@@ -34,7 +34,7 @@ from fedpact.federation import Order, Reply, Summed, client_step
 from fedpact.functions import Vector
 from fedpact.problem import VerticalProblem
 from fedpact.solvers.endings import Lowest, Verdict, interrupted, out_of_rounds
-from fedpact.solvers.run import MARGIN, Run
+from fedpact.solvers.run import MARGIN, Best, Run
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.vertical import finished, judged, solved
 
@@ -209,10 +209,11 @@ class Prices:
 
 @dataclass
 class Reached:
-    """The last point that was judged: how many orders led to it, and the coordinator's own block there."""
+    """The last point that was judged: how many orders led to it, the coordinator's own block there, its certificate."""
 
     number: int = 0
     own: Block | None = None
+    best: Best | None = None
 
 
 def vertical_al(run: Run, *, penalty: float | None = None, reveal: bool = True) -> Solution:
@@ -233,7 +234,8 @@ def vertical_al(run: Run, *, penalty: float | None = None, reveal: bool = True) 
             raise
         end = interrupted(run)
     assert reached.own is not None
-    return finished(run, problem, [reached.number], reached.own.theta, end, reveal)
+    assert reached.best is not None
+    return finished(run, problem, reached.best, [reached.number], reached.own.theta, end, reveal)
 
 
 def _iterate(run: Run, problem: VerticalProblem, state: Prices, reached: Reached) -> Verdict:
@@ -256,8 +258,10 @@ def _iterate(run: Run, problem: VerticalProblem, state: Prices, reached: Reached
         curvatures = replies.total.curvatures + mine.curvatures
         objective = float(np.mean(scored.losses(z)) + 0.5 * curvatures[-1, -1])
         slopes = [mine.stationarity, *(r.stationarity for r in replies)]
-        certificate = judged(run, problem, k, z, net, slopes, objective)
-        reached.number, reached.own = k, own
+        reached.number = k
+        reached.own = own
+        reached.best = judged(run, problem, k, z, net, slopes, objective)
+        certificate = reached.best.judged
         run.record(
             k,
             certificate,
@@ -268,7 +272,7 @@ def _iterate(run: Run, problem: VerticalProblem, state: Prices, reached: Reached
             gradients=len(fleet.owners),
             hessians=0,
         )
-        run.report(k, state.count, run.best)
+        run.report(k, state.count, reached.best)
         if certificate.meets((run.tol[0], MARGIN * run.tol[1])):
             return solved(problem, z, 0.5 * float(curvatures[-1, -1]), max(certificate.violation, run.tol[1]))
         miss = max(certificate.stationarity / run.tol[0], certificate.feasibility / run.tol[1])
