@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from faults import Fault, Faulty, bits, gone, stop_at
-from solver_cases import CASES, Case, Example
+from solver_cases import CASES, VARIANTS, Case, Example, solved_plainly
 from vertical_cases import assert_certified
 
 import fedpact as fp
-from fedpact.solvers import METHODS, Progress
+from fedpact.solvers import COUPLES, METHODS, Progress
 
-each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-each_horizontal = pytest.mark.parametrize("case", [c for c in CASES if c.takes_start], ids=lambda case: case.id)
-each_exchanging = pytest.mark.parametrize("case", [c for c in CASES if c.exchanges], ids=lambda case: case.id)
+
+def each(cases: Sequence[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
+
+
+each_case = each(CASES)
+each_case_and_variant = each([*CASES, *VARIANTS])
+each_with_start = each([case for case in CASES if case.takes_start])
+each_with_exchanges = each([case for case in CASES if case.exchanges])
+each_elsewhere = each([case for case in [*CASES, *VARIANTS] if case.takes_start and case.exchanges])
 #: How a solve may end that was stopped before it was done.
 STOPPED = ("max_rounds", "interrupted")
 #: By then every method has judged its start: keys for secure sums, a first look and the start itself are behind it.
@@ -28,11 +36,6 @@ STARTED = 4
 def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints need not outlive a power cut here."""
     monkeypatch.setattr("os.fsync", lambda file: None)
-
-
-@functools.cache
-def undisturbed(case: Case) -> fp.Solution:
-    return case.solve()
 
 
 def assert_judged(example: Example, found: fp.Solution) -> None:
@@ -86,7 +89,7 @@ def test_every_method_is_on_the_list() -> None:
 
 @each_case
 def test_solved_and_certified_and_the_known_optimum(case: Case) -> None:
-    found, example = undisturbed(case), case.example()
+    found, example = solved_plainly(case), case.example()
     assert found.status == "solved", found.reason
     assert found.method == case.method
     assert found.certificate.meets((case.tol, case.tol))
@@ -99,26 +102,49 @@ def test_solved_and_certified_and_the_known_optimum(case: Case) -> None:
             np.testing.assert_allclose(ours, theirs, atol=100 * case.tol)
 
 
-@each_horizontal
+@each_with_start
 def test_start_at_the_solution(case: Case) -> None:
     example = case.example()
-    found = case.solve(w0=undisturbed(case).w)
+    found = case.solve(w0=solved_plainly(case).w)
     assert found.status == "solved", found.reason
     assert found.rounds <= case.few
     np.testing.assert_allclose(found.w, example.w, atol=100 * case.tol)
 
 
-@each_case
+@each_case_and_variant
 def test_two_runs_are_equal_bit_for_bit(case: Case) -> None:
     assert bits(case.solve(seed=3)) == bits(case.solve(seed=3))
 
 
-@each_case
+@each_case_and_variant
 def test_threads_give_the_same_bits(case: Case) -> None:
-    assert bits(case.solve(engine="threads")) == bits(undisturbed(case))
+    assert bits(case.solve(engine="threads")) == bits(solved_plainly(case))
 
 
-@each_exchanging
+@each_elsewhere
+def test_shares_that_only_their_owners_hold_give_the_same_bits(case: Case) -> None:
+    """A RemoteProblem: the coordinator asks what the shares are like, in one exchange more."""
+    problem = case.example().problem
+    sources = {share.label: partial(_itself, share) for share in problem.shares}
+    remote = fp.RemoteProblem(sources, problem.server, problem.regularizer)
+    if problem.monotone or (problem.coupled_length and case.method not in COUPLES):
+        with pytest.raises(fp.errors.FedpactError, match="only their owners hold|operator"):
+            case.solve(remote)
+        return
+    expected = solved_plainly(case)
+    more = {"max_rounds": case.options["max_rounds"] + 1} if "max_rounds" in case.options else {}
+    found = case.solve(remote, **more)
+    assert found.rounds == expected.rounds + 1
+    assert found.w.tobytes() == expected.w.tobytes()
+    assert found.certificate == expected.certificate
+    assert [m.tobytes() for m in found.multipliers] == [m.tobytes() for m in expected.multipliers]
+
+
+def _itself(share: fp.Share) -> fp.Share:
+    return share
+
+
+@each_with_exchanges
 def test_secure_sums_give_the_same_answer(case: Case) -> None:
     if not case.secure:
         with pytest.raises(fp.errors.OptionError, match="secure_sum"):
@@ -134,7 +160,7 @@ def test_secure_sums_give_the_same_answer(case: Case) -> None:
 
 @each_case
 def test_saved_and_loaded(case: Case, tmp_path: Path) -> None:
-    found = undisturbed(case)
+    found = solved_plainly(case)
     assert bits(fp.Solution.load(found.save(tmp_path / "answer"))) == bits(found)
 
 
@@ -145,7 +171,7 @@ def test_saved_and_loaded(case: Case, tmp_path: Path) -> None:
 def test_progress_and_history_go_forward(case: Case) -> None:
     found, seen = watch(case)
     assert seen
-    assert bits(found) == bits(undisturbed(case))  # watching changes nothing
+    assert bits(found) == bits(solved_plainly(case))  # watching changes nothing
     for what in ("rounds", "bytes", "iteration"):
         told = [getattr(progress, what) for progress in seen]
         assert told == sorted(told), what
@@ -162,14 +188,14 @@ def test_progress_and_history_go_forward(case: Case) -> None:
 
 @each_case
 def test_the_answer_is_in_the_history(case: Case) -> None:
-    found = undisturbed(case)
+    found = solved_plainly(case)
     judged = [(record.objective, record.stationarity, record.feasibility) for record in found.history.outer]
     assert (found.objective, found.certificate.stationarity, found.certificate.feasibility) in judged
 
 
-@each_exchanging
+@each_with_exchanges
 def test_the_exchanges_told_are_the_messages_counted(case: Case) -> None:
-    found = undisturbed(case)
+    found = solved_plainly(case)
     for traffic in found.communication.owners.values():
         assert 0 < traffic.messages_up == traffic.messages_down <= found.rounds
 
@@ -195,11 +221,12 @@ def test_few_exchanges(case: Case, limit: int) -> None:
     assert found.solved == found.certificate.meets((case.tol, case.tol))
 
 
-@each_case
-@pytest.mark.parametrize("part", [0.0, 0.5])
-def test_stopped_and_resumed_to_the_same_bits(case: Case, part: float, tmp_path: Path) -> None:
-    expected = undisturbed(case)
-    stopped = case.solve(checkpoint=tmp_path, callbacks=[stop_at(int(part * expected.rounds))])
+@each_case_and_variant
+@pytest.mark.parametrize("when", ["at once", "early", "halfway"])
+def test_stopped_and_resumed_to_the_same_bits(case: Case, when: str, tmp_path: Path) -> None:
+    expected = solved_plainly(case)
+    exchanges = {"at once": 0, "early": min(STARTED + 1, expected.rounds - 2), "halfway": expected.rounds // 2}[when]
+    stopped = case.solve(checkpoint=tmp_path, callbacks=[stop_at(exchanges)])
     assert stopped.status in STOPPED
     assert_judged(case.example(), stopped)
     assert bits(case.solve(checkpoint=tmp_path, resume=True)) == bits(expected)
@@ -208,20 +235,25 @@ def test_stopped_and_resumed_to_the_same_bits(case: Case, part: float, tmp_path:
 # --------------------------------------------------------------------------------------------------------- lost owners
 
 
-@each_exchanging
-def test_an_owner_lost_in_the_first_exchange(case: Case) -> None:
+@each_with_exchanges
+def test_an_owner_lost_in_the_first_exchange(case: Case, tmp_path: Path) -> None:
     example = case.example()
     owner = example.problem.names[0]
-    found = case.solve(engine=Faulty(gone(owner, 0)), on_failure="stop")
+    start = np.full(example.w.shape, 0.25) if case.takes_start else np.zeros(example.w.shape)
+    options = {"w0": start} if case.takes_start else {}
+    found = case.solve(engine=Faulty(gone(owner, 0)), on_failure="stop", **options)
     assert_lost(example, found, owner)
+    np.testing.assert_array_equal(found.w, start)
     assert found.rounds == 1
     assert not found.history.outer
+    assert found.certificate.worst == np.inf  # nobody has judged anything
+    assert bits(fp.Solution.load(found.save(tmp_path / "lost"))) == bits(found)
 
 
-@each_exchanging
+@each_with_exchanges
 @pytest.mark.parametrize("when", ["early", "halfway", "at the end"])
 def test_an_owner_lost_later_and_back_after_a_resume(case: Case, when: str, tmp_path: Path) -> None:
-    example, expected = case.example(), undisturbed(case)
+    example, expected = case.example(), solved_plainly(case)
     owner = example.problem.names[-1]
     after = {"early": STARTED, "halfway": max(STARTED, expected.rounds // 2), "at the end": expected.rounds - 1}[when]
     found = case.solve(engine=Faulty(gone(owner, after)), on_failure="stop", checkpoint=tmp_path)
@@ -246,10 +278,10 @@ def assert_a_judged_point(example: Example, found: fp.Solution) -> None:
         assert certificate.stationarity == pytest.approx(again.stationarity, rel=1e-9, abs=1e-12)
 
 
-@each_exchanging
+@each_with_exchanges
 @pytest.mark.parametrize("what", ["order lost", "reply lost"])
 def test_a_message_lost_on_the_way_is_sent_again(case: Case, what: str) -> None:
-    expected = undisturbed(case)
+    expected = solved_plainly(case)
     owner = case.example().problem.names[1]
     engine = Faulty(losing(min(5, expected.rounds), owner, what))
     found = case.solve(engine=engine)
