@@ -128,7 +128,7 @@ def test_shares_that_only_their_owners_hold_give_the_same_bits(case: Case) -> No
     sources = {share.label: partial(_itself, share) for share in problem.shares}
     remote = fp.RemoteProblem(sources, problem.server, problem.regularizer)
     if problem.monotone or (problem.coupled_length and case.method not in COUPLES):
-        with pytest.raises(fp.errors.FedpactError, match="only their owners hold|operator"):
+        with pytest.raises(fp.errors.FedpactError, match=r"only their owners hold|operator"):
             case.solve(remote)
         return
     expected = solved_plainly(case)
