@@ -255,7 +255,8 @@ def coordinate(address: str, folder: str) -> None:
 def child(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """Python with this file as module t."""
     command = [sys.executable, "-c", f"import sys, {Path(__file__).stem} as t; {code}", *arguments]
-    surroundings = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment}
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    surroundings = {**os.environ, "PYTHONPATH": path, **environment}
     return subprocess.Popen(
         command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
     )
