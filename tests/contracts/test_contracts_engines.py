@@ -13,7 +13,6 @@ from faults import bits, clinics, clinics_elsewhere, stop_at
 from solver_cases import CASES, VARIANTS, Case, solved_plainly
 
 import fedpact as fp
-from fedpact.engines import Ray
 from fedpact.errors import DataError
 from fedpact.solvers import Progress
 
@@ -28,13 +27,6 @@ def engines(*names: str) -> Any:
 
 every_engine = engines(*ENGINES)
 owners_elsewhere = engines(*(name for name in ENGINES if name not in TOGETHER))
-
-
-@pytest.fixture(scope="module")
-def ray_actors(ray_cluster: str) -> Iterator[Any]:
-    """Three processes, for one owner each, started once: that takes longer than a solve."""
-    with Ray(actors=3).session() as session:
-        yield session
 
 
 @pytest.fixture
