@@ -15,7 +15,7 @@ import fedpact as fp
 from fedpact.cones import Nonnegative, Zero
 from fedpact.functions import Affine, Linear, LogisticLoss, Quadratic
 from fedpact.problem import MonotoneProblem
-from fedpact.solvers import VERTICAL
+from fedpact.solvers import METHODS
 
 NAMES = ("north", "south", "west")
 
@@ -62,7 +62,7 @@ class Case:
     @property
     def takes_start(self) -> bool:
         """Vertical methods start at zero: nobody holds a whole w."""
-        return self.method not in VERTICAL
+        return not METHODS[self.method].needs.columns
 
     def solve(self, problem: Any = None, **options: Any) -> fp.Solution:
         """Solve the example, or the same problem stated in another way."""

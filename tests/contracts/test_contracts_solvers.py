@@ -14,7 +14,7 @@ from solver_cases import CASES, VARIANTS, Case, Example, solved_plainly
 from vertical_cases import assert_certified
 
 import fedpact as fp
-from fedpact.solvers import COUPLES, METHODS, Progress
+from fedpact.solvers import METHODS, Progress
 
 
 def each(cases: Sequence[Case]) -> pytest.MarkDecorator:
@@ -127,7 +127,7 @@ def test_shares_that_only_their_owners_hold_give_the_same_bits(case: Case) -> No
     problem = case.example().problem
     sources = {share.label: partial(_itself, share) for share in problem.shares}
     remote = fp.RemoteProblem(sources, problem.server, problem.regularizer)
-    if problem.monotone or (problem.coupled_length and case.method not in COUPLES):
+    if problem.monotone or (problem.coupled_length and not METHODS[case.method].needs.coupled):
         with pytest.raises(fp.errors.FedpactError, match=r"only their owners hold|operator"):
             case.solve(remote)
         return
