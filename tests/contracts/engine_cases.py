@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import secrets
 import shutil
 import signal
 import time
@@ -11,12 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
+from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from faults import REGULARIZER, SERVER, Faulty, Wire, clinic
+from faults import NAMES, REGULARIZER, SERVER, Faulty, Wire, clinic
 
 import fedpact as fp
 from fedpact.errors import DataError, OwnerLost
@@ -28,6 +31,9 @@ from fedpact.functions import Function, Smooth
 
 class Place(ABC):
     """An engine whose owners can be lost and restarted while a solve runs."""
+
+    #: Seconds that are enough for an exchange with an owner who is not slow.
+    enough = 0.3
 
     @abstractmethod
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet: ...
@@ -149,6 +155,65 @@ class OnRay(Place):
         os.kill(process, signal.SIGKILL)
 
 
+class FlowerDeployed(Place):
+    """Sites of a real SuperLink, each a process with keys, behind TLS."""
+
+    enough = 5.0
+
+    def __init__(self, deployment: Any, coordinator: Any, disk: Path) -> None:
+        self._deployment, self._coordinator, self._disk = deployment, coordinator, disk
+        self._away: set[str] = set(NAMES)
+        self._solves = 0
+
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
+        from flower_owners import Relay
+
+        for owner in sorted(self._away):
+            self._start(owner)
+        self._away = set()
+        self._solves += 1
+        held = self._disk / f"shares {self._solves}"
+        held.write_bytes(pickle.dumps(dict(shares)))
+        return Relay(tuple(shares), held, self._coordinator)
+
+    def lose(self, owner: str) -> None:
+        self._deployment.kill_site(owner)
+        self._away.add(owner)
+
+    def restart(self, owner: str) -> None:
+        self._deployment.kill_site(owner)
+        self._start(owner)
+
+    def _start(self, owner: str) -> None:
+        memory = {"state-path": str(self._disk / owner)}
+        self._deployment.start_site(owner, memory, client_app="flower_owners:client_app")
+
+
+@contextmanager
+def deployed(disk: Path) -> Iterator[FlowerDeployed]:
+    """A SuperLink on this machine, the coordinator's app, and sites that start when they are needed."""
+    from test_engines_flower_transport import EXAMPLE, QUICK, load_deployment
+
+    tests = Path(__file__).parents[1]
+    rooms = [QUICK, tests / "contracts", tests / "federation", os.environ.get("PYTHONPATH", "")]
+    app = disk / "app"
+    app.mkdir()
+    example = (EXAMPLE / "app" / "pyproject.toml").read_text().replace("fedpact.apps.flower:", "flower_owners:")
+    (app / "pyproject.toml").write_text(example + 'port = 0\nsecret = ""\n')
+    secret = secrets.token_hex(16)
+    with (
+        load_deployment().Deployment(disk, {"PYTHONPATH": os.pathsep.join(map(str, rooms))}) as deployment,
+        Listener(("127.0.0.1", 0), authkey=secret.encode()) as door,
+    ):
+        deployment.start_superlink()
+        for owner in NAMES:
+            deployment.register(owner)
+        deployment.submit(app, {"port": door.address[1], "secret": secret})
+        with door.accept() as coordinator:
+            yield FlowerDeployed(deployment, coordinator, disk)
+            coordinator.send(None)
+
+
 def built(source: Any) -> Any:
     return source() if callable(source) else source
 
@@ -180,12 +245,19 @@ def on_ray(disk: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
     yield OnRay(request.getfixturevalue("ray_actors"))
 
 
+@contextmanager
+def on_flower(disk: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    pytest.importorskip("flwr", reason="needs the extra 'flower'")
+    yield request.getfixturevalue("flower_deployed")
+
+
 #: How a test gets the engine, and the marks of such a test.
 ENGINES: dict[str, tuple[Starter, tuple[pytest.MarkDecorator, ...]]] = {
     "in-process": (here, ()),
     "threads": (partial(here, threads=3), ()),
     "bytes": (behind_bytes, ()),
     "flower in memory": (flower_in_memory, ()),
+    "flower": (on_flower, (pytest.mark.flower, pytest.mark.xdist_group("flower"))),
     "ray": (on_ray, (pytest.mark.ray, pytest.mark.xdist_group("ray"))),
 }
 #: Engines whose owners end and restart with this process.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_cases import ENGINES, TOGETHER, Place, clinics_with, delayed, failing
+from engine_cases import ENGINES, TOGETHER, Place, clinics_with, delayed, deployed, failing
 from faults import bits, clinics, clinics_elsewhere, stop_at
 from solver_cases import CASES, VARIANTS, Case, solved_plainly
 
@@ -27,6 +27,12 @@ def engines(*names: str) -> Any:
 
 every_engine = engines(*ENGINES)
 owners_elsewhere = engines(*(name for name in ENGINES if name not in TOGETHER))
+
+
+@pytest.fixture(scope="module")
+def flower_deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with deployed(tmp_path_factory.mktemp("flower")) as made:
+        yield made
 
 
 @pytest.fixture
@@ -105,8 +111,8 @@ def test_stopped_and_resumed(place: Place, tmp_path: Path) -> None:
 @every_engine
 def test_a_slow_owner_is_asked_again_and_changes_no_bit(place: Place, tmp_path: Path) -> None:
     marker = tmp_path / "slept"
-    slow = clinics_with(partial(delayed, marker, 0.6))
-    found = solve(slow, engine=place, deadline=0.3, retries=100)
+    slow = clinics_with(partial(delayed, marker, 2 * place.enough))
+    found = solve(slow, engine=place, deadline=place.enough, retries=100)
     assert marker.exists()
     assert bits(found, traffic=False) == bits(solve(slow), traffic=False)
 
@@ -126,7 +132,8 @@ def test_an_owner_lost_on_the_way_is_named_and_back_after_a_resume(place: Place,
 @owners_elsewhere
 @pytest.mark.parametrize("method", METHODS)
 def test_an_owner_restarted_on_the_way_changes_no_bit(place: Place, method: str) -> None:
-    found = solve(clinics(), method, engine=place, callbacks=[at(3, lambda: place.restart("clinic b"))])
+    restart = at(3, lambda: place.restart("clinic b"))
+    found = solve(clinics(), method, engine=place, callbacks=[restart], retries=100)
     assert bits(found, traffic=False) == bits(solve(clinics(), method), traffic=False)
 
 
