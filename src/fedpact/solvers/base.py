@@ -206,6 +206,10 @@ class Solver(ABC, Generic[S]):
         """
         return conclude_all(run)
 
+    def excuse(self, run: Run, state: S) -> str:
+        """What may keep this method from a solution, for the reason of a run that stalls or is out of exchanges."""
+        return ""
+
     def separator(self, run: Run, state: S) -> tuple[Vector | None, Vector]:
         """The server's part of a proof of infeasibility: the point where it balances (None: any), and weights."""
         return None, np.zeros(run.problem.server.multiplier_length)
