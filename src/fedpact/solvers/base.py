@@ -84,7 +84,7 @@ def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
     if kind is str:
         if value in about.choices:
             return str(value)
-        raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices)}")
+        raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices if c)}")
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if kind is int and number and (isinstance(value, Integral) or float(value).is_integer()) and about.allows(value):
         return int(value)

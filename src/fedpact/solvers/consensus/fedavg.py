@@ -72,7 +72,7 @@ class FedAvg(LocalStepSolver[Server]):
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         joined = self.join_all(run, join)
-        return self.first_state(run, joined), first_iterate(run)
+        return self.first_state(run, joined), first_iterate(run, joined)
 
     def step(self, run: Run, state: Server) -> Iterate:
         asked = state.rounds.next()

@@ -68,7 +68,7 @@ def join(share: Share, state: Any, order: Join) -> tuple[Member, Curved]:
     """As in FedAvg, with what the server chooses gamma from."""
     member, joined = local_steps.join(share, state, order)
     assert share.objective is not None
-    return member, Curved(lipschitz=joined.lipschitz, curvature=mean_curvature(share.objective, order.w))
+    return member, Curved(**vars(joined), curvature=mean_curvature(share.objective, order.w))
 
 
 @client_step
@@ -111,7 +111,7 @@ class FedProx(LocalStepSolver[Server]):
         gamma = self.gamma or default_gamma(joined.total.curvature)
         run.note(f"gamma = {gamma:.3g}")
         state = self.first_state(run, joined, more=1 / gamma)
-        return Server(**vars(state), gamma=gamma), first_iterate(run)
+        return Server(**vars(state), gamma=gamma), first_iterate(run, joined)
 
     def step(self, run: Run, state: Server) -> Iterate:
         gamma = state.gamma

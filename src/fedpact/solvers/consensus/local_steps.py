@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from fedpact.errors import OptionError
-from fedpact.federation import Answers, Order, Reply, Summed, client_step
+from fedpact.federation import Answers, Order, Summed, client_step
 from fedpact.problem import Share
 from fedpact.prox import Prox
 from fedpact.solvers.base import Solver, option
@@ -29,10 +29,12 @@ from fedpact.solvers.consensus.rounds import (
     divide_regularizer,
     evaluate,
     has_run_away,
+    terms_of,
     terms_where_asked,
 )
 from fedpact.solvers.local.resolvent import estimated_lipschitz
 from fedpact.solvers.run import Iterate, Run
+from fedpact.solvers.steps import Judged, certificate_of
 from fedpact.types import Vector
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
@@ -58,7 +60,9 @@ class Join(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined(Reply):
+class Joined(Judged):
+    """Judged at the start."""
+
     lipschitz: float
 
 
@@ -91,14 +95,15 @@ class Moved(Worked):
 
 @client_step
 def join(share: Share, state: Any, order: Join) -> tuple[Member, Joined]:
-    """The owner learns its number, and says how long its steps may be."""
+    """The owner learns its number, judges the start, and says how long its steps may be."""
     function = share.objective
     assert function is not None
     if order.minibatches and function.rows == 0:
         raise OptionError(f"batch_size needs rows to draw from, and {function!r} is no mean over rows; leave it out")
     ridge = float(np.max(order.ridge, initial=0.0))
     lipschitz = estimated_lipschitz(function, order.holders, order.w) + ridge
-    return Member(order.index, lipschitz), Joined(lipschitz=lipschitz)
+    terms = terms_of(function.value_and_gradient(order.w))
+    return Member(order.index, lipschitz), Joined(**terms, lipschitz=lipschitz)
 
 
 class Slope:
@@ -263,6 +268,6 @@ class LocalStepSolver(Solver[S]):
         return " and ".join(causes)
 
 
-def first_iterate(run: Run) -> Iterate:
-    """The start, which the first round judges."""
-    return Iterate(number=0, w=run.start)
+def first_iterate(run: Run, joined: Answers[J]) -> Iterate:
+    """The start, as the owners judged it when they joined."""
+    return Iterate(number=0, w=run.start, judged=certificate_of(run.problem, run.start, np.zeros(0), joined))

@@ -146,7 +146,7 @@ class Rounds:
     reserve: int
     k: int = 0
     judging: bool = False
-    judged_at: int = 0
+    judged_at: int = 1  # the start was judged before the first round
     still: int = 0  # rounds in a row without a move
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ class Rounds:
 
     @property
     def _due(self) -> bool:
-        return self.k == 1 or self.k - self.judged_at >= AT_LEAST
+        return self.k - self.judged_at >= AT_LEAST
 
     def follow(
         self,

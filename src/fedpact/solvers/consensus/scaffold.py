@@ -116,8 +116,9 @@ class Scaffold(LocalStepSolver[Server]):
     option: str = option("II", 'of the control variates; "I" takes one more gradient a round', choices=("I", "II"))
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
-        state = self.first_state(run, self.join_all(run, join))
-        return Server(**vars(state), variate=np.zeros_like(run.start)), first_iterate(run)
+        joined = self.join_all(run, join)
+        state = self.first_state(run, joined)
+        return Server(**vars(state), variate=np.zeros_like(run.start)), first_iterate(run, joined)
 
     def step(self, run: Run, state: Server) -> Iterate:
         asked = state.rounds.next()
