@@ -129,6 +129,7 @@ class Session:
         if self._fleet is None:
             memory = None if self.folder is None else self.folder / "owners"
             self._fleet = self.engine.open(sources, memory)
+            self._fleet.deadline = self.policy.deadline
             self._stack.callback(self._fleet.close)
             self.ledger = Ledger(self._fleet.owners, self.record)
             self._after = dict.fromkeys(self._fleet.owners, 0)
@@ -319,10 +320,14 @@ class Session:
     def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, str]:
         """Send the orders, fill in what comes back in time; the others, and why."""
         futures = {}
+        began = time.monotonic()
         for owner, order in orders.items():
             self.ledger.down(owner, order)
             futures[owner] = self.fleet.start(owner, step, order)
-        wait(futures.values(), self.policy.deadline)
+        left = None
+        if self.policy.deadline is not None:
+            left = max(began + self.policy.deadline - time.monotonic(), 0.0)
+        wait(futures.values(), left)
         missing = {}
         for owner, future in futures.items():
             if not future.done():
