@@ -11,6 +11,7 @@ import fedpact as fp
 from fedpact import data, tasks
 from fedpact.errors import OptionError
 from fedpact.solvers.condensation import pack, unpack
+from fedpact_experiments import datasets
 
 BOUND = 0.2
 
@@ -55,7 +56,7 @@ def test_a_dozen_exchanges_on_real_data(name, n, data_folder):
 
 def test_adult_has_levels_of_one_class(data_folder):
     """Along such a column the class-0 loss falls forever, and no class-1 loss changes: no minimiser."""
-    table = data.adult_a(data_folder)
+    table = datasets.adult_a(data_folder)
     levels = [j for j in range(table.X.shape[1]) if set(np.unique(table.X[:, j])) == {0.0, 1.0}]
     assert [j for j in levels if not table.y[table.X[:, j] == 1].any()]
 
