@@ -16,6 +16,7 @@ import fedpact
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedpact"
 SOURCES = sorted(SOURCE.rglob("*.py"))
+EXPERIMENTS = sorted((ROOT / "experiments" / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 #: What each room may import besides itself, `errors` and `types`; None means everything.
@@ -114,6 +115,11 @@ def test_the_import_rule_catches(room: str, source: str, found: set[str]) -> Non
     assert violations(source, room, ["fedpact", room]) == found
 
 
+def test_the_library_does_not_know_its_experiments() -> None:
+    found = [str(path) for path in SOURCES if "fedpact_experiments" in path.read_text()]
+    assert found == []
+
+
 @pytest.mark.xdist_group("tools")  # groups come first: mypy takes long, and should not be what the others wait for
 @pytest.mark.parametrize(
     "tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=["lint", "format", "types"]
@@ -132,7 +138,8 @@ HEAVY = {"sklearn", "matplotlib", "cvxpy", "rich", "ray", "flwr", "torch", "jax"
     ("code", "heavy"),
     [
         ("import fedpact", HEAVY | {"click"}),
-        ("from fedpact.cli.main import main; main()", HEAVY),  # with --help: what the script `fedpact` does
+        # with --help: what the script `fedpact` does; the commands of other packages are named, not imported
+        ("from fedpact.cli.main import main; main()", HEAVY | {"fedpact_experiments"}),
     ],
     ids=["import", "help"],
 )
@@ -215,7 +222,7 @@ def test_test_files_have_names_of_their_own() -> None:
 MACHINE_PATH = re.compile(r"(?<![\w./-])/(?:work|home|root|tmp)\b")
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*SOURCES, *EXPERIMENTS, *TESTS], ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_path_of_one_machine(path: Path) -> None:
     assert MACHINE_PATH.findall(path.read_text()) == []
 
