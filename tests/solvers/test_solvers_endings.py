@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from fedpact.solvers.endings import Probed, Weighed, conflict, falls_forever, pull
 
 import fedpact as fp
 from fedpact.cones import Nonnegative, Zero
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth
-from fedpact.solvers.endings import Probed, Weighed, conflict, falls_forever, pull
 
 METHODS = ["proximal-al", "centralized-proximal-al"]
 

@@ -1,6 +1,6 @@
 """Where a method was after every round, and what its owners had spent until then: read off the messages of the server.
 
-A method shows its points only in what it sends down, so an engine that listens sees every one of them, judged or not,
+A session that listens sees every point that a method sends down, judged or not,
 and the counts are evaluations that took place, not those that a method reports about itself.
 """
 
@@ -9,13 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedpact.engines import InProcess
-from fedpact.federation import Fleet, Order
+from fedpact.federation import Answers, Order, Session
 from fedpact.functions import Vector
 from fedpact.problem import FederatedProblem
 from fedpact.solve import solve
@@ -29,23 +27,17 @@ ENDLESS = 10**9
 TINY = 1e-15
 
 
-@dataclass(frozen=True)
-class Watched:
-    """The engine `InProcess`, which shows every order and the exchanges so far to `look` before the order is sent."""
+class Watched(Session):
+    """A session in this process that shows every order, and the exchanges so far, to `look` before the order is sent."""
 
-    look: Callable[[Order, int], None]
+    def __init__(self, look: Callable[[Order, int], None]) -> None:
+        super().__init__()
+        self.look_at = look
 
-    def open(self, shares: Any, folder: Path | None = None) -> Fleet:
-        fleet = InProcess().open(shares, folder)
-        ask = fleet.ask
-
-        def watched(step: Any, orders: Order | Sequence[Order], owners: Any = None) -> Any:
-            order = orders if isinstance(orders, Order) else orders[0]
-            self.look(order, fleet.ledger.rounds)
-            return ask(step, orders, owners)
-
-        setattr(fleet, "ask", watched)  # noqa: B010 - one fleet is watched, not the class
-        return fleet
+    def ask(self, step: Any, orders: Order | Sequence[Order], owners: Sequence[str] | None = None) -> Answers[Any]:
+        order = orders if isinstance(orders, Order) else orders[0]
+        self.look_at(order, self.ledger.rounds)
+        return super().ask(step, orders, owners)
 
 
 @dataclass(frozen=True)
@@ -123,11 +115,12 @@ def traced(
     notes = _Notebook(measure, counts, enough, budget)
     answer: Solution | None = None
     try:
-        answer = solve(asked, method, engine=Watched(notes.look), tol=tol, max_rounds=ENDLESS, **options)
+        with Watched(notes.look) as session:
+            answer = solve(asked, method, session=session, tol=tol, max_rounds=ENDLESS, **options)
     except KeyboardInterrupt:
         if not notes.stopped:
             raise
-    if answer is not None and answer.reason.startswith("interrupted") and not notes.stopped:
+    if answer is not None and answer.status == "interrupted" and not notes.stopped:
         raise KeyboardInterrupt
     return Trace(notes.points, answer, time.perf_counter() - notes.began, notes.over)
 

@@ -7,20 +7,19 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import click
 import numpy as np
 
 import fedpact as fp
 from fedpact.engines import InProcess, Ray
-from fedpact.federation import Fleet
+from fedpact.federation import Engine, Session
 from fedpact.functions import Vector
-from fedpact.solvers.judging import At, judge
+from fedpact.solvers.steps import At, judge
 from fedpact_experiments.bench.output import MARKDOWN
 from fedpact_experiments.options import COUNT, among, several
 from fedpact_experiments.tables import show_rows
@@ -28,10 +27,6 @@ from fedpact_experiments.tables import show_rows
 ENGINES = ("in-process", "threads", "ray", "flower")
 #: Where the deployment on the loopback interface lives, in the clone of the repository.
 FLOWER = Path(__file__).parents[4] / "examples" / "flower"
-
-
-class Engine(Protocol):
-    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet: ...
 
 
 @dataclass(frozen=True)
@@ -73,20 +68,32 @@ def share(dim: int) -> fp.Share:
     return fp.Share(fp.functions.Smooth(half_square, dim=dim))
 
 
+@dataclass(frozen=True)
+class Size:
+    """What sites that build their own share are told."""
+
+    dim: int
+
+    def stated(self) -> dict[str, int]:
+        return {"dim": self.dim}
+
+
 def measured(name: str, engine: Engine, owners: int, dim: int, rounds: int) -> Exchanged:
     """Open the engine and ask all owners for the terms of a certificate, again and again."""
     w = np.random.default_rng(0).normal(size=dim)
     seconds = []
     began = time.perf_counter()
-    with engine.open(dict.fromkeys(names(owners), share(dim))) as fleet:
-        fleet.ask(judge, At(w=w))
+    with Session(engine) as session:
+        session.open(dict.fromkeys(names(owners), share(dim)))
+        session.pose(Size(dim))
+        session.ask(judge, At(w=w))
         start = time.perf_counter() - began
-        sent = fleet.ledger.bytes
+        sent = session.ledger.bytes
         for _ in range(rounds):
             before = time.perf_counter()
-            fleet.ask(judge, At(w=w))
+            session.ask(judge, At(w=w))
             seconds.append(time.perf_counter() - before)
-        sent = fleet.ledger.bytes - sent
+        sent = session.ledger.bytes - sent
     return Exchanged(owners, dim, name, start, float(np.median(seconds)), max(seconds), sent // rounds)
 
 

@@ -24,7 +24,7 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
 
 def coordinate(grid: Any, config: Mapping[str, Any]) -> None:
     rows = [
-        measured("flower", Flower(grid, {"dim": dim}), config["owners"], dim, config["rounds"])
+        measured("flower", Flower(grid), config["owners"], dim, config["rounds"])
         for dim in map(int, config["dims"].split(","))
     ]
     Path(config["output"], ROWS).write_text(json.dumps([asdict(row) for row in rows]))

@@ -14,7 +14,7 @@ from fedpact.functions import Vector
 from fedpact.problem import FederatedProblem
 from fedpact.report import figures
 from fedpact.solve import solve
-from fedpact.solvers.proximal_al import Conclude
+from fedpact.solvers.constrained.proximal_al import Conclude
 from fedpact_experiments.replications import papers
 from fedpact_experiments.replications.findings import Claim
 from fedpact_experiments.replications.page import Page
@@ -130,7 +130,7 @@ class Case:
             options["w0"] = start(problem.dim)
         points: list[Vector] = []
         if course:
-            options["engine"] = Watched(partial(_keep_conclusions, points))
+            options["session"] = Watched(partial(_keep_conclusions, points))
             points.append(options["w0"])
         answer = solve(problem, method, **options)
         return replace(
@@ -138,7 +138,7 @@ class Case:
             d=problem.dim,
             solved=answer.solved,
             exchanges=answer.rounds,
-            outer=len(answer.history.outer),
+            outer=answer.history.outer[-1].iteration,
             certificate=answer.certificate.worst,
             feasibility=answer.certificate.feasibility,
             largest=float(np.max(np.abs(answer.w))),
