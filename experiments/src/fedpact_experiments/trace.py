@@ -28,7 +28,7 @@ TINY = 1e-15
 
 
 class Watched(Session):
-    """A session in this process that shows every order, and the exchanges so far, to `look` before the order is sent."""
+    """A session in this process that shows every order and the exchanges so far to `look` before it is sent."""
 
     def __init__(self, look: Callable[[Order, int], None]) -> None:
         super().__init__()
