@@ -121,7 +121,8 @@ def sealed_size(sealed: Sealed[Any]) -> int:
 def not_finite(message: Order | Reply) -> str | None:
     """The name of the first field that holds a NaN or an infinity; None when all are finite."""
     for name, value in payload(message).items():
-        if isinstance(value, float | np.ndarray) and not np.all(np.isfinite(value)):
+        real = isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
+        if real and not np.all(np.isfinite(value)):
             return name
     return None
 

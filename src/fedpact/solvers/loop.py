@@ -24,9 +24,11 @@ from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
 
 
-def run_solver(run: Run, solver: Solver[Any]) -> Solution:
-    """Solve with this method, and with the fallback it names."""
+def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
+    """Solve with this method, and with the fallback it names; `hidden`: owners agree on keys for secure sums first."""
     try:
+        if hidden:
+            run.session.secure()
         verdict, state = _iterate(run, solver)
         following = _fallback(run, verdict)
         while following is not None:
@@ -37,7 +39,9 @@ def run_solver(run: Run, solver: Solver[Any]) -> Solution:
             if verdict.status in ("stalled", "max_rounds"):
                 verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
             following = _fallback(run, verdict)
-        return _conclude(run, solver, state, verdict)
+        answer = _conclude(run, solver, state, verdict)
+        run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
+        return answer
     except OwnerLost as lost:
         folder = run.session.folder
         kept = "" if folder is None else f"; the run is kept in {folder}, resume=True goes on with it"
