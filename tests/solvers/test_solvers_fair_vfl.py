@@ -29,8 +29,8 @@ from vertical_cases import (
 
 import fedpact as fp
 from fedpact.errors import OptionError
-from fedpact.federation import fleet as fleet_module
 from fedpact.federation import read_record, secure_sum
+from fedpact.federation import tickets as tickets_module
 from fedpact.problem import Piece
 from fedpact.solvers.vertical.fair_vfl import TAU, Place, Theory
 
@@ -40,7 +40,7 @@ PAPER: dict[str, Any] = {"eta": 100.0, "dual_step": 0.1, "dual_regularization": 
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet_module, "PAUSE", 0.0)
+    monkeypatch.setattr(tickets_module, "PAUSE", 0.0)
     monkeypatch.setattr("os.fsync", lambda file: None)
 
 
@@ -456,7 +456,7 @@ def test_a_party_that_stays_away_is_named(asynchronous: bool, on_failure: Any) -
 
 
 def test_pauses_between_attempts_do_not_stop_the_other_parties(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet_module, "PAUSE", 0.02)
+    monkeypatch.setattr(tickets_module, "PAUSE", 0.02)
     door = Door(gone("shop", 30))
     found = fp.solve(small(), "fair-vfl", asynchronous=True, tol=1e-8, engine=door, retries=3)
     assert found.status == "client_lost"

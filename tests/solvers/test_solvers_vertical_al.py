@@ -26,15 +26,15 @@ from vertical_cases import (
 
 import fedpact as fp
 from fedpact.errors import OptionError
-from fedpact.federation import fleet as fleet_module
 from fedpact.federation import read_record, secure_sum
+from fedpact.federation import tickets as tickets_module
 from fedpact.problem import Piece
 from fedpact.solvers.vertical.vertical_al import Block, direction, line_search
 
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet_module, "PAUSE", 0.0)
+    monkeypatch.setattr(tickets_module, "PAUSE", 0.0)
     monkeypatch.setattr("os.fsync", lambda file: None)
 
 

@@ -128,7 +128,7 @@ class Door:
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet: Any = InProcess(self.threads).open(shares, folder)
-        direct = fleet._start
+        direct = fleet.start
         for name, owner in fleet._owners.items():
             owner.handle = self._slow(name, owner, owner.handle)
 
@@ -146,7 +146,7 @@ class Door:
             lost.set_exception(OwnerLost(f"{name}: its {what}"))
             return lost
 
-        fleet._start = start
+        fleet.start = start
         return fleet
 
     def _slow(self, name: str, owner: Any, handle: Callable[[Step, Order], Any]) -> Callable[[Step, Order], Any]:

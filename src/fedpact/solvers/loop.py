@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpact.errors import OwnerLost
 from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
@@ -24,19 +25,26 @@ from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
 
 
-def run_solver(run: Run, solver: Solver[Any]) -> Solution:
-    """Solve with this method, and with the fallback it names. Raises OwnerLost when an owner stays away: `give_up`."""
-    verdict, state = _iterate(run, solver)
-    following = _fallback(run, verdict)
-    while following is not None:
-        run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
-        _hand_over(run)
-        before, solver = verdict, following
+def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
+    """Solve with this method, and with the fallback it names; `hidden`: owners agree on keys for secure sums first."""
+    try:
+        if hidden:
+            run.session.secure()
         verdict, state = _iterate(run, solver)
-        if verdict.status in ("stalled", "max_rounds"):
-            verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
         following = _fallback(run, verdict)
-    return _conclude(run, solver, state, verdict)
+        while following is not None:
+            run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
+            _hand_over(run)
+            before, solver = verdict, following
+            verdict, state = _iterate(run, solver)
+            if verdict.status in ("stalled", "max_rounds"):
+                verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
+            following = _fallback(run, verdict)
+        answer = _conclude(run, solver, state, verdict)
+        run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
+        return answer
+    except OwnerLost as lost:
+        return _give_up(run, str(lost))
 
 
 def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
@@ -187,7 +195,7 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
 
 
-def give_up(run: Run, reason: str) -> Solution:
+def _give_up(run: Run, reason: str) -> Solution:
     """The best point so far, without the owners' prices: somebody cannot be asked any more."""
     folder = run.session.folder
     if folder is not None:
