@@ -23,6 +23,9 @@ from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Iterate, Run, Stop, V
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
 
+#: Where nothing improves any more and the method knows no better reason.
+HINT = "is the problem well scaled, and do gradients and Hessians belong to their functions?"
+
 
 def run_solver(run: Run, solver: Solver[Any]) -> Solution:
     """Solve with this method, and with the fallback it names."""
@@ -57,7 +60,10 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
                 return verdict, state
             if run.rounds_left <= solver.reserve:
                 _judge_latest(run, solver, iterate)
-                return Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came first"), state
+                reason = f"the limit of {run.max_rounds} exchanges came first"
+                if excuse := solver.excuse(run, state):
+                    reason = f"{reason}; {excuse}"
+                return Verdict("max_rounds", reason), state
             iterate = solver.step(run, state)
     except KeyboardInterrupt:
         return _interrupted(run, "interrupted"), state
@@ -90,9 +96,9 @@ class Watch:
         self.asks = solver.doubt  # idle iterations after which evidence is asked for next
 
     def verdict(self, iterate: Iterate, state: Any) -> Verdict | None:
-        """Final verdict, or None to continue."""
+        """Final verdict, or None to continue. Without a certificate only the method itself may end."""
         if iterate.judged is None:
-            return iterate.end or self._stalled(iterate)
+            return iterate.end
         certificate, objective = iterate.judged
         stationarity, feasibility = self.run.tol
         if certificate.meets((stationarity, MARGIN * feasibility)):
@@ -111,14 +117,15 @@ class Watch:
         found = self._conflict(iterate, state, certificate) if doubtful or iterate.conflict else None
         if found is not None:
             return found
-        return iterate.end or self._stalled(iterate)
+        return iterate.end or self._stalled(iterate, state)
 
-    def _stalled(self, iterate: Iterate) -> Verdict | None:
+    def _stalled(self, iterate: Iterate, state: Any) -> Verdict | None:
         idle = iterate.number - self.since
         if idle < self.solver.patience:
             return None
-        reason = f"no progress in {idle} iterations; is the problem well scaled?"
-        return Verdict("stalled", reason, then=self.solver.fallback)
+        excuse = self.solver.excuse(self.run, state) or HINT
+        reason = f"no progress in {idle} iterations; {excuse}"
+        return Verdict("stalled", reason, then=self.solver.fallback(state))
 
     def _escapes(self, iterate: Iterate, certificate: Certificate, objective: float) -> bool:
         """One exchange: does the objective fall forever beyond this point?"""

@@ -391,7 +391,6 @@ class InteriorPoint(Solver[Server]):
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60
     progress: ClassVar[float] = 0.9
-    fallback: ClassVar[str] = "accelerated"
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         problem = run.problem
@@ -445,6 +444,9 @@ class InteriorPoint(Solver[Server]):
             state.before = base.complementarity
             state.base = state.now
         return self._iterate(run, state)
+
+    def fallback(self, state: Server) -> str:
+        return "accelerated"
 
     def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
         point = state.at.state.latest
