@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.errors import OptionError, ProblemError
+from fedpact.errors import OptionError, OwnerLost, ProblemError
 from fedpact.federation import Engine, Session
 from fedpact.problem import FederatedProblem, RemoteProblem, VerticalProblem, coupled_scale, decouple
-from fedpact.solvers import METHODS, PooledRun, Progress, Run, Solution, Solver, describe_problem, run_solver
+from fedpact.solvers import METHODS, PooledRun, Progress, Run, Solution, Solver, describe_problem, give_up, run_solver
 from fedpact.types import Vector
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
@@ -97,6 +97,7 @@ def solve(
             stack.enter_context(session)
         elif engine is not None or checkpoint is not None or record is not None:
             raise OptionError("engine, checkpoint and record belong to the session: give them to fp.Session(...)")
+        begun = session.ledger.read()
         prepared = _prepare(problem, asked, options, w0, session, about)
         listeners = list(callbacks)
         if sys.stderr.isatty():
@@ -108,17 +109,29 @@ def solve(
         posed: Any = prepared.problem  # vertical methods know that theirs is a VerticalProblem
         run_type = PooledRun if solver.needs.pooled else Run
         run = run_type(
-            posed, session, solver.name, prepared.start, tolerances, int(limit), seed, listeners, prepared.choice
+            posed,
+            session,
+            solver.name,
+            prepared.start,
+            tolerances,
+            int(limit),
+            int(seed),
+            listeners,
+            prepared.choice,
+            begun=begun,
         )
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
         solver.check(run)
         hidden = _hides(solver, session) if session.secure_sum is None else session.secure_sum
-        if hidden:
-            session.secure()
-        elif solver.needs.private:
+        if not hidden and solver.needs.private:
             run.note("the coordinator sees the replies of every single owner")
-        answer = run_solver(run, solver)
+        try:
+            if hidden:
+                session.secure()
+            answer = run_solver(run, solver)
+        except OwnerLost as lost:
+            answer = give_up(run, str(lost))
         session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
         return answer
 

@@ -22,11 +22,11 @@ from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from fedpact.errors import OptionError, OwnerError, OwnerLost, ProblemError
+from fedpact.errors import OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, find_engine
 from fedpact.federation.ledger import Ledger
-from fedpact.federation.messages import Answers, Order, Reply, Sealed, not_finite, opened
+from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, opened
 from fedpact.federation.owner import Step, confirm
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
 from fedpact.federation.tickets import Ticket, back_off, wait_any
@@ -259,7 +259,7 @@ class Session:
 
     def _stamp(self, owner: str, order: Order) -> Order:
         if (bad := not_finite(order)) is not None:
-            raise ProblemError(
+            raise NotFinite(
                 f"round {self._round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
                 "server's constraint gave NaN or infinity, or the method ran away; check them, and scale the columns"
             )

@@ -23,6 +23,7 @@ import numpy as np
 
 from fedpact.errors import OptionError
 from fedpact.problem import FederatedProblem, Share, VerticalProblem
+from fedpact.solvers.evidence import weigh_all
 from fedpact.solvers.run import Iterate, Run
 from fedpact.solvers.steps import Ending, conclude_all
 from fedpact.types import Vector
@@ -211,9 +212,13 @@ class Solver(ABC, Generic[S]):
         """What may keep this method from a solution, for the reason of a run that stalls or is out of exchanges."""
         return ""
 
-    def separator(self, run: Run, state: S) -> tuple[Vector, Vector]:
-        """The server's own part of a proof of infeasibility: a point, and weights of its constraint there."""
-        return run.best.w, np.zeros(run.problem.server.multiplier_length)
+    def separator(self, run: Run, state: S) -> tuple[Vector | None, Vector]:
+        """The server's part of a proof of infeasibility: the point where it balances (None: any), and weights."""
+        return None, np.zeros(run.problem.server.multiplier_length)
+
+    def conflict(self, run: Run, state: S, w: Vector) -> tuple[str, ...]:
+        """The holders whose constraints exclude each other, when that can be proved: by default one exchange."""
+        return weigh_all(run, w, *self.separator(run, state))
 
 
 def defaults(kind: type[Solver[Any]]) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.errors import OwnerLost
+from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
-from fedpact.solvers.evidence import UNBOUNDED, conflicting_owners, falls_forever
+from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible
 from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
@@ -28,23 +28,18 @@ HINT = "is the problem well scaled, and do gradients and Hessians belong to thei
 
 
 def run_solver(run: Run, solver: Solver[Any]) -> Solution:
-    """Solve with this method, and with the fallback it names."""
-    try:
+    """Solve with this method, and with the fallback it names. Raises OwnerLost when an owner stays away: `give_up`."""
+    verdict, state = _iterate(run, solver)
+    following = _fallback(run, verdict)
+    while following is not None:
+        run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
+        _hand_over(run)
+        before, solver = verdict, following
         verdict, state = _iterate(run, solver)
+        if verdict.status in ("stalled", "max_rounds"):
+            verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
         following = _fallback(run, verdict)
-        while following is not None:
-            run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
-            _hand_over(run)
-            before, solver = verdict, following
-            verdict, state = _iterate(run, solver)
-            if verdict.status in ("stalled", "max_rounds"):
-                verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
-            following = _fallback(run, verdict)
-        return _conclude(run, solver, state, verdict)
-    except OwnerLost as lost:
-        folder = run.session.folder
-        kept = "" if folder is None else f"; the run is kept in {folder}, resume=True goes on with it"
-        return _give_up(run, f"{lost}{kept}")
+    return _conclude(run, solver, state, verdict)
 
 
 def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
@@ -69,6 +64,11 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
         return _interrupted(run, "interrupted"), state
     except Stop:
         return _interrupted(run, "stopped by a callback"), state
+    except NotFinite as error:
+        if run.best.certificate is None:
+            raise
+        following = "" if state is None else solver.fallback(state)
+        return Verdict("stalled", str(error), then=following), state
 
 
 def _interrupted(run: Run, how: str) -> Verdict:
@@ -96,53 +96,59 @@ class Watch:
         self.asks = solver.doubt  # idle iterations after which evidence is asked for next
 
     def verdict(self, iterate: Iterate, state: Any) -> Verdict | None:
-        """Final verdict, or None to continue. Without a certificate only the method itself may end."""
-        if iterate.judged is None:
-            return iterate.end
-        certificate, objective = iterate.judged
-        stationarity, feasibility = self.run.tol
-        if certificate.meets((stationarity, MARGIN * feasibility)):
-            return SOLVED
+        """Final verdict, or None to continue."""
+        doubtful = iterate.end is not None
+        if iterate.judged is not None:
+            certificate = iterate.judged[0]
+            stationarity, feasibility = self.run.tol
+            if certificate.meets((stationarity, MARGIN * feasibility)):
+                return SOLVED
+            doubtful = self._is_idle(iterate, certificate) or doubtful
+        if (doubtful or iterate.conflict) and (found := self._conflict(iterate, state)):
+            return found
+        if (doubtful or iterate.escape) and self._escapes(iterate):
+            return Verdict("unbounded", UNBOUNDED)
+        return iterate.end or self._stalled(iterate, state)
+
+    def _is_idle(self, iterate: Iterate, certificate: Certificate) -> bool:
+        """Note progress, and tell whether there was none for so long that evidence should be asked for."""
         missed = certificate.missed(self.run.tol)
         if missed < self.solver.progress * self.lowest:
             self.lowest = missed
             self.since = iterate.number
             self.asks = self.solver.doubt
-        idle = iterate.number - self.since
-        doubtful = iterate.end is not None or idle >= self.asks
-        if idle >= self.asks:
-            self.asks *= 2
-        if (doubtful or iterate.escape) and self._escapes(iterate, certificate, objective):
-            return Verdict("unbounded", UNBOUNDED)
-        found = self._conflict(iterate, state, certificate) if doubtful or iterate.conflict else None
-        if found is not None:
-            return found
-        return iterate.end or self._stalled(iterate, state)
+        if iterate.number - self.since < self.asks:
+            return False
+        self.asks *= 2
+        return True
 
     def _stalled(self, iterate: Iterate, state: Any) -> Verdict | None:
         idle = iterate.number - self.since
-        if idle < self.solver.patience:
+        if iterate.judged is None or idle < self.solver.patience:
             return None
         excuse = self.solver.excuse(self.run, state) or HINT
         reason = f"no progress in {idle} iterations; {excuse}"
         return Verdict("stalled", reason, then=self.solver.fallback(state))
 
-    def _escapes(self, iterate: Iterate, certificate: Certificate, objective: float) -> bool:
+    def _escapes(self, iterate: Iterate) -> bool:
         """One exchange: does the objective fall forever beyond this point?"""
         run = self.run
         if self.solver.needs.columns or run.problem.monotone or run.rounds_left <= self.solver.reserve:
             return False
-        moved = bool(np.any(iterate.w != run.w0))
-        return moved and falls_forever(run, iterate.w, certificate, objective)
+        if iterate.judged is None or np.array_equal(iterate.w, run.w0):
+            return False
+        return falls_forever(run, iterate.w, *iterate.judged)
 
-    def _conflict(self, iterate: Iterate, state: Any, certificate: Certificate) -> Verdict | None:
-        """One exchange: can it be shown that no point meets all constraints?"""
+    def _conflict(self, iterate: Iterate, state: Any) -> Verdict | None:
+        """Infeasible, when it can be proved that no point meets all constraints: a few exchanges at most."""
         run = self.run
-        if not self.solver.needs.constraints or run.rounds_left <= self.solver.reserve:
+        best = run.best.certificate
+        if not self.solver.needs.constraints or run.rounds_left <= self.solver.reserve or best is None:
             return None
-        if certificate.violation <= run.tol[1]:
+        if iterate.judged is not None and iterate.judged[0].violation <= run.tol[1]:
             return None
-        return conflicting_owners(run, self.solver, state, iterate.w, certificate)
+        names = self.solver.conflict(run, state, iterate.w)
+        return infeasible(names, best) if names else None
 
 
 # ------------------------------------------------------------------------------------------------------------ hand-over
@@ -187,8 +193,11 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
 
 
-def _give_up(run: Run, reason: str) -> Solution:
+def give_up(run: Run, reason: str) -> Solution:
     """The best point so far, without the owners' prices: somebody cannot be asked any more."""
+    folder = run.session.folder
+    if folder is not None:
+        reason += f"; the run is kept in {folder}, resume=True goes on with it"
     best = run.best
     if best.latest_only and run.start_judged is not None:  # parties keep where they are: only the start is known
         best.certificate, best.objective = run.start_judged

@@ -329,8 +329,11 @@ class Course:
         self._count = max(1, round(participation * len(run.fleet.owners)))
         self._everyone = self._count == len(run.fleet.owners)
         self._free, self._steady, self._excuse = free and self._everyone, steady and self._everyone, excuse
-        self._look = look or (lambda w: run.fleet.ask(judge, at(run.problem, w)))
+        self._look = look or self._judge
         self._lowest, self._judged_at, self._spent, self._still = Lowest(0.9), 0, 0, 0
+
+    def _judge(self, w: Vector) -> Answers[Judged]:
+        return self.run.fleet.ask(judge, at(self.run.problem, w))
 
     def rounds(self) -> Iterator[int]:
         """The numbers of the rounds, until it is over."""
@@ -386,8 +389,11 @@ class Course:
         elif self.judging(k):
             judged = (w, certificate_of(run.problem, w, none, replies), replies.total.gradient)
         elif self._due(k) and not self._everyone:
-            seen = self._look(following)
-            judged = (following, certificate_of(run.problem, following, none, seen), seen.total.gradient)
+            if k == 1:  # nobody could have judged the start in this round
+                point, seen = w, self._judge(w)
+            else:
+                point, seen = following, self._look(following)
+            judged = (point, certificate_of(run.problem, point, none, seen), seen.total.gradient)
         if judged is not None:
             point, (certificate, objective), gradient = judged
             residual = float(np.linalg.norm(point - run.problem.regularizer.prox(point - gradient, 1.0)))
@@ -409,7 +415,7 @@ class Course:
         run, none = self.run, np.zeros(0)
         end = self.end or out_of_rounds(run)
         if self.best.certificate is None or end.status == "max_rounds":  # the latest point has not been judged
-            certificate, objective = certificate_of(run.problem, w, none, run.fleet.ask(judge, at(run.problem, w)))
+            certificate, objective = certificate_of(run.problem, w, none, self._judge(w))
             self.best.offer(10**9, w, none, certificate, objective)
             if certificate.meets(run.tol):
                 end = self._solved(w, certificate, objective)

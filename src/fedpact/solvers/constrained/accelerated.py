@@ -417,7 +417,7 @@ class Accelerated(Solver[Server]):
         """Algorithm 1 goes on where the subproblems are not convex."""
         return "proximal-al" if state.pace.raises else ""
 
-    def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
+    def separator(self, run: Run, state: Server) -> tuple[Vector | None, Vector]:
         return state.own.warm.u, state.own.drift
 
     def _point(self, run: Run, state: Server) -> Vector:

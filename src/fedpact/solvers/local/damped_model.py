@@ -29,7 +29,7 @@ def model_step(
         slope = slope + smooth * w
         diagonal = diagonal + smooth
     typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
-    diagonal = np.maximum(diagonal, 1e-8 * typical)
+    diagonal = np.maximum(diagonal, 1e-8 * np.where(np.diagonal(M) > 0, np.diagonal(M), typical))
     damping, raised = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal))), False
     while True:
         damped = M + np.diag(damping * diagonal)
