@@ -39,7 +39,7 @@ import fedpact as fp
 import fedpact.federation
 from fedpact.engines import InProcess
 from fedpact.errors import CheckpointError, OptionError, WireError
-from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step, read_record
+from fedpact.federation import Answers, Checkpoint, Order, Reply, Session, Summed, client_step, read_record
 from fedpact.federation.checkpoint import VERSION
 from fedpact.functions import Affine, Smooth
 from fedpact.solvers import Progress, Solution

@@ -163,7 +163,6 @@ class Solver(ABC, Generic[S]):
     patience: iterations without progress after which it is given up as stalled
     doubt:    iterations without progress after which evidence is asked for, then twice as many, and so on
     progress: a certificate below this part of the lowest so far is progress
-    fallback: the method that goes on from the best point where this one is stalled; empty: none
     """
 
     name: ClassVar[str]
@@ -172,7 +171,6 @@ class Solver(ABC, Generic[S]):
     patience: ClassVar[int] = 3000
     doubt: ClassVar[int] = 300
     progress: ClassVar[float] = 0.5
-    fallback: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for name, (hint, _, about) in options_of(type(self)).items():
@@ -205,6 +203,10 @@ class Solver(ABC, Generic[S]):
         state is None when the run ended inside `init`.
         """
         return conclude_all(run)
+
+    def fallback(self, state: S) -> str:
+        """The method that goes on from the best point where this one is stalled; empty: none."""
+        return ""
 
     def excuse(self, run: Run, state: S) -> str:
         """What may keep this method from a solution, for the reason of a run that stalls or is out of exchanges."""

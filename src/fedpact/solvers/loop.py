@@ -19,10 +19,13 @@ from fedpact.errors import OwnerLost
 from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
-from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible
+from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible, wrong_derivatives
 from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
+
+#: Where nothing improves any more and the method knows no better reason.
+HINT = "is the problem well scaled?"
 
 
 def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
@@ -40,7 +43,7 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
             if verdict.status in ("stalled", "max_rounds"):
                 verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
             following = _fallback(run, verdict)
-        answer = _conclude(run, solver, state, verdict)
+        answer = _conclude(run, solver, state, _explain(run, solver, verdict))
         run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
         return answer
     except OwnerLost as lost:
@@ -72,7 +75,16 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
     except NotFinite as error:
         if run.best.certificate is None:
             raise
-        return Verdict("stalled", str(error), then=solver.fallback), state
+        following = "" if state is None else solver.fallback(state)
+        return Verdict("stalled", str(error), then=following), state
+
+
+def _explain(run: Run, solver: Solver[Any], verdict: Verdict) -> Verdict:
+    """A stalled run is blamed on a user's derivatives only where one exchange shows that they are wrong."""
+    if verdict.status != "stalled" or solver.needs.columns or run.rounds_left <= 1 or run.best.certificate is None:
+        return verdict
+    found = wrong_derivatives(run, run.best.w)
+    return replace(verdict, reason=f"{found}; {verdict.reason}") if found else verdict
 
 
 def _interrupted(run: Run, how: str) -> Verdict:
@@ -103,15 +115,16 @@ class Watch:
         """Final verdict, or None to continue."""
         doubtful = iterate.end is not None
         if iterate.judged is not None:
-            certificate, objective = iterate.judged
+            certificate = iterate.judged[0]
             stationarity, feasibility = self.run.tol
             if certificate.meets((stationarity, MARGIN * feasibility)):
                 return SOLVED
             doubtful = self._is_idle(iterate, certificate) or doubtful
-            if (doubtful or iterate.escape) and self._escapes(iterate, certificate, objective):
-                return Verdict("unbounded", UNBOUNDED)
-        found = self._conflict(iterate, state) if doubtful or iterate.conflict else None
-        return found or iterate.end or self._stalled(iterate, state)
+        if (doubtful or iterate.conflict) and (found := self._conflict(iterate, state)):
+            return found
+        if (doubtful or iterate.escape) and self._escapes(iterate):
+            return Verdict("unbounded", UNBOUNDED)
+        return iterate.end or self._stalled(iterate, state)
 
     def _is_idle(self, iterate: Iterate, certificate: Certificate) -> bool:
         """Note progress, and tell whether there was none for so long that evidence should be asked for."""
@@ -127,19 +140,20 @@ class Watch:
 
     def _stalled(self, iterate: Iterate, state: Any) -> Verdict | None:
         idle = iterate.number - self.since
-        if idle < self.solver.patience:
+        if iterate.judged is None or idle < self.solver.patience:
             return None
-        excuse = self.solver.excuse(self.run, state) or "is the problem well scaled?"
+        excuse = self.solver.excuse(self.run, state) or HINT
         reason = f"no progress in {idle} iterations; {excuse}"
-        return Verdict("stalled", reason, then=self.solver.fallback)
+        return Verdict("stalled", reason, then=self.solver.fallback(state))
 
-    def _escapes(self, iterate: Iterate, certificate: Certificate, objective: float) -> bool:
+    def _escapes(self, iterate: Iterate) -> bool:
         """One exchange: does the objective fall forever beyond this point?"""
         run = self.run
         if self.solver.needs.columns or run.problem.monotone or run.rounds_left <= self.solver.reserve:
             return False
-        moved = bool(np.any(iterate.w != run.w0))
-        return moved and falls_forever(run, iterate.w, certificate, objective)
+        if iterate.judged is None or np.array_equal(iterate.w, run.w0):
+            return False
+        return falls_forever(run, iterate.w, *iterate.judged)
 
     def _conflict(self, iterate: Iterate, state: Any) -> Verdict | None:
         """Infeasible, when it can be proved that no point meets all constraints: a few exchanges at most."""

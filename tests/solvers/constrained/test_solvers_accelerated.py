@@ -1,6 +1,7 @@
 """Accelerated consensus against conic solvers, against itself written in pooled NumPy, and against its theory."""
 
-import importlib
+from dataclasses import dataclass
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -11,33 +12,32 @@ from real_tables import fairness, largest_gap, neyman_pearson_owners
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cones import Nonnegative, SecondOrder, Zero
-from fedpact.engines import InProcess
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth, as_map
+from fedpact.solvers.constrained.accelerated import Accelerated, Round, State, advance
 from fedpact.solvers.local.constrained import Warm
 
-module = importlib.import_module("fedpact.solvers.constrained.accelerated")
 
-
-class Recording:
-    """An engine in this process that keeps every order and its replies."""
+class Watching(fp.Session):
+    """A session over owners in this process that keeps every exchange."""
 
     def __init__(self):
+        super().__init__()
         self.seen = []
 
-    def open(self, shares, folder=None):
-        fleet = InProcess().open(shares, folder)
-        ask = fleet.ask
-
-        def recorded(step, orders):
-            replies = ask(step, orders)
-            self.seen.append((step.__name__, orders, replies))
-            return replies
-
-        fleet.ask = recorded
-        return fleet
+    def ask(self, step, orders, owners=None):
+        replies = super().ask(step, orders, owners)
+        self.seen.append(Exchange(step.__name__, orders, replies))
+        return replies
 
     def of(self, step):
-        return [(order, replies) for name, order, replies in self.seen if name == step]
+        return [exchange for exchange in self.seen if exchange.step == step]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    step: str
+    order: Any
+    replies: Any
 
 
 # ------------------------------------------------------------------------------------------------------ right answers
@@ -223,20 +223,27 @@ def pooled_anderson(A, b, C, e, rho, memory, rounds, weight):
 
 def test_the_federated_acceleration_is_the_pooled_one():
     problem, *arrays = equality_owners()
-    engine = Recording()
-    answer = fp.solve(problem, "accelerated", tol=1e-6, consensus_penalty=1.3, memory=4, engine=engine)
+    watch = Watching()
+    answer = fp.solve(problem, "accelerated", tol=1e-6, consensus_penalty=1.3, memory=4, session=watch)
     assert answer.status == "solved"
-    points = [order.w for order, _ in engine.of("advance")]
+    points = [exchange.order.w for exchange in watch.of("advance")]
     assert len(points) > 8
     expected = pooled_anderson(*arrays, rho=1.3, memory=4, rounds=len(points), weight=0.01)
     np.testing.assert_allclose(points, expected, atol=1e-6)
-    assert max(order.mix.size for order, _ in engine.of("advance")) == 4
+    assert max(exchange.order.mix.size for exchange in watch.of("advance")) == 4
 
 
 def plain_order(w, rho):
-    return module.Round(
-        w=w, mix=np.zeros(0), remember=0, penalty=rho, accuracy=1e-11, iteration=1, keep=False, judge=False,
+    return Round(
+        w=w, mix=np.zeros(0), remember=0, penalty=rho, accuracy=1e-11, iteration=1, best=False, judge=False,
         coupled=np.zeros(0),
+    )  # fmt: skip
+
+
+def state_at(z, residual, rho, price):
+    return State(
+        iteration=0, price=price, best_iteration=-1, best_price=price, z=z, residual=residual, pull=residual,
+        penalty=rho, warm=Warm(z, price), drift=price,
     )  # fmt: skip
 
 
@@ -245,9 +252,8 @@ def plain_round(problem, z, rho):
     order = plain_order(w, rho)
     after = []
     for share, start in zip(problem.shares, z, strict=True):
-        none, zero = np.zeros(share.multiplier_length), np.zeros_like(start)
-        state = module.State(start, start, zero, zero, rho, Warm(start, none), none, none, kept=none)
-        moved = module.advance(share, state, order)[1]
+        state = state_at(start, np.zeros_like(start), rho, np.zeros(share.multiplier_length))
+        moved = advance(share, state, order)[1]
         after.append(start + moved.residual)
     return np.array(after)
 
@@ -277,12 +283,13 @@ def test_a_bad_fixed_penalty_costs_rounds_not_the_answer(rho):
 def test_the_server_knows_the_sum_of_z_from_what_was_sent():
     """With h = 0 the mean of z is w: rebuilt from replies and coefficients alone, it must be the w of the order."""
     problem = tasks.neyman_pearson(data.neyman_pearson(6), 0.2)
-    engine = Recording()
-    fp.solve(problem, "accelerated", tol=1e-6, engine=engine, consensus_penalty=0.1)
-    rounds = engine.of("advance")
-    gradients = engine.of("begin")[0][1].total.gradient
-    sums, residuals = [-gradients / 0.1], [rounds[0][1].total.residual]
-    for order, replies in rounds[1:]:
+    watch = Watching()
+    fp.solve(problem, "accelerated", tol=1e-6, session=watch, consensus_penalty=0.1)
+    rounds = watch.of("advance")
+    gradients = watch.of("begin")[0].replies.total.pull
+    sums, residuals = [-gradients / 0.1], [rounds[0].replies.total.residual]
+    for exchange in rounds[1:]:
+        order, replies = exchange.order, exchange.replies
         following = sums[-1] + residuals[-1]
         if order.mix.size:
             differences = np.diff(sums, axis=0) + np.diff(residuals, axis=0)
@@ -297,8 +304,7 @@ def test_a_changed_penalty_keeps_the_multiplier_of_consensus():
     share = equality_owners()[0].shares[0]
     rng = np.random.default_rng(1)
     z, residual, w, none = rng.standard_normal(7), rng.standard_normal(7), rng.standard_normal(7), np.zeros(1)
-    state = module.State(z, z, residual, residual, 0.5, Warm(z, none), none, none, kept=none)
-    after = module.advance(share, state, plain_order(w, 4.0))[0]
+    after = advance(share, state_at(z, residual, 0.5, none), plain_order(w, 4.0))[0]
     np.testing.assert_allclose(4.0 * (after.z - w), 0.5 * (z + residual - w))
     assert after.steps == after.changes == ()
 
@@ -308,12 +314,13 @@ def test_a_changed_penalty_keeps_the_multiplier_of_consensus():
 
 def test_a_round_is_one_vector_up_and_scalars_and_the_multiplier_leaves_at_the_end():
     problem = tasks.neyman_pearson(data.neyman_pearson(5), 0.2)
-    engine = Recording()
-    answer = fp.solve(problem, "accelerated", engine=engine, memory=6)
+    watch = Watching()
+    answer = fp.solve(problem, "accelerated", session=watch, memory=6)
     assert answer.status == "solved"
-    assert [name for name, _, _ in engine.seen] == ["begin", *["advance"] * (answer.rounds - 2), "reveal"]
-    judged = 0
-    for order, replies in engine.of("advance"):
+    assert [exchange.step for exchange in watch.seen] == ["begin", *["advance"] * (answer.rounds - 2), "conclude"]
+    judged = 1  # the start
+    for exchange in watch.of("advance"):
+        order, replies = exchange.order, exchange.replies
         judged += order.judge
         total = replies.total
         assert total.residual.shape == (21,)
@@ -323,7 +330,7 @@ def test_a_round_is_one_vector_up_and_scalars_and_the_multiplier_leaves_at_the_e
         assert replies[0].residual is None  # what is only summed is not there owner by owner
     assert judged == len(answer.history.outer) < answer.rounds - 2
     fields = answer.communication.owners["client 1"].fields
-    assert [f for f in fields if "multiplier" in f] == ["Revealed.multiplier"]
+    assert [f for f in fields if "multiplier" in f] == ["Concluded.multiplier"]
 
 
 def test_history_follows_the_solve():
@@ -332,7 +339,8 @@ def test_history_follows_the_solve():
     answer = fp.solve(problem, "accelerated", tol=1e-6, callbacks=[lambda p: seen.append(p.rounds)])
     outer, inner = answer.history.outer, answer.history.inner
     assert outer[-1].stationarity == answer.certificate.stationarity
-    assert outer[-1].iteration == len(inner) == sum(r.inner_rounds for r in outer) == len(seen)
+    assert outer[0].iteration == outer[0].inner_rounds == 0  # the start
+    assert outer[-1].iteration == len(inner) == sum(r.inner_rounds for r in outer) == len(seen) - 1
     assert answer.rounds == len(inner) + 2
     assert "rho" in answer.history.notes[0]
     assert sum(r.gradients for r in outer) > 0
@@ -361,8 +369,7 @@ def test_ctrl_c_gives_the_best_certified_point(at):
     assert counter.calls > at
     asked = problem(Interrupting(at))
     answer = fp.solve(asked, "accelerated", tol=1e-8)
-    assert answer.status == "max_rounds"
-    assert "interrupted" in answer.reason
+    assert answer.status == "interrupted"
     assert fp.certify(asked, answer.w, answer.multipliers) == answer.certificate
     assert answer.certificate.worst <= min(
         (max(r.stationarity, r.feasibility) for r in answer.history.outer), default=9
@@ -462,8 +469,8 @@ def test_a_nonconvex_subproblem_raises_the_penalty():
 
 
 def test_a_nonconvex_problem_that_does_not_settle_goes_to_algorithm_1(monkeypatch):
-    monkeypatch.setattr(module, "STAGNATION", 6)
+    monkeypatch.setattr(Accelerated, "patience", 12)
     answer = fp.solve(outside_the_ball(), "accelerated", tol=1e-4, w0=[0.5, 0.1], consensus_penalty=0.01)
-    assert any("Algorithm 1" in note for note in answer.history.notes)
+    assert any("proximal-al goes on" in note for note in answer.history.notes)
     assert answer.status == "solved"
     np.testing.assert_allclose(answer.w, np.array([2.0, 1.0]) / np.sqrt(5), atol=1e-3)

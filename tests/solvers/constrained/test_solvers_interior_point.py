@@ -328,7 +328,6 @@ def test_curved_constraints_that_exclude_each_other(kind, seed):
     found = solve(fp.FederatedProblem(shares), tol=1e-4, w0=rng.standard_normal(4))
     assert found.status == "infeasible"
     assert found.conflict == ("client 1", "client 2")
-    assert any("Algorithm 1 goes on" in note for note in found.history.notes)
 
 
 def test_a_start_where_a_violation_is_flat_proves_nothing():
@@ -386,7 +385,7 @@ def test_what_was_found_before_consensus_is_not_lost():
     problem = fp.FederatedProblem(shares, regularizer=fp.prox.SquaredL2(0.1))
     found = solve(problem, tol=1e-6, max_rounds=300)
     assert found.status in ("stalled", "max_rounds")
-    assert "interior-point: no progress" in found.reason
+    assert any("interior-point" in note and "accelerated goes on" in note for note in found.history.notes)
     assert found.certificate == fp.certify(problem, found.w, found.multipliers)
     assert found.certificate.stationarity <= min(record.stationarity for record in found.history.outer)
     assert found.rounds <= 300
@@ -420,8 +419,7 @@ def test_an_interrupted_run_gives_its_best_point():
             raise KeyboardInterrupt
 
     found = solve(problem, tol=1e-12, callbacks=[stop])
-    assert found.status == "max_rounds"
-    assert "interrupted" in found.reason
+    assert found.status == "interrupted"
     assert found.certificate == fp.certify(problem, found.w, found.multipliers)
     assert found.certificate.worst < 0.1
 
@@ -431,15 +429,15 @@ def test_what_it_cannot_take_is_refused():
         return float(w @ w), 2 * w
 
     smooth = fp.FederatedProblem([fp.Share(fp.functions.Smooth(square, dim=2), name="north")])
-    with pytest.raises(OptionError, match=r"north: a function has no Hessian.*accelerated"):
+    with pytest.raises(OptionError, match=r"needs Hessians.*north.*accelerated"):
         solve(smooth)
     cone = fp.Constraint(fp.functions.Affine(np.eye(3)), fp.cones.Exponential())
     other = fp.FederatedProblem([fp.Share(fp.functions.Quadratic(np.eye(3), np.ones(3)), cone)])
-    with pytest.raises(OptionError, match=r"client 1: .*Exponential\(\).*accelerated"):
+    with pytest.raises(OptionError, match=r"client 1.*Exponential\(\).*accelerated"):
         solve(other)
     below = fp.Constraint(fp.functions.Affine(np.eye(3)), fp.cones.Nonnegative(3))
     both = fp.FederatedProblem([fp.Share(fp.functions.Quadratic(np.eye(3), np.ones(3)), [below, cone], name="south")])
-    with pytest.raises(OptionError, match=r"south: its cone Exponential\(\)"):  # the block, not the product
+    with pytest.raises(OptionError, match=r"south has the cone Exponential\(\)"):  # the block, not the product
         solve(both)
 
 
