@@ -243,6 +243,11 @@ class Session:
         self.save()
         self._looking = True
 
+    @property
+    def looking(self) -> bool:
+        """Do the owners only answer questions, because a run that was stopped is to be resumed?"""
+        return self._looking
+
     def save(self) -> None:
         """Write the checkpoint, if there is one."""
         if self.checkpoint is not None and not self._looking:
