@@ -93,7 +93,7 @@ def row(name: str, n: int, tol: float, folder: str | None, seed: int, max_rounds
         f"{abs(one.objective - best) / best:.1e}",
         f"{worst:.5f}",
         f"{one.status} / {three.status}",
-        str(len(one.history.outer)),
+        str(one.history.outer[-1].iteration),
         str(one.rounds),
         f"{one.communication.bytes / 1e6:.1f}",
         f"{seconds[0]:.1f}",

@@ -97,6 +97,7 @@ def solve(
             stack.enter_context(session)
         elif engine is not None or checkpoint is not None or record is not None:
             raise OptionError("engine, checkpoint and record belong to the session: give them to fp.Session(...)")
+        begun = session.ledger.read()
         prepared = _prepare(problem, asked, options, w0, session, about)
         listeners = list(callbacks)
         if sys.stderr.isatty():
@@ -108,7 +109,16 @@ def solve(
         posed: Any = prepared.problem  # vertical methods know that theirs is a VerticalProblem
         run_type = PooledRun if solver.needs.pooled else Run
         run = run_type(
-            posed, session, solver.name, prepared.start, tolerances, int(limit), seed, listeners, prepared.choice
+            posed,
+            session,
+            solver.name,
+            prepared.start,
+            tolerances,
+            int(limit),
+            int(seed),
+            listeners,
+            prepared.choice,
+            begun=begun,
         )
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")

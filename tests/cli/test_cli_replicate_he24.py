@@ -116,7 +116,7 @@ def test_what_the_two_algorithms_are_compared_by() -> None:
     assert (len(both.one), len(both.three)) == (2, 3)
     np.testing.assert_array_equal(both.curve[0], starts[0])
     np.testing.assert_array_equal(both.curve[-1], both.one[0].w)
-    assert len(both.curve) == 1 + len(both.one[0].history.outer)
+    assert len(both.curve) == len(both.one[0].history.outer)  # both begin with the start
 
     def losses(w: np.ndarray, label: int) -> np.ndarray:
         return np.array([logistic(X[y == label], label, w) for X, y in owners.values()])

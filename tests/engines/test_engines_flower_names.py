@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,84 +21,18 @@ from fedpact.federation.wire import loads, to_tree
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
-from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flower_grid import Grid, Node, echo, impatient
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.supercore.task_identity import TaskIdentity
 
 from fedpact.engines import flower, flower_site
 
-UNAVAILABLE = 5  # Flower's error code for a node without heartbeats
-
-
-def echo(name: str) -> Callable[[dict[str, Any]], Callable[[bytes], bytes]]:
-    return lambda config: lambda data: f"{name}: ".encode() + data
-
-
-@dataclass(frozen=True)
-class Node:
-    """A site as the SuperLink sees it: `app` None never answers, `activation` changes with a restart."""
-
-    name: str
-    app: ClientApp | None
-    activation: str = "first"
-    config: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def named(cls, name: str) -> Node:
-        return cls(name, flower.client_app(echo(name)))
-
-
-class Grid:
-    """What of Flower's grid the fleet uses."""
-
-    def __init__(self, *nodes: Node) -> None:
-        self.nodes = dict(enumerate(nodes, start=100))
-        self.got: list[tuple[str, str]] = []  # name, type of message
-        self.broken = False
-        self._sent: dict[str, Message] = {}
-
-    def get_nodes(self) -> list[NodeInfo]:
-        return [NodeInfo(node_id=i, last_activated_at=node.activation) for i, node in self.nodes.items()]
-
-    def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        if self.broken:
-            raise ConnectionError("no SuperLink")
-        keys = []
-        for message in messages:
-            key = message.object_id
-            message.metadata.__dict__["_message_id"] = key
-            known = message.metadata.dst_node_id in self.nodes
-            if known:
-                self._sent[key] = message
-                self.got.append((self.nodes[message.metadata.dst_node_id].name, message.metadata.message_type))
-            keys.append(key if known else "")
-        return keys
-
-    def pull_messages(self, keys: Iterable[str]) -> list[Message]:
-        replies = []
-        for key in keys:
-            message = self._sent[key]
-            node = self.nodes.get(message.metadata.dst_node_id)
-            if node is None:
-                replies.append(Message(Error(UNAVAILABLE, "Node Unavailable"), reply_to=message))
-            elif node.app is not None:
-                config: dict[str, Any] = {"name": node.name, **node.config} if node.name else {}
-                context = Context(1, message.metadata.dst_node_id, config, RecordDict(), {})
-                replies.append(node.app(message, context))
-        return replies
-
 
 @pytest.fixture(autouse=True)
-def _task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flower stamps messages with the task it runs. No test here has to wait for long, nor to print."""
-    for name in ("_task_id", "_run_id", "_node_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
-    monkeypatch.setattr(flower_site, "SHORTEST", 0.005)
-    monkeypatch.setattr(flower_site, "speak", lambda: None)
-    monkeypatch.setattr(flower, "LOOK", 0.05)
-    monkeypatch.setattr(flower, "GRACE", 0.1)
+def _impatient() -> Iterator[None]:
+    with impatient():
+        yield
 
 
 @contextmanager

@@ -30,7 +30,7 @@ pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
 from test_engines_flower_transport import EXAMPLE, QUICK, load_deployment
 
-pytestmark = pytest.mark.xdist_group("flower")  # one deployment, on one worker
+pytestmark = [pytest.mark.flower, pytest.mark.xdist_group("flower")]  # one deployment, on one worker
 
 SITES = ("hospital 1", "hospital 2", "hospital 3")
 COLUMNS = ("age", "dose", "pressure", "weight")

@@ -22,7 +22,7 @@ from fedpact.federation.wire import loads, to_tree
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
-pytestmark = pytest.mark.xdist_group("flower")  # one deployment at a time
+pytestmark = [pytest.mark.flower, pytest.mark.xdist_group("flower")]  # one deployment at a time
 
 HERE = Path(__file__).parent
 #: For the processes of a deployment: what makes Flower notice sooner who is gone.

@@ -10,8 +10,6 @@ import pytest
 pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
 pytest.importorskip("cryptography", reason="needs the extra 'secure'")
 
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 import fedpact as fp
 from fedpact.errors import DataError, FedpactError, ProblemError
@@ -83,13 +81,6 @@ def test_lists_names_and_labels_of_any_kind() -> None:
     np.testing.assert_array_equal(named.predict(parties) == "paid", listed.predict(list(parties.values())) == 1)
     assert set(named.pieces_) == {"bank", "shop", "post"}
     assert set(listed.pieces_) == {"party 1", "party 2", "party 3"}
-
-
-def test_parameters_are_kept_as_given() -> None:
-    model = clone(FairVerticalClassifier(0.3, gap="all", weight=0.1, tol=1e-4))
-    assert (model.max_gap, model.gap, model.weight, model.tol) == (0.3, "all", 0.1, 1e-4)
-    with pytest.raises(NotFittedError, match="call fit"):
-        model.predict(people()[0])
 
 
 # ------------------------------------------------------------------------------------------------------------ in pieces

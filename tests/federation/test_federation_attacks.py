@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedpact.solvers.describing import introduce_share
+from fedpact.solvers.measuring import About, Finished, measure, moments
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +19,6 @@ from fedpact.federation import Order, Site
 from fedpact.federation.failure import texts_in
 from fedpact.federation.remote import read_reply
 from fedpact.federation.wire import dumps, loads, name_of, to_tree
-from fedpact.solvers.describing import introduce_share
-from fedpact.solvers.measuring import About, Finished, measure, moments
 from fedpact.tasks import Job, share_from_file
 
 NAME = "hospital 2"

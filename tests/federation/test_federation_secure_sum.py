@@ -597,7 +597,7 @@ READ = {
         "Revealed.multiplier",
     },
     "proximal-al": {
-        "Introduced.slope", "Updated.converged", "Updated.indefinite",
+        "Introduced.slope", "Started.feasibility", "Started.violation", "Updated.converged", "Updated.indefinite",
         "Concluded.feasibility", "Concluded.violation", "Concluded.change", "Probed.violation", "Revealed.multiplier",
     },
 }  # fmt: skip
@@ -620,8 +620,8 @@ def test_what_is_read_owner_by_owner_is_in_the_ledger(problem: str, method: str)
 def test_no_step_of_these_methods_lets_more_be_read_of_one_owner() -> None:
     """By the classes of the replies, so it holds for every way a run may go; none has a vector but the price."""
     allowed = {name for names in READ.values() for name in names}
-    # evidence for an ending, and the judgement of a start that nobody left
-    allowed |= {"Weighed.size", "Judged.feasibility", "Judged.violation"}
+    # evidence for an ending, a point judged by itself, and the start of "inexact-admm"
+    allowed |= {"Weighed.size", "Judged.feasibility", "Judged.violation", "Begun.feasibility", "Begun.violation"}
     files = ("interior_point", "accelerated", "proximal_al", "inexact_admm", "endings", "judging", "scales")
     steps = [step for name, step in STEPS.items() if name.startswith(tuple(f"fedpact.solvers.{f}:" for f in files))]
     kinds = {reply_type(step) for step in steps}

@@ -306,15 +306,6 @@ def test_a_changed_penalty_keeps_the_multiplier_of_consensus():
 # ---------------------------------------------------------------------------------------------------- what is exchanged
 
 
-def test_threads_give_the_same_bits():
-    problem = tasks.neyman_pearson(data.neyman_pearson(5, rows=80), 0.2)
-    one, two = (fp.solve(problem, "accelerated", engine=engine) for engine in (None, "threads"))
-    np.testing.assert_array_equal(one.w, two.w)
-    assert [r.residual for r in one.history.inner] == [r.residual for r in two.history.inner]
-    for a, b in zip(one.multipliers, two.multipliers, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_a_round_is_one_vector_up_and_scalars_and_the_multiplier_leaves_at_the_end():
     problem = tasks.neyman_pearson(data.neyman_pearson(5), 0.2)
     engine = Recording()

@@ -448,8 +448,9 @@ def test_a_party_that_stays_away_is_named(asynchronous: bool, on_failure: Any) -
     found = fp.solve(small(), "fair-vfl", tol=1e-8, engine=door, **options)
     assert found.status == "client_lost"
     assert found.reason == "shop: its order lost"
-    assert np.isnan(found.w).all()
-    assert found.w.shape == (9,)
+    np.testing.assert_array_equal(found.w, np.zeros(9))  # the start: the last point is the parties'
+    if not asynchronous:
+        assert_certified(small(), found)
     asked = [what for name, _, what in door.sent if name == "shop" and what]
     assert len(asked) == (3 if on_failure == "retry" else 1)
 
@@ -463,14 +464,6 @@ def test_pauses_between_attempts_do_not_stop_the_other_parties(monkeypatch: pyte
     between = door.sent[lost[0] : lost[-1]]
     assert len(lost) == 4
     assert sum(name == "bank" for name, *_ in between) > 8
-
-
-@pytest.mark.parametrize("at", [4, 5, 9, 40])
-def test_stopped_by_the_user_and_resumed_to_the_same_bits(at: int, tmp_path: Path) -> None:
-    expected = fp.solve(small(), "fair-vfl", tol=1e-4)
-    stopped = fp.solve(small(), "fair-vfl", tol=1e-4, checkpoint=tmp_path, callbacks=[stop_at(at)])
-    assert stopped.reason.startswith(f"interrupted after {at} exchanges")
-    assert_same_run(fp.solve(small(), "fair-vfl", tol=1e-4, checkpoint=tmp_path, resume=True), expected)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -500,12 +493,6 @@ def test_the_limit_of_exchanges_is_kept() -> None:
             assert found.status == "max_rounds"
             assert found.rounds <= limit
             assert_certified(small(), found)
-
-
-def test_threads_give_the_same_bits() -> None:
-    for options in ({}, {**PAPER, "max_rounds": 60}, {"local_updates": 4, "secure_sum": False}):
-        one, other = (fp.solve(small(), "fair-vfl", engine=engine, **options) for engine in (None, "threads"))
-        assert_same_run(one, other)
 
 
 # ------------------------------------------------------------------------------------------------------------ misuse

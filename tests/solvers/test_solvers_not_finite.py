@@ -18,11 +18,11 @@ from fedpact.cones import Nonnegative
 from fedpact.errors import FedpactError, OwnerError, ProblemError
 from fedpact.functions import Affine, Function, Quadratic, Smooth, Vector
 from fedpact.prox import L1, Custom, Prox
-from fedpact.solvers import METHODS, VERTICAL
+from fedpact.solvers import METHODS
 from fedpact.solvers.local import exact, newton
 from fedpact.solvers.local.damped_model import model_step
 
-ROWS = [name for name in METHODS if name not in VERTICAL]
+ROWS = [name for name in METHODS if not METHODS[name].needs.columns]
 CONSTRAINED = ("interior-point", "accelerated", "proximal-al", "centralized-proximal-al")
 NONSMOOTH = [name for name in ROWS if name not in ("fedavg", "fedprox", "scaffold", "fedsplit")]
 BAD = pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -16,14 +16,12 @@ from vertical_cases import (
     assert_certified,
     assert_same_run,
     at_random,
-    gone,
     matrix,
     misses,
     pooled,
     real,
     rows,
     small,
-    stop_at,
 )
 
 import fedpact as fp
@@ -353,37 +351,12 @@ def test_pieces_stay_with_their_parties(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------------- failures
 
 
-def test_threads_give_the_same_bits() -> None:
-    assert_same_run(fp.solve(small(), tol=1e-7, engine="threads"), undisturbed())
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_third_of_the_messages_lost_and_the_same_bits(seed: int) -> None:
     door = Door(at_random(0.3, ("order lost", "reply lost"), seed))
     found = fp.solve(small(), tol=1e-7, engine=door, retries=30)
     assert_same_run(found, undisturbed(), traffic=False)
     assert {what for *_, what in door.sent} == {"", "order lost", "reply lost"}
-
-
-def test_a_party_that_stays_away_is_named() -> None:
-    found = fp.solve(small(), tol=1e-7, engine=Door(gone("shop", 9)), retries=2)
-    assert found.status == "client_lost"
-    assert found.reason == "shop: its order lost"
-    assert found.w.shape == (9,)
-    assert np.isnan(found.w).all()  # the parties have it, and one of them cannot be asked
-    last = found.history.outer[-1]
-    assert (found.objective, found.certificate.stationarity) == (last.objective, last.stationarity)
-    assert found.multipliers[0].shape == (2,)
-    assert np.isfinite(found.multipliers[0]).all()
-
-
-@pytest.mark.parametrize("at", [3, 4, 9, 20])
-def test_stopped_by_the_user_and_resumed_to_the_same_bits(at: int, tmp_path: Path) -> None:
-    stopped = fp.solve(small(), tol=1e-7, checkpoint=tmp_path, callbacks=[stop_at(at)])
-    assert stopped.status == "max_rounds"
-    assert stopped.reason.startswith(f"interrupted after {at} exchanges")
-    assert_certified(small(), stopped)
-    assert_same_run(fp.solve(small(), tol=1e-7, checkpoint=tmp_path, resume=True), undisturbed())
 
 
 @pytest.mark.parametrize("party", CUTS)
@@ -400,14 +373,6 @@ def test_ctrl_c_while_some_parties_have_moved_gives_the_point_that_was_certified
     assert (stopped.objective, stopped.certificate.stationarity) == (last.objective, last.stationarity)
     resumed = fp.solve(asked, tol=1e-7, checkpoint=tmp_path, resume=True)
     assert_same_run(resumed, undisturbed())
-
-
-def test_the_limit_of_exchanges_is_kept() -> None:
-    for limit in (8, 15):
-        found = fp.solve(small(), tol=1e-9, max_rounds=limit)
-        assert found.status == "max_rounds"
-        assert found.rounds <= limit
-        assert_certified(small(), found)
 
 
 # ------------------------------------------------------------------------------------------------------------ misuse

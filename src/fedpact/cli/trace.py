@@ -21,7 +21,7 @@ from fedpact.functions import Vector
 from fedpact.problem import FederatedProblem
 from fedpact.solve import solve
 from fedpact.solvers import Solution
-from fedpact.solvers.averaging import LocalSteps
+from fedpact.solvers.consensus.local_steps import LocalSteps
 
 #: Exchanges that no method of a trace comes near: other limits end it.
 ENDLESS = 10**9

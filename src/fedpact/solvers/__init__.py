@@ -3,6 +3,11 @@
 from typing import Any
 
 from fedpact.solvers.base import Solver
+from fedpact.solvers.consensus.fedavg import FedAvg
+from fedpact.solvers.consensus.feddr import FedDR, FedSplit
+from fedpact.solvers.consensus.fedprox import FedProx
+from fedpact.solvers.consensus.ifeddr import IFedDR
+from fedpact.solvers.consensus.scaffold import Scaffold
 from fedpact.solvers.constrained.accelerated import Accelerated
 from fedpact.solvers.constrained.centralized_proximal_al import CentralizedProximalAL
 from fedpact.solvers.constrained.inexact_admm import InexactADMM
@@ -23,6 +28,12 @@ METHODS: dict[str, type[Solver[Any]]] = {
         ProximalAL,
         CentralizedProximalAL,
         InexactADMM,
+        IFedDR,
+        FedDR,
+        FedSplit,
+        FedAvg,
+        FedProx,
+        Scaffold,
         VerticalAL,
         FairVFL,
         FedBCD,

@@ -84,7 +84,7 @@ def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
     if kind is str:
         if value in about.choices:
             return str(value)
-        raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices)}")
+        raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices if c)}")
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if kind is int and number and (isinstance(value, Integral) or float(value).is_integer()) and about.allows(value):
         return int(value)
@@ -205,6 +205,10 @@ class Solver(ABC, Generic[S]):
         state is None when the run ended inside `init`.
         """
         return conclude_all(run)
+
+    def excuse(self, run: Run, state: S) -> str:
+        """What may keep this method from a solution, for the reason of a run that stalls or is out of exchanges."""
+        return ""
 
     def separator(self, run: Run, state: S) -> tuple[Vector | None, Vector]:
         """The server's part of a proof of infeasibility: the point where it balances (None: any), and weights."""

@@ -52,7 +52,10 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
                 return verdict, state
             if run.rounds_left <= solver.reserve:
                 _judge_latest(run, solver, iterate)
-                return Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came first"), state
+                reason = f"the limit of {run.max_rounds} exchanges came first"
+                if excuse := solver.excuse(run, state):
+                    reason = f"{reason}; {excuse}"
+                return Verdict("max_rounds", reason), state
             iterate = solver.step(run, state)
     except KeyboardInterrupt:
         return _interrupted(run, "interrupted"), state
@@ -100,7 +103,7 @@ class Watch:
             if (doubtful or iterate.escape) and self._escapes(iterate, certificate, objective):
                 return Verdict("unbounded", UNBOUNDED)
         found = self._conflict(iterate, state) if doubtful or iterate.conflict else None
-        return found or iterate.end or self._stalled(iterate)
+        return found or iterate.end or self._stalled(iterate, state)
 
     def _is_idle(self, iterate: Iterate, certificate: Certificate) -> bool:
         """Note progress, and tell whether there was none for so long that evidence should be asked for."""
@@ -114,11 +117,12 @@ class Watch:
         self.asks *= 2
         return True
 
-    def _stalled(self, iterate: Iterate) -> Verdict | None:
+    def _stalled(self, iterate: Iterate, state: Any) -> Verdict | None:
         idle = iterate.number - self.since
         if idle < self.solver.patience:
             return None
-        reason = f"no progress in {idle} iterations; is the problem well scaled?"
+        excuse = self.solver.excuse(self.run, state) or "is the problem well scaled?"
+        reason = f"no progress in {idle} iterations; {excuse}"
         return Verdict("stalled", reason, then=self.solver.fallback)
 
     def _escapes(self, iterate: Iterate, certificate: Certificate, objective: float) -> bool:

@@ -146,8 +146,8 @@ class Run:
     history: History = field(default_factory=History)
     first: int = 0
     warm: int = -1
+    begun: Communication = field(default_factory=lambda: Communication(0, {}))  # what had passed before
     best: Best = field(init=False)
-    begun: Communication = field(init=False)  # what had passed before
     start_judged: tuple[Certificate, float] | None = None
     _judged_at: int = 0
     _gradients: int = 0
@@ -156,7 +156,6 @@ class Run:
     def __post_init__(self) -> None:
         self.best = Best(self.tol)
         self.w0 = self.start
-        self.begun = self.session.ledger.read()
 
     def ask(
         self,

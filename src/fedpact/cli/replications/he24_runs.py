@@ -123,7 +123,7 @@ def exchanges(solutions: Sequence[Solution]) -> str:
 
 
 def outer(solutions: Sequence[Solution]) -> float:
-    return float(np.mean([len(s.history.outer) for s in solutions]))
+    return float(np.mean([s.history.outer[-1].iteration for s in solutions]))
 
 
 def by_owner(problem: FederatedProblem, runs: Sequence[Solution]) -> Vector:

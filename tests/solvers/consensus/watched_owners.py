@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedpact.engines import InProcess
-from fedpact.federation import Fleet
+from fedpact.federation import Fleet, Order, Sealed, Step
 from fedpact.problem import FederatedProblem
 
 
-@dataclass(frozen=True)
+@dataclass
 class Exchange:
     """One exchange: what was asked, what came back, and every owner's state after it."""
 
     step: str
     order: Any
-    replies: Any
-    states: list[Any]
+    replies: list[Any] = field(default_factory=list)
+    states: list[Any] = field(default_factory=list)
     counted: Any = None
 
 
@@ -29,20 +30,26 @@ class Watching:
     """Owners in this process; every exchange is kept, with what `count` says after it."""
 
     def __init__(self, count: Callable[[], Any] = lambda: None) -> None:
-        self.seen: list[Exchange] = []
+        self._exchanges: dict[int, Exchange] = {}
         self.count = count
+
+    @property
+    def seen(self) -> list[Exchange]:
+        return list(self._exchanges.values())
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet: Any = InProcess().open(shares, folder)
-        ask = fleet.ask
+        start = fleet.start
 
-        def watched(step: Any, orders: Any, owners: Any = None) -> Any:
-            replies = ask(step, orders, owners)
-            states = [owner._memory.state for owner in fleet._owners.values()]
-            self.seen.append(Exchange(step.__name__, orders, replies, states, self.count()))
-            return replies
+        def watched(owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+            future: Future[Sealed[Any]] = start(owner, step, order)
+            exchange = self._exchanges.setdefault(order.round, Exchange(step.__name__, order))
+            exchange.replies.append(future.result().kept)
+            exchange.states = [other._memory.state for other in fleet._owners.values() if other._memory is not None]
+            exchange.counted = self.count()
+            return future
 
-        fleet.ask = watched
+        fleet.start = watched
         return fleet
 
     def rounds(self) -> list[list[Exchange]]:

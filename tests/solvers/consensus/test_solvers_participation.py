@@ -19,12 +19,8 @@ def trace(problem: fp.FederatedProblem, method: str, threads: int = 1, **options
     return watch
 
 
-def step_of(method: str) -> str:
-    return "advance_sampled" if method == "ifeddr" else "advance"
-
-
 def path(watch: Watching, method: str) -> np.ndarray:
-    return watch.iterates("p" if method in ("feddr", "ifeddr") else "w", step_of(method))
+    return watch.iterates("p" if method in ("feddr", "ifeddr") else "w")
 
 
 # -------------------------------------------------------------------------------------------------- samples of owners
@@ -56,7 +52,7 @@ def test_samples_depend_on_the_seed_only(method: str) -> None:
     threads = trace(CASE.problem(), method, threads=3, seed=5, **options)
     samples, bits = (
         [f(watch) for watch in (first, again, threads, other)]
-        for f in (lambda watch: watch.samples(step_of(method)), lambda watch: path(watch, method).tobytes())
+        for f in (lambda watch: watch.samples(), lambda watch: path(watch, method).tobytes())
     )
     assert samples[0] == samples[1] == samples[2]
     assert samples[0] != samples[3]
@@ -71,7 +67,7 @@ def test_owners_that_are_not_asked_do_nothing(method: str) -> None:
     found = fp.solve(CASE.problem(), method, participation=0.3, max_rounds=20, tol=1e-9, engine=watch)
     names = [f"client {i}" for i in range(1, 11)]
     assert sum(record.refinements for record in found.history.local) == 0
-    for record, sample in zip(found.history.local, watch.samples(step_of(method)), strict=True):
+    for record, sample in zip(found.history.local, watch.samples(), strict=True):
         assert [n > 0 for n in record.gradients] == [name in sample for name in names]
 
 
@@ -103,9 +99,10 @@ def test_sampled_ifeddr_with_exact_resolvents_is_sampled_feddr(h: fp.prox.Prox) 
     options = {"gamma": 0.1, "relaxation": 1.0, "steps": 12, "local_solver": "newton", "participation": 0.3}
     inexact = trace(CASE.problem(h), "ifeddr", max_rounds=60, **options)
     plain = trace(CASE.problem(h), "feddr", max_rounds=60, **options)
-    assert inexact.samples("advance_sampled") == plain.samples()
-    assert len(plain.samples()) > 40
-    np.testing.assert_allclose(path(inexact, "ifeddr"), path(plain, "feddr"), rtol=0, atol=1e-9)
+    count = min(len(inexact.samples()), len(plain.samples()))  # FedDR spends one exchange more on judging
+    assert count > 40
+    assert inexact.samples()[:count] == plain.samples()[:count]
+    np.testing.assert_allclose(path(inexact, "ifeddr")[:count], path(plain, "feddr")[:count], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("error", [0.5, 0.95])
@@ -139,7 +136,7 @@ def test_a_sample_of_everyone_is_everyone() -> None:
 
 
 def test_ifeddr_takes_a_share_of_the_owners() -> None:
-    with pytest.raises(OptionError, match=r"participation = 1\.5: give the share of the owners"):
+    with pytest.raises(OptionError, match=r"participation = 1\.5: give a number above 0 and at most 1"):
         fp.solve(CASE.problem(), "ifeddr", participation=1.5)
 
 
@@ -231,47 +228,3 @@ def test_owners_without_rows_are_named() -> None:
     problem = fp.FederatedProblem([fp.Share(rows), fp.Share(Quadratic(np.eye(2)), name="hospital b")])
     with pytest.raises(OptionError, match="hospital b: batch_size needs rows"):
         fp.solve(problem, "scaffold", batch_size=1)
-
-
-# ------------------------------------------------------------------------------------------------ interrupts, elsewhere
-
-
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [
-        ("fedavg", {"participation": 0.5, "batch_size": 6}),
-        ("fedprox", {"participation": 0.5, "batch_size": 6}),
-        ("scaffold", {"participation": 0.5, "batch_size": 6}),
-        ("feddr", {"participation": 0.5}),
-        ("ifeddr", {"participation": 0.5, "local_solver": "gradient"}),
-        ("fedsplit", {}),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_an_interrupted_run_goes_on_to_the_same_bits(method: str, options: dict[str, object], tmp_path: object) -> None:
-    problem = logistic(6)
-    common = {"tol": 1e-12, "max_rounds": 40, "seed": 2, **options}
-    straight = fp.solve(problem, method, **common)
-    seen = []
-
-    def stop(progress: fp.solvers.Progress) -> None:
-        seen.append(progress.iteration)
-        if progress.iteration == 9:
-            raise KeyboardInterrupt
-
-    stopped = fp.solve(problem, method, checkpoint=tmp_path / "kept", callbacks=[stop], **common)
-    assert stopped.status == "max_rounds"
-    assert stopped.reason.startswith("interrupted")
-    assert seen[-1] == 9
-    resumed = fp.solve(problem, method, checkpoint=tmp_path / "kept", resume=True, **common)
-    assert resumed.w.tobytes() == straight.w.tobytes()
-    assert [r.gradients for r in resumed.history.local] == [r.gradients for r in straight.history.local]
-
-
-@pytest.mark.parametrize("method", [*METHODS, "fedsplit"])
-def test_shares_may_be_known_to_their_owners_only(method: str) -> None:
-    shares = logistic(6).shares
-    remote = fp.RemoteProblem({share.label: (lambda share=share: share) for share in shares})
-    here = fp.solve(fp.FederatedProblem(shares), method, max_rounds=30, tol=1e-9)
-    there = fp.solve(remote, method, max_rounds=31, tol=1e-9)  # one exchange to describe the shares
-    assert there.w.tobytes() == here.w.tobytes()

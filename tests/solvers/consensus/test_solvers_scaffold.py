@@ -92,7 +92,7 @@ def test_owners_take_a_quadratic_h_in_parts_without_bias() -> None:
 
 
 def test_h_that_is_not_smooth_is_refused() -> None:
-    with pytest.raises(OptionError, match=r'method="scaffold" takes no L1\(0.1\).*use "feddr" or "ifeddr"'):
+    with pytest.raises(OptionError, match=r'method "scaffold" takes no L1\(0.1\).*use "feddr" or "ifeddr"'):
         fp.solve(CASE.problem(fp.prox.L1(0.1)), "scaffold")
 
 
@@ -120,10 +120,10 @@ def test_history_counts_scaffolds_gradients(option: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"option": "III"}, "option = 'III': choose I, II"),
-        ({"option": 2}, "option = 2: give a name"),
+        ({"option": "III"}, "option = 'III': choose 'I', 'II'"),
+        ({"option": 2}, "option = 2: choose 'I', 'II'"),
         ({"steps": 1.5}, "steps = 1.5: give a whole number"),
-        ({"step_rule": "mine"}, "step_rule = 'mine': choose common, own"),
+        ({"step_rule": "mine"}, "step_rule = 'mine': choose 'common', 'own'"),
     ],
     ids=lambda value: None if isinstance(value, str) else f"{next(iter(value))} {next(iter(value.values()))}",
 )

@@ -63,7 +63,7 @@ def test_with_exact_resolvents_it_is_ifeddr(problem: fp.FederatedProblem, gamma:
     fp.solve(problem, "feddr", tol=1e-9, engine=plain, **options)
     found = fp.solve(problem, "ifeddr", tol=1e-9, engine=inexact, refinement="repeat", **options)
     assert all(r.alpha == pytest.approx(1.0, abs=1e-6) for r in found.history.local[:10])
-    ours, theirs = plain.iterates("p"), inexact.iterates("p")[1:]  # theirs begins with w0, ours with the first p
+    ours, theirs = plain.iterates("p"), inexact.iterates("p")
     count = min(len(ours), len(theirs))
     assert count > 20
     np.testing.assert_allclose(ours[:count], theirs[:count], rtol=0, atol=1e-9)
@@ -188,7 +188,7 @@ def test_fedsplit_has_the_rate_of_its_theorem() -> None:
 def test_fedsplit_takes_a_quadratic_h_in_parts_and_refuses_others() -> None:
     found = fp.solve(CASE.problem(fp.prox.SquaredL2(0.7)), "fedsplit", tol=1e-9)
     np.testing.assert_allclose(found.w, CASE.optimum(ridge=0.7), rtol=0, atol=1e-8)
-    with pytest.raises(OptionError, match=r'method="fedsplit" takes no L1\(1\): FedSplit is about smooth functions'):
+    with pytest.raises(OptionError, match=r'method "fedsplit" takes no L1\(1\): FedSplit is about smooth functions'):
         fp.solve(CASE.problem(fp.prox.L1(1.0)), "fedsplit")
 
 
@@ -205,7 +205,10 @@ def test_history_counts_feddrs_gradients() -> None:
     found = fp.solve(CASE.problem(), "feddr", local_solver="gradient", steps=3, max_rounds=12, tol=1e-12)
     # one at p, which judges it too, and one after every step
     assert {r.gradients for r in found.history.local} == {(4,) * 5}
-    assert not any(np.isnan(r.residual) for r in found.history.local)
+    residuals = [r.residual for r in found.history.local]
+    assert not any(np.isnan(residuals[:-1]))
+    assert np.isnan(residuals[-1])  # no exchange is left for another round: the last point is judged instead
+    assert found.history.outer[-1].stationarity < found.history.outer[-2].stationarity
 
 
 class Counting(Quadratic):
@@ -246,20 +249,21 @@ def test_every_evaluation_is_counted(method: str, options: dict[str, str]) -> No
         callbacks=[lambda progress: seen.append([f.calls for f in functions])],
         **options,
     )
-    spent = np.diff(np.array(seen), axis=0)  # from the second round on
-    counted = np.array([record.gradients for record in found.history.local])[1:]
-    assert len(counted) > 5
+    rounds = len(found.history.local)
+    spent = np.diff(np.array(seen[: rounds + 1]), axis=0)  # since the start, and without the end
+    counted = np.array([record.gradients for record in found.history.local])
+    assert rounds > 5
     np.testing.assert_array_equal(spent, counted)
 
 
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("feddr", {"relaxation": 2}, "relaxation = 2: give a number between 0 and 2"),
-        ("feddr", {"local_solver": "adam"}, "local_solver = 'adam': choose gradient, agd"),
-        ("feddr", {"start": "x"}, "start = 'x': choose p, last, s"),
+        ("feddr", {"relaxation": 2}, "relaxation = 2: give a number above 0 and below 2"),
+        ("feddr", {"local_solver": "adam"}, "local_solver = 'adam': choose 'gradient', 'agd'"),
+        ("feddr", {"start": "x"}, "start = 'x': choose 'p', 'last', 's'"),
         ("feddr", {"steps": 1.5}, "steps = 1.5: give a whole number"),
-        ("feddr", {"participation": 1.01}, "participation = 1.01: give the share"),
+        ("feddr", {"participation": 1.01}, "participation = 1.01: give a number above 0 and at most 1"),
         ("feddr", {"batch_size": 8}, "method 'feddr' has no option 'batch_size'"),
         ("fedsplit", {"relaxation": 2}, "method 'fedsplit' has no option 'relaxation'"),
         ("fedsplit", {"participation": 0.5}, "method 'fedsplit' has no option 'participation'"),

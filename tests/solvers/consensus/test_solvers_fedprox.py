@@ -121,9 +121,9 @@ def test_operators_stop_at_the_fixed_point_of_the_mean_of_resolvents() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gamma": 0}, "gamma = 0: give a positive number"),
+        ({"gamma": 0}, "gamma = 0: give a number above 0"),
         ({"steps": 0.5}, "steps = 0.5: give a whole number of at least 1"),
-        ({"participation": 2}, "participation = 2: give the share"),
+        ({"participation": 2}, "participation = 2: give a number above 0 and at most 1"),
         ({"local_solver": "newton"}, "method 'fedprox' has no option 'local_solver'"),
     ],
     ids=lambda value: None if isinstance(value, str) else next(iter(value)),

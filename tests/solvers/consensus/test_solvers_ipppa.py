@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ipppa import Approximate, Resolvent, affine_resolvent, idrs, ipppa, range_and_metric
 from scipy.special import expit
 from watched_owners import Watching, seen_by_all
 
@@ -11,7 +12,6 @@ import fedpact as fp
 from fedpact.functions import Linear, LogisticLoss, Quadratic
 from fedpact.problem import MonotoneProblem
 from fedpact.prox import L1, Box, Prox, Zero
-from ipppa import Approximate, Resolvent, affine_resolvent, idrs, ipppa, range_and_metric
 
 D = 7
 
