@@ -186,6 +186,8 @@ CODES = {
     "FP-OPTION-052": "the job is incomplete",
     "FP-OPTION-053": "the job has no bound for this owner",
     "FP-OPTION-054": "the job lists too few levels, or one twice",
+    "FP-OPTION-055": "the job states no bound of the gap between groups",
+    "FP-OPTION-056": "the job states neither a bound nor a recall",
     "FP-OPTION-060": "the Python file of the task is none",
     "FP-OPTION-061": "the Python file of the task has no function share(table, name, owners)",
     "FP-OPTION-062": "the function share(...) of the task does not return an fp.Share",
@@ -197,6 +199,7 @@ CODES = {
     "FP-OPTION-010": "the --node-config of the site lacks its name, data-path or state-path",
     "FP-OPTION-011": "the site takes part only with another value than the job states",
     "FP-OPTION-012": "the task runs code of the site's own, and the site names none",
+    "FP-OPTION-013": "the --node-config of the site states a condition that no task has",
 }
 
 

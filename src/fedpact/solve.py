@@ -180,6 +180,8 @@ def _prepare(
         return _Prepared(problem, np.zeros(problem.dim), solver)
     if isinstance(problem, RemoteProblem):
         session.open(problem.sources, about)
+        if problem.task is not None:
+            session.pose(problem.task)
         described = describe_problem(problem, session)
         w = described.start(w0)
         solver, choice = _choose(described, w.size, solver, options)

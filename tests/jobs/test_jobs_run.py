@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from job_files import change
 
 import fedpact as fp
-from fedpact.cli.init import init
 from fedpact.cli.predict import predict
 from fedpact.cli.run import run
 from fedpact.data.cells import read_cells
@@ -24,19 +24,6 @@ from fedpact.jobs import read_job, run_job
 from fedpact.report.record import Record
 from fedpact.tasks.confidence import interval
 from fedpact.tasks.model import Model
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    assert CliRunner().invoke(init, [str(tmp_path / "x")]).exit_code == 0
-    return tmp_path / "x"
-
-
-def change(folder: Path, old: str, new: str) -> Path:
-    path = folder / "job.toml"
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new, 1))
-    return path
 
 
 def test_the_example_is_solved_and_everything_is_in_its_folder(folder: Path) -> None:
@@ -152,9 +139,7 @@ def test_group_fairness_with_a_table_at_the_server(folder: Path) -> None:
     text = (folder / "job.toml").read_text()
     text = text.replace('task = "neyman_pearson"', 'task = "group_fairness"').replace("bound = 0.35", "bound = 0.05")
     text = text.replace('["age", "dose", "pressure", "smoker"]', '["age", "dose", "pressure"]')
-    text = text.replace(
-        "# for task", 'group = "smoker"\ngroups = ["never", "former", "now"]\nparity = "loss"\n# for task'
-    )
+    text = text.replace('protected = "yes"', 'group = "smoker"\ngroups = ["never", "former", "now"]\nparity = "loss"')
     text = text.replace('smoker = ["never", "former", "now"]\n', "").replace('coast = "coast.csv"\n', "")
     (folder / "job.toml").write_text(text.replace("[solve]", '[server]\ndata = "coast.csv"\n\n[solve]'))
     record = run_job(read_job(folder / "job.toml"))
@@ -203,8 +188,9 @@ def share(table, name, owners):
 
 def test_a_custom_task_is_a_python_file(folder: Path) -> None:
     (folder / "mine.py").write_text(CUSTOM)
-    text = (folder / "job.toml").read_text().replace("bound = 0.35", 'functions = "mine.py"')
-    (folder / "job.toml").write_text(text.replace('"neyman_pearson"', '"custom"'))
+    change(folder, "bound = 0.35", 'functions = "mine.py"')
+    change(folder, 'protected = "yes"', "")
+    change(folder, 'task = "neyman_pearson"', 'task = "custom"')
     record = run_job(read_job(folder / "job.toml"))
     assert record.solved, record.reason
     assert all(one.value <= 1e-3 for one in record.bounded)

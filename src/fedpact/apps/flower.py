@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from fedpact.engines.flower import Flower
 from fedpact.engines.flower import client_app as make_client_app
 from fedpact.engines.flower import server_app as make_server_app
-from fedpact.errors import OptionError
+from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Site
 from fedpact.jobs import read_job, run_job
-from fedpact.problem import Share, Unscaled
-from fedpact.tasks import Custom, FileSource, Task, read_task
-from fedpact.tasks.base import bound_for
+from fedpact.tasks import TASKS, Custom, FileSource, Task
+from fedpact.tasks.base import bound_for, digest_of_files
 
+#: Entries of a site's config that say where its own things are; all others are conditions.
+PLACES = ("name", "data-path", "state-path", "functions")
 #: Seconds to wait for sites that are not online at the start.
 PATIENCE = 120.0
 
@@ -41,6 +42,12 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
             raise OptionError(
                 f'--node-config has no {key}; give name="..." data-path="..." state-path="..."', code="FP-OPTION-010"
             )
+    known = {"task", *PLACES, *(field.name for task in TASKS.values() for field in fields(task))}
+    if unknown := sorted(node_config.keys() - known):  # a condition that is misspelt would protect nobody
+        raise OptionError(
+            f"--node-config states {unknown[0]}, which no task has; it may state: {', '.join(sorted(known))}",
+            code="FP-OPTION-013",
+        )
     source = SiteSource(node_config)
     return Site(source.owner, source, Path(str(node_config["state-path"]))).handle
 
@@ -50,28 +57,38 @@ class SiteSource(FileSource):
 
     def __init__(self, node_config: Mapping[str, Any]) -> None:
         super().__init__(str(node_config["name"]), str(node_config["data-path"]))
-        self._conditions = node_config
+        self._conditions = dict(node_config)
 
-    def __call__(self, task: Task | Mapping[str, Any]) -> Share | Unscaled:
-        """The site's share of the task. OptionError when it is not what this site agreed to."""
-        asked = read_task(task) if isinstance(task, Mapping) else task
+    def accept(self, task: Task | Mapping[str, Any]) -> Task:
+        """The task, where the site agreed to it, with the site's own code. OptionError where it did not."""
+        asked = super().accept(task)
         self._check(asked)
-        if isinstance(asked, Custom):  # the coordinator never says which code runs here
-            if not self._conditions.get("functions"):
-                raise OptionError(
-                    'task "custom": state this site\'s own Python file, --node-config functions="..."',
-                    code="FP-OPTION-012",
-                )
-            asked = replace(asked, functions=str(self._conditions["functions"]))
-        return super().__call__(asked)
+        if not isinstance(asked, Custom):
+            return asked
+        if not self._functions:
+            raise OptionError(
+                'task "custom": state this site\'s own Python file, --node-config functions="..."',
+                code="FP-OPTION-012",
+            )
+        return replace(asked, functions=self._functions)  # the coordinator never says which code runs here
+
+    def digest(self) -> str:
+        files = [self.path, Path(self._functions)] if self._functions else [self.path]
+        return digest_of_files(*files)
+
+    @property
+    def _functions(self) -> str:
+        return str(self._conditions.get("functions", ""))
 
     def _check(self, task: Task) -> None:
         stated = task.stated()
         if "bound" in stated:
             stated["bound"] = bound_for(stated["bound"], self.owner)
-        for key, value in stated.items():
-            wanted = self._conditions.get(key, value)
-            if key != "functions" and str(wanted) != str(value):
+        for key, wanted in self._conditions.items():
+            if key in PLACES:
+                continue
+            value = stated.get(key)  # None: the task has no such key, and cannot keep to it
+            if str(wanted) != str(value):
                 raise OptionError(
                     f"the job states {key} = {value!r}; this site takes part only with {wanted!r}",
                     code="FP-OPTION-011",
@@ -80,13 +97,15 @@ class SiteSource(FileSource):
 
 
 def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
-    """Run the job that the run config names with the sites of the grid."""
+    """Run the job that the run config names with the sites of the grid. FedpactError when it is not solved."""
     if not run_config.get("job"):
         raise OptionError("the run config names no job; start it with `fedpact run job.toml`")
     file = read_job(str(run_config["job"]))
     patience = float(file.flower.get("patience", PATIENCE))
     record = run_job(file, engine=Flower(grid, patience), resume=bool(run_config.get("resume")))
     log.info("%s: %s", record.status, record.reason)
+    if not record.solved:
+        raise FedpactError(f"{record.status}: {record.reason}")  # for Flower, too, the run counts as failed
 
 
 client_app = make_client_app(make_handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,9 +11,9 @@ import numpy as np
 
 from fedpact.errors import OptionError
 from fedpact.jobs.keys import KEYS, OPEN, JobKey, schema
-from fedpact.tasks import TASKS
+from fedpact.tasks import TASKS, keys_of
 
-#: What the example states; all other keys are written behind a #, with their default.
+#: What the example states; all other keys stand behind a #, with a value to begin with.
 EXAMPLE: dict[tuple[str, str], str] = {
     ("", "title"): '"Three hospitals"',
     ("", "task"): '"neyman_pearson"',
@@ -28,62 +29,81 @@ EXAMPLE: dict[tuple[str, str], str] = {
     ("solve", "seed"): "0",
     ("output", "folder"): '"run"',
 }
+TASK = "neyman_pearson"
 #: Lines of the tables whose keys are the user's own names.
 OWNERS = ['north = "north.csv"', 'south = "south.csv"', 'coast = "coast.csv"']
 CATEGORIES = ['smoker = ["never", "former", "now"]']
 SCHEMA = "job.schema.json"
+#: Choices that a comment lists, at most; the reference page has all.
+LISTED = 5
 
 
 def example_job(folder: Path) -> str:
     """A job file with comments on every key, made from their declaration."""
-    task = EXAMPLE["", "task"].strip('"')
     lines = [
         f"#:schema ./{SCHEMA}",
         f"# A job: what is trained, under which constraint, and at whom. Run it with: fedpact run {folder}/job.toml",
         "# Paths are relative to this file. A key that is not needed may be left out; [ ] is its default.",
         "",
         *(f"# {name}: {kind.title}" for name, kind in TASKS.items()),
-        *_keys_of_table("", task),
-        *(line for other in TASKS if other != task for line in _other_task(other, task)),
+        *_task_lines(TASK),
         "",
         f"[owners]  # {OPEN['owners']}",
         *OWNERS,
         "",
         f"[categories]  # {KEYS['', 'categories'].doc}",
         *CATEGORIES,
+        "",
+        f"# [bound]  # {OPEN['bound']}",
+        *(f"# {owner.partition(' ')[0]} = {EXAMPLE['', 'bound']}" for owner in OWNERS),
     ]
     for table in dict.fromkeys(table for table, _ in KEYS if table):
-        lines += _keys_of_table(table, task)
+        lines += _table_lines(table)
     return "\n".join(lines) + "\n"
 
 
-def _keys_of_table(table: str, task: str) -> list[str]:
-    """The keys of one table that this task uses; a table that the example leaves out stands behind #."""
-    keys = [key for key in KEYS.values() if key.table == table and (not key.tasks or task in key.tasks)]
-    lines = [_line(key) for key in keys if key.kind != "levels"]
-    if not table or not lines:
-        return ["", *lines] if lines else []
+def _task_lines(task: str) -> list[str]:
+    """The keys at the top: those of this task, and behind # what the others have that it has not."""
+    own = keys_of(TASKS[task])
+    lines = ["", *(_line(key) for key in _top_keys() if not key.tasks or task in key.tasks)]
+    for other, kind in TASKS.items():
+        more = {name: key.doc for name, (_, _, key) in keys_of(kind).items() if name not in own or own[name][2] != key}
+        if more:
+            lines += ["", f'# for task = "{other}":']
+            lines += [_line(replace(KEYS["", name], doc=doc), stated=False) for name, doc in more.items()]
+    return lines
+
+
+def _top_keys() -> list[JobKey]:
+    """Keys at the top, with the words of the example's task; [categories] is a table of its own."""
+    own = keys_of(TASKS[TASK])
+    keys = [key for key in KEYS.values() if not key.table and key.kind != "levels"]
+    return [replace(key, doc=own[key.name][2].doc) if key.name in own else key for key in keys]
+
+
+def _table_lines(table: str) -> list[str]:
+    """The keys of a table; one of which the example states nothing stands behind #."""
+    keys = [key for key in KEYS.values() if key.table == table]
     stated = any((key.table, key.name) in EXAMPLE for key in keys)
-    return ["", f"[{table}]" if stated else f"# [{table}]", *lines]
+    lines = ["", f"[{table}]" if stated else f"# [{table}]", *map(_line, keys)]
+    for name in OPEN:
+        if name.startswith(f"{table}."):
+            lines += ["", f"# [{name}]  # {OPEN[name]}"]
+    return lines
 
 
-def _other_task(other: str, task: str) -> list[str]:
-    """The keys that another task has and this one has not."""
-    keys = [key for key in KEYS.values() if other in key.tasks and task not in key.tasks]
-    return ["", f'# for task = "{other}":', *(_line(key) for key in keys)] if keys else []
-
-
-def _line(key: JobKey) -> str:
-    """A key with its value, what it is for, and its default."""
+def _line(key: JobKey, stated: bool = True) -> str:
+    """A key with a value, what it is for, and its default."""
     about = key.doc
-    if key.choices and key.name != "task":
+    if 0 < len(key.choices) <= LISTED and key.name != "task":
         about += f": {', '.join(key.choices)}"
+    if key.table and key.tasks and TASK not in key.tasks:
+        about += f" ({', '.join(key.tasks)})"
     if key.default:
-        about += f" [{key.default.strip('[]') or 'none'}]"
-    name = f"[{key.table}] {key.name}" if key.table and key.tasks else key.name
-    stated = EXAMPLE.get((key.table, key.name))
-    entry = f"# {name} = ..." if stated is None else f"{key.name} = {stated}"
-    return f"{entry:<40}  # {about}"
+        about += f" [{key.default.removeprefix('[').removesuffix(']') or 'none'}]"
+    value = EXAMPLE.get((key.table, key.name)) if stated else None
+    entry = f"# {key.name} = {key.example}" if value is None else f"{key.name} = {value}"
+    return f"{entry:<36}  # {about}"
 
 
 @click.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from concurrent.futures import Future
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,8 @@ class Site:
         if order.run not in self._owners:
             while len(self._owners) >= RUNS:
                 del self._owners[next(iter(self._owners))]
-            self._owners[order.run] = Owner(self.name, self._source, self._folder)
+            # Every run reads its data anew: they may have changed since the run before.
+            self._owners[order.run] = Owner(self.name, copy(self._source), self._folder)
         sealed = self._owners[order.run].handle(step, order, message["task"])
         return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
 

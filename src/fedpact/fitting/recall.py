@@ -6,10 +6,14 @@ model has, and say which bound would have given it what is asked.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fedpact.fitting.result import Fit
 from fedpact.tasks import NeymanPearson
 from fedpact.tasks.base import bound_for
 
+#: Sets of bounds that are tried after the first, at most.
+TRIALS = 40
 #: Trials in which bounds may also grow.
 RELAXING = 4
 #: A bound that did not give its recall shrinks by this factor or more. That ends: a row that is missed has a loss of
@@ -19,11 +23,20 @@ SHRINK = 0.99
 WIDER = 1.02
 
 
+def first_bounds(before: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """From what the owners measured at the model without constraints."""
+    return {name: told["bound for recall"] for name, told in before.items()}
+
+
 def next_bounds(now: Fit, trial: int) -> dict[str, float] | None:
-    """Bounds to try next; None when the recall is met everywhere and the bounds are as wide as they seem to go."""
+    """Bounds to try next.
+
+    None when the recall is met everywhere and the bounds are as wide as they seem to go, or nothing was found to go on
+    from.
+    """
     task = now.task
     assert isinstance(task, NeymanPearson)
-    if not now.measures:
+    if not now.solution.solved or not now.measures:
         return None
     bounds: dict[str, float] = {}
     changed = False

@@ -128,38 +128,21 @@ class _Reader:
         return str(found["task"])
 
     def _check_keys(self, found: Mapping[str, Any], task: str) -> None:
-        tables = {table for table, _ in KEYS if table}
+        tables = {"owners", *(table for table, _ in KEYS if table)}
         for key, value in found.items():
-            if key in tables:
-                if not isinstance(value, dict):
-                    self._fail("", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below")
+            if key not in tables:
+                self._check("", key, value, task)
+            elif not isinstance(value, dict):
+                self._fail("", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below")
+            elif key != "owners":
                 for inner, content in value.items():
                     self._check(key, inner, content, task)
-            elif key == "owners":
-                if not isinstance(value, dict):
-                    self._fail("", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below")
-            else:
-                self._check("", key, value, task)
-        for column, levels in found.get("categories", {}).items():
-            if not isinstance(levels, list):
-                self._fail("categories", column, f"{levels!r}: give the list of its levels")
-        if isinstance(found.get("bound"), dict):
-            for owner, bound in found["bound"].items():
-                self._check_kind("bound", owner, bound, "number")
 
     def _check(self, table: str, key: str, value: Any, task: str) -> None:
         if f"{table}.{key}" in OPEN:
             self._check_kind(table, key, value, "table")
             return
-        about = KEYS.get((table, key))
-        if about is None:
-            names = [name for place, name in KEYS if place == table]
-            if not table:
-                names += [*dict.fromkeys(place for place, _ in KEYS if place), "owners"]
-            near = get_close_matches(key, names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
-            where = f" in [{table}]" if table else ""
-            self._fail(table, key, f"unknown key {key!r}{where}; {hint}")
+        about = KEYS.get((table, key)) or self._fail_unknown(table, key)
         if about.tasks and task not in about.tasks:
             users = ", ".join(about.tasks)
             self._fail(table, key, f"{key}: task {task!r} does not use it (it is for: {users}); take it out")
@@ -168,13 +151,25 @@ class _Reader:
             if about.choices and one not in about.choices:
                 self._fail(table, key, f"{key} {one!r} is unknown; choose {', '.join(about.choices)}")
 
+    def _fail_unknown(self, table: str, key: str) -> NoReturn:
+        names = [name for place, name in KEYS if place == table]
+        if not table:
+            names += [*dict.fromkeys(place for place, _ in KEYS if place), "owners"]
+        near = get_close_matches(key, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
+        where = f" in [{table}]" if table else ""
+        self._fail(table, key, f"unknown key {key!r}{where}; {hint}")
+
     def _check_kind(self, table: str, key: str, value: Any, kind: str) -> None:
-        types = KINDS[kind].types
-        right = isinstance(value, types) and (kind == "bool" or not isinstance(value, bool))
+        """The value is of this kind, and so is each entry of a table."""
+        right = isinstance(value, KINDS[kind].types) and (kind == "bool" or not isinstance(value, bool))
         if right and kind == "texts":
             right = all(isinstance(one, str) for one in value)
         if not right:
             self._fail(table, key, f"{key} = {value!r}: give {KINDS[kind].words}")
+        if isinstance(value, dict) and KINDS[kind].entries:
+            for name, entry in value.items():
+                self._check_kind(key, name, entry, KINDS[kind].entries)
 
     def _check_solve(self, solve: Mapping[str, Any], options: dict[str, Any], superlink: str) -> None:
         if not 0 < solve.get("tol", 1e-3) < 1:
@@ -231,99 +226,83 @@ class _Reader:
     # ------------------------------------------------------------------------------------------------------------- task
 
     def _task(self, found: Mapping[str, Any], kind: type[Task], files: Mapping[str, Path], server: Path | None) -> Task:
-        stated = {field: found[name] for name, (field, _, _) in keys_of(kind).items() if name in found}
-        weight = stated.get("regularization", 0.0)
-        if not 0 <= weight < float("inf"):
-            self._fail("", "regularization", f"regularization = {weight}: give a number of at least 0")
+        keys = keys_of(kind)
+        stated = {field: found[name] for name, (field, _, _) in keys.items() if name in found}
         if issubclass(kind, TableTask):
-            stated = self._table_task(found, kind, stated, files, server)
+            stated["columns"] = self._columns(found, files, server)
+            stated.setdefault("standardize", True)
+        for name in ("classes", "groups"):
+            if name in stated:
+                stated[name] = tuple(map(str, stated[name]))
+        if "protected" in stated:
+            stated["protected"] = str(stated["protected"])
+        if "functions" in stated:
+            stated["functions"] = str(self._file("", "functions", stated["functions"]).resolve())
+        self._check_bound(found)
         try:
             return kind(owners=len(found["owners"]), **stated)
         except OptionError as error:
-            line = self.lines.get(("", error.key), [0])[0] if error.key else 0
+            names = {field: name for name, (field, _, _) in keys.items()}
+            line = self.lines.get(("", names.get(error.key, "")), [0])[0]
             raise error.within(f"{self.path}:{line}" if line else str(self.path)) from error
 
-    def _table_task(
-        self,
-        found: Mapping[str, Any],
-        kind: type[TableTask],
-        stated: dict[str, Any],
-        files: Mapping[str, Path],
-        server: Path | None,
-    ) -> dict[str, Any]:
-        """The fields of a task about tables: features by name, levels as texts, bounds that make sense."""
+    def _check_bound(self, found: Mapping[str, Any]) -> None:
+        bound = found.get("bound", {})
+        if bound and "min_recall" in found:
+            self._fail("", "min_recall", "min_recall and bound are both stated; min_recall finds the bounds by itself")
+        if not isinstance(bound, dict):
+            self._check_positive("", "bound", bound)
+            return
+        for owner, value in bound.items():
+            if owner not in (*found["owners"], SERVER):
+                self._fail("bound", owner, f"{owner!r} is no owner; the owners are: {', '.join(found['owners'])}")
+            self._check_positive("bound", owner, value)
+        for owner in found["owners"] if bound else ():
+            if owner not in bound:
+                raise OptionError(f"{self.path}: [bound] has no entry for owner {owner!r}; give one for every owner")
+
+    def _check_positive(self, table: str, key: str, value: float) -> None:
+        if not 0 < value < float("inf"):
+            self._fail(table, key, f"{key} = {value}: give a positive number")
+
+    def _columns(self, found: Mapping[str, Any], files: Mapping[str, Path], server: Path | None) -> tuple[str, ...]:
+        """The features: as stated, or all other columns of the first owner; every owner has them all."""
         label = found.get("label", "")
+        group = found.get("group", "")
         if not label:
             raise OptionError(f'{self.path}: label is not stated; add a line label = "..." with the column to predict')
         headers = {name: self._header(name, file) for name, file in files.items()}
         if server is not None:
             headers[SERVER] = column_names(server)
-        stated["columns"] = self._columns(found, headers, label, found.get("group", ""))
-        stated.setdefault("standardize", True)
-        for levels in ("classes", "groups"):
-            if levels in stated:
-                stated[levels] = tuple(map(str, stated[levels]))
-        if "protected" in stated:
-            stated["protected"] = str(stated["protected"])
-        if "functions" in stated:
-            stated["functions"] = str(self._file("", "functions", stated["functions"]).resolve())
-        if "bound" in keys_of(kind):
-            self._check_bound(found, "min_recall" in keys_of(kind))
-        return stated
-
-    def _check_bound(self, found: Mapping[str, Any], has_recall: bool) -> None:
-        min_recall, bound = found.get("min_recall"), found.get("bound")
-        if min_recall is not None:
-            if bound is not None:
+        columns = found.get("features")
+        first = next(iter(headers), "")
+        if columns is None and not headers:
+            raise OptionError(f"{self.path}: features are not stated; list the columns that every site has")
+        if columns is None:
+            columns = [column for column in headers[first] if column not in (label, group)]
+        for name, names in headers.items():
+            has = f"it has: {', '.join(names)}"
+            for key, column in (("label", label), ("group", group)):
+                if column and column not in names:
+                    self._fail("", key, f"owner {name!r} has no column {column!r}; {has}")
+            for column in columns:
+                if column in names:
+                    continue
+                if "features" in found:
+                    self._fail("", "features", f"owner {name!r} has no column {column!r}; {has}")
                 self._fail(
-                    "", "min_recall", "min_recall and bound are both stated; min_recall finds the bounds by itself"
+                    "owners",
+                    name,
+                    f"owner {name!r} has no column {column!r}, which owner {first!r} has ({has}); give all the same "
+                    "columns, or list the common ones: features = [...]",
                 )
-            if not 0 < min_recall < 1:
-                self._fail("", "min_recall", f"min_recall = {min_recall}: give a number above 0 and below 1")
-            return
-        if bound is None:
-            either = "bound or min_recall" if has_recall else "bound"
-            raise OptionError(f"{self.path}: {either} is not stated; without one there is no constraint to certify")
-        each = bound if isinstance(bound, dict) else {"": bound}
-        for owner, value in each.items():
-            table, key = ("bound", owner) if owner else ("", "bound")
-            if owner and owner not in (*found["owners"], SERVER):
-                self._fail(table, key, f"{owner!r} is no owner; the owners are: {', '.join(found['owners'])}")
-            if not 0 < value < float("inf"):
-                self._fail(table, key, f"bound = {value}: give a positive number")
-        for owner in found["owners"] if isinstance(bound, dict) else ():
-            if owner not in bound:
-                raise OptionError(f"{self.path}: [bound] has no entry for owner {owner!r}; give one for every owner")
+        return tuple(columns)
 
     def _header(self, name: str, file: Path) -> tuple[str, ...]:
         try:
             return column_names(file)
         except DataError as error:
             self._fail("owners", name, f"owner {name!r}: {error}")
-
-    def _columns(
-        self, found: Mapping[str, Any], headers: Mapping[str, tuple[str, ...]], label: str, group: str
-    ) -> tuple[str, ...]:
-        """The features: as stated, or those of the first owner; every owner has them all."""
-        stated = found.get("features")
-        if stated is None and not headers:
-            raise OptionError(f"{self.path}: features are not stated; list the columns that every site has")
-        first = next(iter(headers), "")
-        columns = stated if stated is not None else [c for c in headers[first] if c not in (label, group)]
-        for name, names in headers.items():
-            for column, key in ((label, "label"), (group, "group"), *((c, "features") for c in columns)):
-                if not column or column in names:
-                    continue
-                has = ", ".join(names)
-                if key == "features" and stated is None:
-                    self._fail(
-                        "owners",
-                        name,
-                        f"owner {name!r} has no column {column!r}, which owner {first!r} has (it has: {has}); give "
-                        "all the same columns, or list the common ones: features = [...]",
-                    )
-                self._fail("", key, f"owner {name!r} has no column {column!r}; it has: {has}")
-        return tuple(columns)
 
     def _fail(self, table: str, key: str, message: str) -> NoReturn:
         place = self.lines.get((table, key)) or self.lines.get(("", table)) or [1]

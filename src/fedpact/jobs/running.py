@@ -29,6 +29,8 @@ from fedpact.tasks.confidence import interval
 
 log = logging.getLogger("fedpact")
 
+#: Every message of the run, where the job asks for it.
+MESSAGES = "messages.log"
 #: Keys of [solve] that are a session's, and those that are a solve's.
 SESSION = ("secure_sum", "on_failure", "deadline", "retries")
 SOLVING = ("method", "tol", "seed", "max_rounds")
@@ -46,7 +48,8 @@ def run_job(
 
     engine: in the place of the job's own; resume: go on with the run in the folder; force: replace a run that is there
 
-    Raises OptionError for a folder that cannot be written or holds a run, and what `fp.fit` raises.
+    Raises OptionError for a folder that cannot be written or holds a run, and what `fp.fit` raises: KeyboardInterrupt
+    and OwnerLost before there is a model, with a checkpoint in the folder to go on from.
     """
     folder = file.output
     prepare(folder, resume, force)
@@ -62,7 +65,7 @@ def run_job(
             where,
             checkpoint=folder / "checkpoint",
             resume=resume and (folder / "checkpoint" / "checkpoint.json").exists(),
-            record=folder / "messages.log" if file.messages else None,
+            record=folder / MESSAGES if file.messages else None,
             **stated,
         )
         log.info("%s: %s, %d owners", file.title, file.task.name, len(file.owners))
@@ -128,7 +131,8 @@ def prepare(folder: Path, resume: bool, force: bool) -> None:
         if force:
             forget(folder)
         if not resume:
-            (folder / FILE).unlink(missing_ok=True)
+            for name in (FILE, MESSAGES):
+                (folder / name).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "log.txt").open("a").close()
     except OSError as error:
@@ -230,7 +234,7 @@ def _log_file(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        log.info("ended: %s", error)
+        log.info("ended: %s", str(error) or type(error).__name__)
         raise
     finally:
         log.removeHandler(handler)

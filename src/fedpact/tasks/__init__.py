@@ -1,6 +1,6 @@
 """From tables to problems: tasks, and functions that build a problem, or one owner's share, from arrays."""
 
-from fedpact.tasks.base import FileSource, HeldSource, Task, keys_of, read_task
+from fedpact.tasks.base import FileSource, HeldSource, Source, Task, keys_of, read_task
 from fedpact.tasks.custom import Custom
 from fedpact.tasks.fair_classification import (
     VotedLoss,
@@ -39,6 +39,7 @@ __all__ = [
     "Model",
     "NeymanPearson",
     "Rows",
+    "Source",
     "TableTask",
     "Task",
     "VotedLoss",

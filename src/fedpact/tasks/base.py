@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.digest import digest
 from fedpact.problem import Share, Unscaled
-from fedpact.prox import Prox, SquaredL2
-from fedpact.tasks import checks
+from fedpact.prox import Prox
 from fedpact.types import Vector
 
 #: The name of who coordinates, among owners.
@@ -34,7 +33,8 @@ class Key:
     doc:     one line for the reader
     kind:    what its value must be, see `fedpact.jobs.keys.KINDS`
     name:    in the file, where it differs from the field's
-    shown:   the default as the file would state it, where it differs from the field's
+    shown:   the default of the file, in TOML or in words, where it differs from the field's
+    example: a value in TOML, where the default does not show what one looks like
     choices: of a text
     """
 
@@ -42,6 +42,7 @@ class Key:
     kind: str
     name: str = ""
     shown: str = ""
+    example: str = ""
     choices: tuple[str, ...] = ()
 
 
@@ -101,7 +102,6 @@ class Task(ABC):
 
     owners: int = 0
     constrained: bool = True
-    regularization: float = key(1e-3, "weight of the squared norm of the model, intercepts free", "number")
 
     @abstractmethod
     def read(self, path: Path) -> Any:
@@ -129,8 +129,7 @@ class Task(ABC):
 
     def regularizer(self) -> Prox | None:
         """h of the problem."""
-        checks.nonnegative("regularization", self.regularization)
-        return SquaredL2(self.regularization) if self.regularization else None
+        return None
 
     def measure_name(self, name: str) -> str:
         """A measure of the share in the user's words."""
@@ -139,6 +138,10 @@ class Task(ABC):
     def stated(self) -> dict[str, Any]:
         """The task as JSON, on its way to an owner."""
         return {"task": self.name, **{name: listed(value) for name, value in asdict(self).items()}}
+
+    def identity(self) -> dict[str, Any]:
+        """What a resumed run must find unchanged: the task, and the files that it names."""
+        return self.stated()
 
 
 def listed(value: Any) -> Any:
@@ -166,47 +169,73 @@ def bound_for(bound: float | Mapping[str, float], owner: str) -> float:
 # -------------------------------------------------------------------------------------------------------------- sources
 
 
-class FileSource:
-    """An owner's file, read where it is and once a session; builds the owner's share of any task.
+class Source(ABC):
+    """What an owner holds: builds its share of any task, where the data is. Stands for the owner in `Session.open`."""
 
-    Stands for the owner in `Session.open`; it is small, so it can be sent to where the file is.
-    """
-
-    def __init__(self, owner: str, path: str | Path) -> None:
+    def __init__(self, owner: str) -> None:
         self.owner = owner
-        self.path = Path(path)
-        self._held: dict[object, Any] = {}
 
     def __call__(self, task: Task | Mapping[str, Any]) -> Share | Unscaled:
-        asked = read_task(task) if isinstance(task, Mapping) else task
-        if asked.reading not in self._held:
-            self._held = {asked.reading: asked.read(self.path)}
-        return asked.share(self.owner, self._held[asked.reading])
+        asked = self.accept(task)
+        return asked.share(self.owner, self.held(asked))
+
+    def accept(self, task: Task | Mapping[str, Any]) -> Task:
+        """The task as it came with an order. OptionError when it is not one."""
+        return read_task(task) if isinstance(task, Mapping) else task
+
+    @abstractmethod
+    def held(self, task: Task) -> Any:
+        """What `Task.read` gives."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Digest of the data: a resumed run must find it unchanged."""
+
+
+class FileSource(Source):
+    """An owner's file, read where it is and once a session. It is small, so it can be sent to where the file is."""
+
+    def __init__(self, owner: str, path: str | Path) -> None:
+        super().__init__(owner)
+        self.path = Path(path)
+        self._read: dict[object, Any] = {}
+
+    def held(self, task: Task) -> Any:
+        if task.reading not in self._read:
+            self._read = {task.reading: task.read(self.path)}
+        return self._read[task.reading]
 
     def digest(self) -> str:
-        """Digest of the file."""
-        try:
-            return hashlib.sha256(self.path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise DataError(f"{self.path} cannot be read ({error}); restore it", code="FP-DATA-090") from error
+        return digest_of_files(self.path)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"owner": self.owner, "path": self.path, "_held": {}}
+        """A copy reads the file itself."""
+        return {**self.__dict__, "_read": {}}
 
 
-class HeldSource:
+class HeldSource(Source):
     """What an owner holds in memory, as a task's `read` would give it."""
 
     def __init__(self, owner: str, held: Any) -> None:
-        self.owner = owner
-        self.held = held
+        super().__init__(owner)
+        self._held = held
 
-    def __call__(self, task: Task | Mapping[str, Any]) -> Share | Unscaled:
-        asked = read_task(task) if isinstance(task, Mapping) else task
-        return asked.share(self.owner, self.held)
+    def held(self, task: Task) -> Any:
+        return self._held
 
     def digest(self) -> str:
-        return digest(self.held)
+        return digest(self._held)
+
+
+def digest_of_files(*paths: Path) -> str:
+    """SHA-256 of their contents. DataError when one cannot be read."""
+    found = hashlib.sha256()
+    for path in paths:
+        try:
+            found.update(hashlib.sha256(path.read_bytes()).digest())
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error}); restore it", code="FP-DATA-090") from error
+    return found.hexdigest()
 
 
 def read_task(stated: Mapping[str, Any]) -> Task:
@@ -225,7 +254,6 @@ def read_task(stated: Mapping[str, Any]) -> Task:
             code="FP-OPTION-051",
             key=min(unknown),
         )
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise OptionError(f"the job is incomplete: {error}", code="FP-OPTION-052") from error
+    if absent := known - values.keys():  # a default here may not be what was agreed on
+        raise OptionError(f"the job is incomplete: it lacks {', '.join(sorted(absent))}", code="FP-OPTION-052")
+    return kind(**values)

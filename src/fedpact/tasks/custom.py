@@ -6,28 +6,27 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fedpact.data import Table
 from fedpact.errors import OptionError
 from fedpact.problem import Share
 from fedpact.prox import SquaredL2
-from fedpact.tasks import checks
-from fedpact.tasks.base import Bounded, key
+from fedpact.tasks.base import Bounded, digest_of_files, key
 from fedpact.tasks.checks import Labels, Matrix
-from fedpact.tasks.tables import TableTask
+from fedpact.tasks.tables import GroupedTask
 from fedpact.types import Vector
 
 
 @dataclass(frozen=True, kw_only=True)
-class Custom(TableTask):
+class Custom(GroupedTask):
     """Objective and constraints of a function share(table, name, owners) in a Python file."""
 
     name: ClassVar[str] = "custom"
     title: ClassVar[str] = "objective and constraints of a Python file"
     comparable: ClassVar[bool] = False
 
-    functions: str = key("", "Python file with a function share(table, name, owners)", "file")
+    functions: str = key("", "Python file with a function share(table, name, owners)", "file", example='"mine.py"')
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,8 +64,10 @@ class Custom(TableTask):
 
     def regularizer(self) -> SquaredL2 | None:
         """Over all of w: only its owner knows what w is."""
-        weight = checks.nonnegative("regularization", self.regularization)
-        return SquaredL2(weight) if weight else None
+        return SquaredL2(self.regularization) if self.regularization else None
+
+    def identity(self) -> dict[str, Any]:
+        return {**self.stated(), "functions": digest_of_files(Path(self.functions))}
 
     def sentence(self) -> str:
         return f"The objective and constraints of {Path(self.functions).name} {self.everyone()}."

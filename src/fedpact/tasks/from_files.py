@@ -43,19 +43,5 @@ def from_files(
         "intercept": intercept,
     }
     asked: TableTask = NeymanPearson(**about) if task == "neyman_pearson" else GroupFairness(group=group, **about)
-    sources = {name: BoundSource(FileSource(name, path), asked) for name, path in files.items()}
-    return RemoteProblem(sources, regularizer=regularizer)
-
-
-class BoundSource:
-    """An owner's file and the one task that its share is built for."""
-
-    def __init__(self, source: FileSource, task: TableTask) -> None:
-        self.source = source
-        self.task = task
-
-    def __call__(self) -> object:
-        return self.source(self.task)
-
-    def digest(self) -> str:
-        return self.source.digest()
+    sources = {name: FileSource(name, path) for name, path in files.items()}
+    return RemoteProblem(sources, regularizer=regularizer, task=asked)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpact.cones import Nonnegative
-from fedpact.data.cells import Cells
 from fedpact.errors import DataError, OptionError
 from fedpact.functions import Function, MeanProbability, Stack, TwoSided, Vector
 from fedpact.problem import Constraint, FederatedProblem, Share
@@ -19,7 +18,7 @@ from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, bound_for, key
 from fedpact.tasks.checks import Labels, Matrix
 from fedpact.tasks.linear_model import mean_loss, scores
-from fedpact.tasks.tables import TableTask, distinct
+from fedpact.tasks.tables import GroupedTask
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -185,17 +184,17 @@ GAPS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupFairness(TableTask):
+class GroupFairness(GroupedTask):
     """Group-fair classification: bounds the difference of a group mean (loss or probability) at every owner."""
 
     name: ClassVar[str] = "group_fairness"
     title: ClassVar[str] = "the gap between groups is bounded at every owner"
     has_server_data: ClassVar[bool] = True
 
-    group: str = key("", "column of the groups", "text")
-    groups: tuple[str, ...] = key(("0", "1"), "what it may be", "list")
     parity: Parity = key("loss", "what is compared", "text", choices=PARITIES)  # noqa: RUF009 - a field
-    bound: float | Mapping[str, float] = key(1.0, "the gap allowed", "bound")
+    bound: float | Mapping[str, float] = key(
+        0.0, "gap allowed at every owner; or one each in a table [bound]", "bound", example="0.1"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,22 +204,16 @@ class GroupFairness(TableTask):
                 code="FP-OPTION-041",
                 key="group",
             )
-        distinct("groups", self.groups, 2)
+        if not self.bound:
+            raise OptionError(
+                "task 'group_fairness' needs bound=, the gap that is allowed; without one there is nothing to certify",
+                code="FP-OPTION-055",
+                key="bound",
+            )
         if self.parity not in PARITIES:
             raise OptionError(
                 f"parity = {self.parity!r} is unknown; choose {', '.join(PARITIES)}", code="FP-OPTION-048", key="parity"
             )
-
-    @property
-    def columns_read(self) -> tuple[str, ...]:
-        return tuple(column for column in (self.label, self.group) if column)
-
-    @property
-    def reading(self) -> object:
-        return super().reading, self.groups
-
-    def read_groups(self, cells: Cells) -> Labels:
-        return cells.codes(self.group, self.groups, "groups")
 
     def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
         classes = len(self.classes)

@@ -130,9 +130,6 @@ class LinearQP(Task):
     def share(self, owner: str, held: Mapping[str, Array]) -> Share:
         return linear_qp_share(held["A"], held["b"], held.get("C"), held.get("d"), name=owner)
 
-    def regularizer(self) -> None:
-        return None
-
     def sentence(self) -> str:
         return f"A quadratic program with linear equalities at each of {self.owners} owners."
 

@@ -139,11 +139,13 @@ class NeymanPearson(TableTask):
     name: ClassVar[str] = "neyman_pearson"
     title: ClassVar[str] = "the loss on one class is bounded at every owner, that on the others is as small as can be"
 
-    protected: str = key("", "the class whose loss is bounded", "level", shown="the last one")
+    protected: str = key("", "the class whose loss is bounded", "level", shown="the last one", example='"1"')
     bound: float | Mapping[str, float] = key(
-        1.0, "mean loss allowed on the protected class at every owner; or one each in a table [bound]", "bound"
+        0.0, "mean loss allowed on this class at every owner; or one each in a table [bound]", "bound", example="0.35"
     )
-    min_recall: float = key(0.0, "in its place: the recall each owner must have; the bounds are found", "number")
+    min_recall: float = key(
+        0.0, "in its place: the recall each owner must have; the bounds are found", "number", example="0.9"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,6 +161,12 @@ class NeymanPearson(TableTask):
                 code="FP-OPTION-050",
                 key="min_recall",
             )
+        if not self.bound and not self.min_recall:
+            raise OptionError(
+                "task 'neyman_pearson' needs bound= or min_recall=; without one there is nothing to certify",
+                code="FP-OPTION-056",
+                key="bound",
+            )
 
     @property
     def protected_class(self) -> int:
@@ -173,7 +181,7 @@ class NeymanPearson(TableTask):
         return neyman_pearson_share(
             X,
             y,
-            bound=bound_for(self.bound, owner),
+            bound=bound_for(self.bound, owner) if self.constrained else 1.0,  # which is left out
             owners=self.owners,
             name=owner,
             classes=len(self.classes),

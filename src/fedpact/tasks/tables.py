@@ -6,13 +6,13 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.data import with_intercept
-from fedpact.data.cells import read_cells
+from fedpact.data.cells import Cells, read_cells
 from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
 from fedpact.errors import OptionError
 from fedpact.problem import Share, Unscaled
@@ -48,19 +48,22 @@ class TableTask(Task):
 
     comparable: ClassVar[bool] = True
 
-    label: str = key("", "the column to predict", "text")
+    label: str = key("", "the column to predict", "text", example='"ill"')
     classes: tuple[str, ...] = key(("0", "1"), "what it may be; more than two are fine", "list")
-    columns: tuple[str, ...] = key((), "the features", "texts", name="features", shown="all other columns")
+    columns: tuple[str, ...] = key(
+        (), "columns of the model", "texts", name="features", shown="all other columns", example='["age", "dose"]'
+    )
     categories: Mapping[str, tuple[str, ...]] = key(
         dict, "columns of text, and all they may hold; agreed, so that no owner tells its own", "levels"
     )
     missing: Missing = key(  # noqa: RUF009 - a field
-        "error", "absent values: the mean over all owners, or an error", "text", choices=("error", "mean")
+        "error", "absent values are an error, or the mean over all owners", "text", choices=("error", "mean")
     )
     standardize: bool = key(
         False, "numeric columns get mean 0 and deviation 1 over all owners, from sums only", "bool", shown="true"
     )
-    intercept: bool = key(True, "does the model have one?", "bool")
+    intercept: bool = key(True, "does the model have an intercept?", "bool")
+    regularization: float = key(1e-3, "weight of the squared norm of the model, intercepts free", "number")
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
@@ -91,6 +94,7 @@ class TableTask(Task):
         for column, levels in self.categories.items():
             distinct("categories", levels, 1, column)
         distinct("classes", self.classes, 2)
+        checks.nonnegative("regularization", self.regularization)
         if self.missing not in ("error", "mean"):
             raise OptionError(
                 f'missing = {self.missing!r} is unknown; choose "error" or "mean"', code="FP-OPTION-049", key="missing"
@@ -98,9 +102,8 @@ class TableTask(Task):
 
     def _freeze(self) -> None:
         """Lists, as messages and files have them, become tuples."""
-        for name in ("columns", "classes", "groups"):
-            if hasattr(self, name):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("columns", "classes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "categories", categories_from(self.categories))
         if isinstance(self.scaling, Mapping):
             parts = {name: tuple(values) for name, values in self.scaling.items()}
@@ -110,7 +113,7 @@ class TableTask(Task):
 
     @property
     def columns_read(self) -> tuple[str, ...]:
-        """Columns besides the features: the label, and the group where there is one."""
+        """Columns besides the features."""
         return (self.label,) if self.label else ()
 
     @property
@@ -124,7 +127,7 @@ class TableTask(Task):
         y = cells.codes(self.label, self.classes, "classes")
         return Rows(X, y, self.read_groups(cells))
 
-    def read_groups(self, cells: Any) -> Labels | None:
+    def read_groups(self, cells: Cells) -> Labels | None:
         """The number of every row's group; None where there are none."""
         return None
 
@@ -159,10 +162,9 @@ class TableTask(Task):
 
     def regularizer(self) -> SquaredL2 | None:
         """regularization/2 |w|^2 over everything but the intercepts."""
-        weight = checks.nonnegative("regularization", self.regularization)
-        if not weight:
+        if not self.regularization:
             return None
-        row = np.full(len(self.encoding.names), weight)
+        row = np.full(len(self.encoding.names), self.regularization)
         one = np.append(row, 0.0) if self.intercept else row
         return SquaredL2(one if len(self.classes) == 2 else np.tile(one, len(self.classes)))
 
@@ -172,6 +174,30 @@ class TableTask(Task):
 
     def everyone(self) -> str:
         return f"at each of {self.owners} owners"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedTask(TableTask):
+    """A task about tables whose rows belong to groups."""
+
+    group: str = key("", "column of the groups", "text", example='"sex"')
+    groups: tuple[str, ...] = key(("0", "1"), "what it may be", "list")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", tuple(self.groups))
+        super().__post_init__()
+        distinct("groups", self.groups, 2)
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        return (*super().columns_read, self.group) if self.group else super().columns_read
+
+    @property
+    def reading(self) -> object:
+        return super().reading, self.groups
+
+    def read_groups(self, cells: Cells) -> Labels | None:
+        return cells.codes(self.group, self.groups, "groups") if self.group else None
 
 
 def distinct(what: str, levels: Sequence[str], least: int, column: str = "") -> None:
