@@ -18,7 +18,6 @@ from fedpact.federation import Order, Site
 from fedpact.federation.failure import texts_in
 from fedpact.federation.remote import read_reply
 from fedpact.federation.wire import dumps, loads, name_of, to_tree
-from fedpact.fitting.agreement import About, Finished, measure, moments
 from fedpact.solvers.steps import describe_share
 from fedpact.tasks import Job, share_from_file
 
