@@ -1,6 +1,7 @@
 """Heterogeneous quadratics with known optima, and an engine that shows what the server asks."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 
 import fedpact as fp
 from fedpact.engines import InProcess
-from fedpact.federation import Fleet, Order
+from fedpact.federation import Fleet, Order, Sealed, Step
 from fedpact.functions import LogisticLoss, Quadratic
 
 
@@ -82,20 +83,24 @@ def fixed_point(affine: Callable[[np.ndarray], np.ndarray], dim: int) -> np.ndar
 
 @dataclass
 class Watching:
-    """An engine in this process that keeps what was asked, and of whom."""
+    """An engine in this process that keeps what was asked in every round, and of whom."""
 
     threads: int = 1
     asked: list[tuple[str, Any, tuple[str, ...]]] = field(default_factory=list)
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet = InProcess(self.threads).open(shares, folder)
-        ask = fleet.ask
+        start = fleet.start
 
-        def watched(step: Any, orders: Any, owners: Any = None) -> Any:
-            self.asked.append((step.__name__, orders, tuple(fleet.owners if owners is None else owners)))
-            return ask(step, orders, owners)
+        def watched(owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+            if self.asked and self.asked[-1][1].round == order.round:
+                name, first, owners = self.asked.pop()
+                self.asked.append((name, first, (*owners, owner)))
+            else:
+                self.asked.append((step.__name__, order, (owner,)))
+            return start(owner, step, order)
 
-        fleet.ask = watched  # type: ignore[method-assign]
+        fleet.start = watched  # type: ignore[method-assign]
         return fleet
 
     def orders(self, step: str = "advance") -> list[Order]:

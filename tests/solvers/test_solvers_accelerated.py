@@ -7,37 +7,15 @@ import numpy as np
 import pooled
 import pytest
 from real_tables import fairness, largest_gap, neyman_pearson_owners
+from watched_owners import Watching
 
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cones import Nonnegative, SecondOrder, Zero
-from fedpact.engines import InProcess
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth, as_map
 from fedpact.solvers.local.constrained import Warm
 
 module = importlib.import_module("fedpact.solvers.constrained.accelerated")
-
-
-class Recording:
-    """An engine in this process that keeps every order and its replies."""
-
-    def __init__(self):
-        self.seen = []
-
-    def open(self, shares, folder=None):
-        fleet = InProcess().open(shares, folder)
-        ask = fleet.ask
-
-        def recorded(step, orders):
-            replies = ask(step, orders)
-            self.seen.append((step.__name__, orders, replies))
-            return replies
-
-        fleet.ask = recorded
-        return fleet
-
-    def of(self, step):
-        return [(order, replies) for name, order, replies in self.seen if name == step]
 
 
 # ------------------------------------------------------------------------------------------------------ right answers
@@ -223,7 +201,7 @@ def pooled_anderson(A, b, C, e, rho, memory, rounds, weight):
 
 def test_the_federated_acceleration_is_the_pooled_one():
     problem, *arrays = equality_owners()
-    engine = Recording()
+    engine = Watching()
     answer = fp.solve(problem, "accelerated", tol=1e-6, consensus_penalty=1.3, memory=4, engine=engine)
     assert answer.status == "solved"
     points = [order.w for order, _ in engine.of("advance")]
@@ -277,7 +255,7 @@ def test_a_bad_fixed_penalty_costs_rounds_not_the_answer(rho):
 def test_the_server_knows_the_sum_of_z_from_what_was_sent():
     """With h = 0 the mean of z is w: rebuilt from replies and coefficients alone, it must be the w of the order."""
     problem = tasks.neyman_pearson(data.neyman_pearson(6), 0.2)
-    engine = Recording()
+    engine = Watching()
     fp.solve(problem, "accelerated", tol=1e-6, engine=engine, consensus_penalty=0.1)
     rounds = engine.of("advance")
     gradients = engine.of("begin")[0][1].total.gradient
@@ -317,10 +295,10 @@ def test_threads_give_the_same_bits():
 
 def test_a_round_is_one_vector_up_and_scalars_and_the_multiplier_leaves_at_the_end():
     problem = tasks.neyman_pearson(data.neyman_pearson(5), 0.2)
-    engine = Recording()
+    engine = Watching()
     answer = fp.solve(problem, "accelerated", engine=engine, memory=6)
     assert answer.status == "solved"
-    assert [name for name, _, _ in engine.seen] == ["begin", *["advance"] * (answer.rounds - 2), "reveal"]
+    assert [exchange.step for exchange in engine.seen] == ["begin", *["advance"] * (answer.rounds - 2), "reveal"]
     judged = 0
     for order, replies in engine.of("advance"):
         judged += order.judge
@@ -370,8 +348,7 @@ def test_ctrl_c_gives_the_best_certified_point(at):
     assert counter.calls > at
     asked = problem(Interrupting(at))
     answer = fp.solve(asked, "accelerated", tol=1e-8)
-    assert answer.status == "max_rounds"
-    assert "interrupted" in answer.reason
+    assert answer.status == "interrupted"
     assert fp.certify(asked, answer.w, answer.multipliers) == answer.certificate
     assert answer.certificate.worst <= min(
         (max(r.stationarity, r.feasibility) for r in answer.history.outer), default=9

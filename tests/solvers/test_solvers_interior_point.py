@@ -428,8 +428,7 @@ def test_an_interrupted_run_gives_its_best_point():
             raise KeyboardInterrupt
 
     found = solve(problem, tol=1e-12, callbacks=[stop])
-    assert found.status == "max_rounds"
-    assert "interrupted" in found.reason
+    assert found.status == "interrupted"
     assert found.certificate == fp.certify(problem, found.w, found.multipliers)
     assert found.certificate.worst < 0.1
 

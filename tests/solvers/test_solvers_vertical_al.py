@@ -369,19 +369,16 @@ def test_a_party_that_stays_away_is_named() -> None:
     found = fp.solve(small(), tol=1e-7, engine=Door(gone("shop", 9)), retries=2)
     assert found.status == "client_lost"
     assert found.reason == "shop: its order lost"
-    assert found.w.shape == (9,)
-    assert np.isnan(found.w).all()  # the parties have it, and one of them cannot be asked
-    last = found.history.outer[-1]
-    assert (found.objective, found.certificate.stationarity) == (last.objective, last.stationarity)
+    assert found.w.tolist() == [0.0] * 9  # where the parties are, they know, and one of them cannot be asked
     assert found.multipliers[0].shape == (2,)
-    assert np.isfinite(found.multipliers[0]).all()
+    assert_certified(small(), found)
 
 
 @pytest.mark.parametrize("at", [3, 4, 9, 20])
 def test_stopped_by_the_user_and_resumed_to_the_same_bits(at: int, tmp_path: Path) -> None:
     stopped = fp.solve(small(), tol=1e-7, checkpoint=tmp_path, callbacks=[stop_at(at)])
-    assert stopped.status == "max_rounds"
-    assert stopped.reason.startswith(f"interrupted after {at} exchanges")
+    assert stopped.status == "interrupted"
+    assert f" {at} exchanges" in stopped.reason
     assert_certified(small(), stopped)
     assert_same_run(fp.solve(small(), tol=1e-7, checkpoint=tmp_path, resume=True), undisturbed())
 
@@ -394,10 +391,11 @@ def test_ctrl_c_while_some_parties_have_moved_gives_the_point_that_was_certified
     asked = small()
     door = Door(lambda name, order: "interrupt" if (name, order.round) == (party, at) and not order.look else "")
     stopped = fp.solve(asked, tol=1e-7, engine=door, checkpoint=tmp_path)
-    assert "interrupted" in stopped.reason
+    assert stopped.status == "interrupted"
     assert_certified(asked, stopped)
-    last = stopped.history.outer[-1]
-    assert (stopped.objective, stopped.certificate.stationarity) == (last.objective, last.stationarity)
+    last = stopped.history.outer[-1]  # the parties judged that point anew, in their own columns
+    assert stopped.objective == pytest.approx(last.objective, rel=1e-14)
+    assert stopped.certificate.stationarity == pytest.approx(last.stationarity, rel=1e-12)
     resumed = fp.solve(asked, tol=1e-7, checkpoint=tmp_path, resume=True)
     assert_same_run(resumed, undisturbed())
 
@@ -417,10 +415,14 @@ def test_the_limit_of_exchanges_is_kept() -> None:
     ("method", "options", "message"),
     [
         ("auto", {"w0": np.zeros(9)}, "w0: vertical methods start at zero, as no one holds a whole w; leave it out"),
-        ("interior-point", {}, 'method "interior-point" needs all columns at every owner; use vertical-al, fair-vfl'),
-        ("vertical-al", {"penalty": -1}, "penalty = -1: give a positive number"),
+        (
+            "interior-point",
+            {},
+            'method "interior-point" needs all columns at every owner; use "vertical-al", "fair-vfl"',
+        ),
+        ("vertical-al", {"penalty": -1}, "penalty = -1: give a number above 0"),
         ("vertical-al", {"reveal": "no"}, "reveal = 'no': give True or False"),
-        ("vertical-al", {"eta": 100}, "method 'vertical-al' has no option 'eta'; it takes penalty, reveal"),
+        ("vertical-al", {"eta": 100}, "method 'vertical-al' has no option 'eta'; it takes .*penalty"),
         (
             "vertical-al",
             {"secure_sum": True, "on_failure": "stale"},

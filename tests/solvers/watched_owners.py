@@ -1,28 +1,37 @@
-"""An engine that looks over the owners' shoulders, and the rounds of iFedDR rebuilt from what it saw."""
+"""An engine that watches the owners round by round, and the rounds of iFedDR rebuilt from what it saw."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedpact.engines import InProcess
-from fedpact.federation import Fleet
+from fedpact.federation import Answers, Fleet, Order, Sealed, Step
+from fedpact.federation.messages import opened
 from fedpact.problem import FederatedProblem
 
 
-@dataclass(frozen=True)
+@dataclass
 class Exchange:
-    """One exchange: what was asked, what came back, and every owner's state after it."""
+    """One exchange: what was asked of whom, what came back, and every owner's state after it."""
 
     step: str
     order: Any
-    replies: Any
-    states: list[Any]
+    owners: list[str] = field(default_factory=list)
+    parts: list[Sealed[Any]] = field(default_factory=list)
+    states: list[Any] = field(default_factory=list)
     counted: Any = None
+
+    @property
+    def replies(self) -> Answers[Any]:
+        total = sum(part.sums for part in self.parts)
+        first = self.parts[0]
+        return Answers([part.kept for part in self.parts], opened(type(first.kept), first.shapes, total))
 
 
 class Watching:
@@ -34,16 +43,25 @@ class Watching:
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet: Any = InProcess().open(shares, folder)
-        ask = fleet.ask
+        start = fleet.start
 
-        def watched(step: Any, orders: Any, owners: Any = None) -> Any:
-            replies = ask(step, orders, owners)
-            states = [owner._memory.state for owner in fleet._owners.values()]
-            self.seen.append(Exchange(step.__name__, orders, replies, states, self.count()))
-            return replies
+        def watched(owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+            answered: Future[Sealed[Any]] = start(owner, step, order)
+            if not self.seen or self.seen[-1].order.round != order.round:
+                self.seen.append(Exchange(step.__name__, order))
+            exchange = self.seen[-1]
+            exchange.owners.append(owner)
+            exchange.parts.append(answered.result())
+            exchange.states = [one._memory.state if one._memory else None for one in fleet._owners.values()]
+            exchange.counted = self.count()
+            return answered
 
-        fleet.ask = watched
+        fleet.start = watched
         return fleet
+
+    def of(self, step: str) -> list[tuple[Any, Answers[Any]]]:
+        """The orders of this step, and what came back."""
+        return [(exchange.order, exchange.replies) for exchange in self.seen if exchange.step == step]
 
     def rounds(self) -> list[list[Exchange]]:
         """Exchanges by round: one `advance` and the `refine`s after it."""
