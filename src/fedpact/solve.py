@@ -146,10 +146,10 @@ def _hides(solver: Solver[Any], session: Session) -> bool:
     """Are sums masked by default?
 
     A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default. Scores of
-    single parties tell their columns, so vertical methods never show them unless asked to.
+    single parties tell their columns, so vertical methods never show them unless asked to, as by asynchronous=True.
     """
     telling = solver.needs.private or (solver.needs.matrices and session.networked)
-    return telling and len(session.owners) > 1
+    return telling and not solver.one_by_one and len(session.owners) > 1
 
 
 @dataclass(frozen=True)

@@ -119,12 +119,13 @@ class Door:
     "reply lost"  the party does its work, and the sender is told that nothing came back
     "interrupt"   the user presses Ctrl-C just then
     a number      the party begins so many seconds later
+    a function    the party begins when it returns
     """
 
-    what: Callable[[str, Order], str | float] = lambda owner, order: ""
+    what: Callable[[str, Order], str | float | Callable[[], None]] = lambda owner, order: ""
     threads: int = 1
     states: dict[str, list[Any]] = field(default_factory=dict)  # of every party after each order it obeyed
-    sent: list[tuple[str, Order, str | float]] = field(default_factory=list)
+    sent: list[tuple[str, Order, Any]] = field(default_factory=list)
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet: Any = InProcess(self.threads).open(shares, folder)
@@ -149,12 +150,14 @@ class Door:
         fleet.start = start
         return fleet
 
-    def _slow(self, name: str, owner: Any, handle: Callable[[Step, Order], Any]) -> Callable[[Step, Order], Any]:
-        def handled(step: Step, order: Order) -> Any:
+    def _slow(self, name: str, owner: Any, handle: Callable[..., Any]) -> Callable[..., Any]:
+        def handled(step: Step, order: Order, task: Any) -> Any:
             pause = next((w for n, o, w in reversed(self.sent) if n == name and o.round == order.round), "")
             if isinstance(pause, float):
                 time.sleep(pause)
-            reply = handle(step, order)
+            elif callable(pause):
+                pause()
+            reply = handle(step, order, task)
             self.states.setdefault(name, []).append(owner._memory.state)
             return reply
 

@@ -186,6 +186,11 @@ class Solver(ABC, Generic[S]):
                 raise OptionError(f"method {cls.name!r} has no option {name!r}; {takes}")
         return cls(**{name: value for name, value in options.items() if value is not None})
 
+    @property
+    def one_by_one(self) -> bool:
+        """Does it ask single owners? Then sums cannot be masked."""
+        return False
+
     def check(self, run: Run) -> None:
         """OptionError for options that do not fit the problem; called before the first exchange."""
 

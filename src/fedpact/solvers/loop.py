@@ -20,7 +20,7 @@ from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
 from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible, wrong_derivatives
-from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Iterate, Run, Stop, Verdict
+from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Best, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
 
@@ -56,6 +56,8 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
     run.best.latest_only = solver.needs.columns
     try:
         state, iterate = solver.init(run)
+        if run.started is None and not solver.one_by_one:  # one by one, somebody has moved already
+            run.started = iterate
         watch = Watch(run, solver)
         while True:
             run.follow(iterate)
@@ -215,9 +217,10 @@ def _give_up(run: Run, reason: str) -> Solution:
     if folder is not None:
         reason += f"; the run is kept in {folder}, resume=True goes on with it"
     best = run.best
-    if best.latest_only and run.start_judged is not None:  # parties keep where they are: only the start is known
-        best.certificate, best.objective = run.start_judged
-        best.w = run.w0
+    if best.latest_only:  # parties keep where they are: only the start is known
+        best = Best(run.tol)
+        if run.started is not None and run.started.judged is not None:
+            best.offer(replace(run.started, w=run.w0))
     certificate = best.certificate
     if certificate is None:
         certificate = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)

@@ -149,7 +149,7 @@ class Run:
     first: int = 0
     warm: int = -1
     best: Best = field(init=False)
-    start_judged: tuple[Certificate, float] | None = None
+    started: Iterate | None = None  # the start, as the first method judged it
     _judged_at: int = 0
     _gradients: int = 0
     _hessians: int = 0
@@ -197,7 +197,6 @@ class Run:
             self.history.local.append(iterate.record)
         if iterate.judged is not None:
             self.best.offer(iterate)
-            self.start_judged = self.start_judged or iterate.judged
             self._record(iterate, *iterate.judged)
         self._report(iterate)
 

@@ -5,10 +5,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import fedpact as fp
-from fedpact.engines import InProcess
 from fedpact.errors import OptionError
 from fedpact.functions import LogisticLoss, Quadratic
-from fedpact.solvers import inexact_admm as admm
+from fedpact.solvers import Run
+from fedpact.solvers.constrained import inexact_admm as admm
 from fedpact.solvers.local import Constant
 
 RNG = np.random.default_rng(5)
@@ -24,22 +24,23 @@ def quadratics(n=4, d=6):
 
 def run(shares, w, *, tolerance, penalty, adapt=False, decay=0.1, seen=lambda *a: None, max_rounds=3000):
     problem = fp.FederatedProblem([fp.Share(f) for f in shares])
-    with InProcess().open(dict(zip(problem.names, problem.shares, strict=True))) as fleet:
-        begun = fleet.ask(admm.begin_alone, admm.Begin(w=w, penalty=penalty))
-        return admm.inexact_admm(
-            fleet,
-            Constant(w.size),
-            problem.regularizer,
-            w,
-            begun.total.proposal,
-            step=admm.update_alone,
+    with fp.Session().open(dict(zip(problem.names, problem.shares, strict=True))) as session:
+        solve = Run(problem, session, session.ledger.read(), "inexact-admm", w, (tolerance, tolerance), max_rounds)
+        begun = solve.ask(admm.begin_alone, admm.Begin(w=w, penalty=penalty))
+        state = admm.Admm(
+            server=Constant(w.size),
+            regularizer=problem.regularizer,
+            w=w,
+            proposals=begun.total.proposal,
             tolerance=tolerance,
             decay=decay,
             penalty=penalty,
             adapt=adapt,
-            max_rounds=max_rounds,
-            notify=seen,
         )
+        while not state.finished and state.rounds < max_rounds:
+            state.exchange(solve, admm.update_alone)
+            seen(state.rounds, state.w, state.residual, state.penalty)
+        return state
 
 
 @pytest.mark.parametrize("adapt", [False, True])
@@ -131,7 +132,7 @@ def test_constraints_are_refused_by_name_and_limits_are_a_status():
     constrained = fp.Share(
         Quadratic(np.eye(2)), fp.Constraint(Quadratic(np.eye(2)) - 1, fp.cones.Nonnegative(1)), name="b"
     )
-    with pytest.raises(OptionError, match=r"b has a constraint.*proximal-al"):
+    with pytest.raises(OptionError, match=r"inexact-admm.* b "):
         fp.solve(fp.FederatedProblem([constrained]), "inexact-admm")
     short = fp.solve(fp.FederatedProblem([fp.Share(f) for f in quadratics()]), "inexact-admm", tol=1e-12, max_rounds=10)
     assert short.status == "max_rounds"

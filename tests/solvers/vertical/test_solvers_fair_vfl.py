@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -364,7 +365,8 @@ def test_asynchronous_runs_with_random_delays_end_within_tolerance(seed: int) ->
     assert found.solved
     assert_certified(asked, found)
     assert found.objective == pytest.approx(pooled(asked).objective, abs=2e-3)
-    assert "asynchronous: the coordinator sees the scores of every single party" in found.history.notes
+    assert any("every single owner" in note for note in found.history.notes)
+    assert not any("(masked)" in f for t in found.communication.owners.values() for f in t.fields)
 
 
 def test_a_party_ten_steps_late_does_not_keep_the_others_from_the_optimum() -> None:
@@ -378,29 +380,36 @@ def test_a_party_ten_steps_late_does_not_keep_the_others_from_the_optimum() -> N
 
 
 def test_the_asynchronous_server_does_not_wait_for_the_slowest_party() -> None:
-    """One party ten times slower: steps a second with it and without waiting, from pauses far above the computation."""
+    """One party begins when another has got ten orders more: a server that waits for it would wait for ever."""
+    passed = threading.Condition()
+    bank = 0
+    ended = False
 
-    def pause(owner: str, order: Any) -> float:
-        return 0.1 if owner == "shop" else 0.01
+    def begin_at(count: int) -> None:
+        with passed:
+            assert passed.wait_for(lambda: bank >= count or ended, timeout=60)
 
-    pace = {}
-    for asynchronous in (True, False):
-        begun: list[float] = []
-        found = fp.solve(
-            small(),
-            "fair-vfl",
-            eta=3.0,
-            dual_step=0.1,
-            tol=1e-9,
-            max_rounds=60 if asynchronous else 14,
-            asynchronous=asynchronous,
-            secure_sum=False,
-            engine=Door(pause, threads=3),
-            callbacks=[lambda progress, begun=begun: begun.append(time.perf_counter())],
-        )
-        assert len(found.history.outer) > 10
-        pace[asynchronous] = (len(begun) - 1) / (begun[-1] - begun[0])
-    assert pace[True] >= 3 * pace[False]
+    def what(owner: str, order: Any) -> str | Callable[[], None]:
+        nonlocal bank
+        with passed:
+            if ended:
+                return ""
+            bank += owner == "bank"
+            passed.notify_all()
+            slow = owner == "shop" and getattr(order, "updates", 0)
+            return functools.partial(begin_at, bank + 10) if slow else ""
+
+    def watch(progress: Any) -> None:
+        nonlocal ended
+        with passed:
+            ended = ended or progress.rounds > 80
+            passed.notify_all()
+
+    door = Door(what, threads=3)
+    options: dict[str, Any] = {"eta": 3.0, "dual_step": 0.1, "tol": 1e-9, "max_rounds": 100}
+    fp.solve(small(), "fair-vfl", asynchronous=True, secure_sum=False, engine=door, callbacks=[watch], **options)
+    assert ended
+    assert 3 <= sum(callable(what) for _, _, what in door.sent) <= bank / 5
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -448,8 +457,11 @@ def test_a_party_that_stays_away_is_named(asynchronous: bool, on_failure: Any) -
     found = fp.solve(small(), "fair-vfl", tol=1e-8, engine=door, **options)
     assert found.status == "client_lost"
     assert found.reason == "shop: its order lost"
-    np.testing.assert_array_equal(found.w, np.zeros(9))  # the start: the last point is the parties'
-    if not asynchronous:
+    assert found.w.tolist() == [0.0] * 9
+    if asynchronous:
+        assert found.certificate.worst == np.inf  # nobody judged the start
+        assert np.isnan(found.objective)
+    else:
         assert_certified(small(), found)
     asked = [what for name, _, what in door.sent if name == "shop" and what]
     assert len(asked) == (3 if on_failure == "retry" else 1)
@@ -470,17 +482,14 @@ def test_pauses_between_attempts_do_not_stop_the_other_parties(monkeypatch: pyte
 @pytest.mark.parametrize("at", [6, 17, 30])
 def test_ctrl_c_gives_the_point_that_is_certified(at: int, asynchronous: bool) -> None:
     asked = small()
-    for options in (
-        {"callbacks": [stop_at(at)]},
-        {
-            "engine": Door(
-                lambda n, o: "interrupt" if (n, o.look) == ("shop", False) and o.round in (at, at + 1) else ""
-            )
-        },
-    ):
+    presses = ["interrupt"]
+
+    def press(owner: str, order: Any) -> str:
+        return presses.pop() if presses and owner == "shop" and order.round >= at else ""
+
+    for options in ({"callbacks": [stop_at(at)]}, {"engine": Door(press)}):
         stopped = fp.solve(asked, "fair-vfl", tol=1e-7, asynchronous=asynchronous, **options)
-        assert stopped.status == "max_rounds"
-        assert "interrupted" in stopped.reason
+        assert stopped.status == "interrupted"
         assert_certified(asked, stopped)
 
 
@@ -501,14 +510,14 @@ def test_the_limit_of_exchanges_is_kept() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"eta": 0}, "eta = 0: give a positive number"),
-        ({"dual_step": -1}, "dual_step = -1: give a positive number"),
-        ({"noise": -0.1}, "noise = -0.1: give a positive number"),
+        ({"eta": 0}, "eta = 0: give a number above 0"),
+        ({"dual_step": -1}, "dual_step = -1: give a number above 0"),
+        ({"noise": -0.1}, "noise = -0.1: give a number of at least 0"),
         ({"local_updates": 1.5}, "local_updates = 1.5: give a whole number of at least 1"),
-        ({"schedule": "linear"}, "schedule = 'linear': choose 'constant' or 'theory'"),
-        ({"schedule": 3}, "schedule = 3: give a name"),
+        ({"schedule": "linear"}, "schedule = 'linear': choose 'constant', 'theory'"),
+        ({"schedule": 3}, "schedule = 3: choose 'constant', 'theory'"),
         ({"asynchronous": 1}, "asynchronous = 1: give True or False"),
-        ({"penalty": 1}, "method 'fair-vfl' has no option 'penalty'; it takes eta, dual_step"),
+        ({"penalty": 1}, "method 'fair-vfl' has no option 'penalty'; it takes .*eta, .*dual_step"),
         ({"asynchronous": True, "secure_sum": True}, "secure_sum=True needs rounds of all owners; this method asks"),
         ({"w0": np.zeros(9)}, "w0: vertical methods start at zero"),
     ],

@@ -367,10 +367,11 @@ def test_ctrl_c_while_some_parties_have_moved_gives_the_point_that_was_certified
     asked = small()
     door = Door(lambda name, order: "interrupt" if (name, order.round) == (party, at) and not order.look else "")
     stopped = fp.solve(asked, tol=1e-7, engine=door, checkpoint=tmp_path)
-    assert "interrupted" in stopped.reason
+    assert stopped.status == "interrupted"
     assert_certified(asked, stopped)
-    last = stopped.history.outer[-1]
-    assert (stopped.objective, stopped.certificate.stationarity) == (last.objective, last.stationarity)
+    last = stopped.history.outer[-1]  # the parties judged that point anew, in their own columns
+    assert stopped.objective == pytest.approx(last.objective, rel=1e-14)
+    assert stopped.certificate.stationarity == pytest.approx(last.stationarity, rel=1e-12)
     resumed = fp.solve(asked, tol=1e-7, checkpoint=tmp_path, resume=True)
     assert_same_run(resumed, undisturbed())
 
@@ -382,10 +383,14 @@ def test_ctrl_c_while_some_parties_have_moved_gives_the_point_that_was_certified
     ("method", "options", "message"),
     [
         ("auto", {"w0": np.zeros(9)}, "w0: vertical methods start at zero, as no one holds a whole w; leave it out"),
-        ("interior-point", {}, 'method "interior-point" needs all columns at every owner; use vertical-al, fair-vfl'),
-        ("vertical-al", {"penalty": -1}, "penalty = -1: give a positive number"),
+        (
+            "interior-point",
+            {},
+            'method "interior-point" needs all columns at every owner; use "vertical-al", "fair-vfl"',
+        ),
+        ("vertical-al", {"penalty": -1}, "penalty = -1: give a number above 0"),
         ("vertical-al", {"reveal": "no"}, "reveal = 'no': give True or False"),
-        ("vertical-al", {"eta": 100}, "method 'vertical-al' has no option 'eta'; it takes penalty, reveal"),
+        ("vertical-al", {"eta": 100}, "method 'vertical-al' has no option 'eta'; it takes .*penalty"),
         (
             "vertical-al",
             {"secure_sum": True, "on_failure": "stale"},
