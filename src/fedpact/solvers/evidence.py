@@ -113,7 +113,7 @@ def infeasible(names: tuple[str, ...], certificate: Certificate) -> Verdict:
     return Verdict("infeasible", INFEASIBLE.format(", ".join(names), certificate.violation), names)
 
 
-# ------------------------------------------------------------------------------------------- derivatives that do not fit
+# ------------------------------------------------------------------------------------------ derivatives that do not fit
 
 #: Relative step of the differences, and the relative error beyond which a derivative does not belong to its function.
 STEP = 1e-5

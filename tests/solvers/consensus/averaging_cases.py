@@ -92,7 +92,7 @@ class Exchange:
 
 @dataclass
 class Watching:
-    """An engine in this process that keeps what was asked in every round, and of whom."""
+    """An engine in this process that keeps what was asked, and of whom."""
 
     threads: int = 1
     asked: dict[int, Exchange] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""An engine that watches the owners round by round, and the rounds of iFedDR rebuilt from what it saw."""
+"""An engine that looks over the owners' shoulders, and the rounds of iFedDR rebuilt from what it saw."""
 
 from __future__ import annotations
 
@@ -17,19 +17,13 @@ from fedpact.problem import FederatedProblem
 
 @dataclass
 class Exchange:
-    """One exchange: what was asked of whom, what came back, and every owner's state after it."""
+    """One exchange: what was asked, what came back, and every owner's state after it."""
 
     step: str
     order: Any
     replies: list[Any] = field(default_factory=list)
     states: list[Any] = field(default_factory=list)
     counted: Any = None
-
-    @property
-    def replies(self) -> Answers[Any]:
-        total = sum(part.sums for part in self.parts)
-        first = self.parts[0]
-        return Answers([part.kept for part in self.parts], opened(type(first.kept), first.shapes, total))
 
 
 class Watching:
@@ -57,10 +51,6 @@ class Watching:
 
         fleet.start = watched
         return fleet
-
-    def of(self, step: str) -> list[tuple[Any, Answers[Any]]]:
-        """The orders of this step, and what came back."""
-        return [(exchange.order, exchange.replies) for exchange in self.seen if exchange.step == step]
 
     def rounds(self) -> list[list[Exchange]]:
         """Exchanges by round: one `advance` and the `refine`s after it."""

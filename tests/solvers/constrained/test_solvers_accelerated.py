@@ -8,7 +8,6 @@ import numpy as np
 import pooled
 import pytest
 from real_tables import fairness, largest_gap, neyman_pearson_owners
-from watched_owners import Watching
 
 import fedpact as fp
 from fedpact import data, tasks
