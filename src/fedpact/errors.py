@@ -188,6 +188,7 @@ CODES = {
     "FP-OPTION-054": "the job lists too few levels, or one twice",
     "FP-OPTION-055": "the job states no bound of the gap between groups",
     "FP-OPTION-056": "the job states neither a bound nor a recall",
+    "FP-OPTION-057": "a bound of the job is not positive",
     "FP-OPTION-060": "the Python file of the task is none",
     "FP-OPTION-061": "the Python file of the task has no function share(table, name, owners)",
     "FP-OPTION-062": "the function share(...) of the task does not return an fp.Share",

@@ -25,6 +25,9 @@ problem = fp.FederatedProblem(shares)
 LONG = (
     PROBLEM
     + """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what was started in the background
+
 def slowly(progress):
     time.sleep(0.005)
     if progress.rounds == 150:
@@ -47,21 +50,21 @@ def test_ctrl_c_gives_the_best_point_so_far() -> None:
     try:
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=300)
     finally:
         child.kill()
     assert child.returncode == 0, err
     status, reason, rounds, same, text = json.loads(out)
-    assert status == "max_rounds"
+    assert status == "interrupted"
     assert reason.startswith("interrupted after ")
     assert rounds >= 140
     assert same
-    assert text.startswith("Solution(max_rounds, objective=")
+    assert text.startswith("Solution(interrupted, objective=")
     assert err == ""
 
 
 def test_a_pipe_sees_no_progress() -> None:
-    done = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "solved\n", "")
 
 
@@ -79,7 +82,7 @@ def test_a_terminal_sees_a_live_line() -> None:
         while part := os.read(ours, 4096):
             received += part
     os.close(ours)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=300)
     assert (child.returncode, out) == (0, b"solved\n")
     for word in (b"interior-point", b"Hessians exist", b"stationarity", b"feasibility", b"exchange", b"MB"):
         assert word in received

@@ -129,7 +129,7 @@ def test_several_classes_with_one_protected() -> None:
 def test_a_recall_is_met_everywhere_and_costs_less_than_the_safe_bound(classes: int) -> None:
     """A row that is missed has a loss of at least log 2: the bound (1 - recall) log 2 is safe, and dear."""
     given, names = rows(classes=classes), ("0", "1", "2")[:classes]
-    task = replace(BOUNDED, bound=0.0, classes=names, min_recall=0.85)
+    task = replace(BOUNDED, bound={}, classes=names, min_recall=0.85)
     found = fit(task, given)
     assert found.solved
     assert min(told["recall"] for told in found.measures.values()) >= 0.85
@@ -158,7 +158,9 @@ def test_a_recall_that_cannot_be_had_is_not_called_solved() -> None:
         ({"categories": {"z": ("1",)}}, OptionError, "categories are given for 'z', which is no feature"),
         ({"missing": "zero"}, OptionError, "missing = 'zero' is unknown"),
         ({"min_recall": 1.5}, OptionError, "min_recall = 1.5"),
-        ({"bound": 0.0}, OptionError, "needs bound= or min_recall="),
+        ({"bound": {}}, OptionError, "needs bound= or min_recall="),
+        ({"bound": 0.0}, OptionError, "bound = 0.0: give a positive number"),
+        ({"bound": {"owner 1": 1.0, "owner 2": -1.0}}, OptionError, "bound of owner 'owner 2' = -1.0: give a pos"),
         ({"regularization": -1.0}, OptionError, "regularization is -1.0"),
     ],
 )

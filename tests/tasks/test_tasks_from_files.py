@@ -101,7 +101,7 @@ ASKED: dict[str, Task] = {
         ({"columns": []}, "a job needs columns="),
         ({"more": 1}, "the job states more, which this version does not know"),
         ({"bound": None}, "incomplete: it lacks bound"),
-        ({"bound": 0.0}, "needs bound= or min_recall="),
+        ({"bound": {}}, "needs bound= or min_recall="),
     ],
 )
 def test_a_job_that_is_none(changes: dict[str, Any], message: str) -> None:

@@ -25,7 +25,7 @@ from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Site
 from fedpact.jobs import read_job, run_job
 from fedpact.tasks import TASKS, Custom, FileSource, Task
-from fedpact.tasks.base import bound_for, digest_of_files
+from fedpact.tasks.base import digest_of_files
 
 #: Entries of a site's config that say where its own things are; all others are conditions.
 PLACES = ("name", "data-path", "state-path", "functions")
@@ -82,12 +82,12 @@ class SiteSource(FileSource):
 
     def _check(self, task: Task) -> None:
         stated = task.stated()
-        if "bound" in stated:
-            stated["bound"] = bound_for(stated["bound"], self.owner)
         for key, wanted in self._conditions.items():
             if key in PLACES:
                 continue
             value = stated.get(key)  # None: the task has no such key, and cannot keep to it
+            if key == "bound" and isinstance(value, Mapping):
+                value = value.get(self.owner)
             if str(wanted) != str(value):
                 raise OptionError(
                     f"the job states {key} = {value!r}; this site takes part only with {wanted!r}",

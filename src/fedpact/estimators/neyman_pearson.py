@@ -72,7 +72,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         clients = self._by_client(*self._table(X, y), client)
         protected = self._protected(clients)
         task = NeymanPearson(
-            bound=0.0 if self.min_recall else by_name("bound", self.bound, clients),
+            bound={} if self.min_recall else by_name("bound", self.bound, clients),
             columns=self._columns(),
             intercept=self.fit_intercept,
             classes=tuple(map(str, self.classes_)),

@@ -247,23 +247,17 @@ class _Reader:
             raise error.within(f"{self.path}:{line}" if line else str(self.path)) from error
 
     def _check_bound(self, found: Mapping[str, Any]) -> None:
-        bound = found.get("bound", {})
-        if bound and "min_recall" in found:
+        bound = found.get("bound")
+        if bound is not None and "min_recall" in found:
             self._fail("", "min_recall", "min_recall and bound are both stated; min_recall finds the bounds by itself")
         if not isinstance(bound, dict):
-            self._check_positive("", "bound", bound)
             return
-        for owner, value in bound.items():
+        for owner in bound:
             if owner not in (*found["owners"], SERVER):
                 self._fail("bound", owner, f"{owner!r} is no owner; the owners are: {', '.join(found['owners'])}")
-            self._check_positive("bound", owner, value)
-        for owner in found["owners"] if bound else ():
+        for owner in found["owners"]:
             if owner not in bound:
-                raise OptionError(f"{self.path}: [bound] has no entry for owner {owner!r}; give one for every owner")
-
-    def _check_positive(self, table: str, key: str, value: float) -> None:
-        if not 0 < value < float("inf"):
-            self._fail(table, key, f"{key} = {value}: give a positive number")
+                self._fail("", "bound", f"[bound] has no entry for owner {owner!r}; give one for every owner")
 
     def _columns(self, found: Mapping[str, Any], files: Mapping[str, Path], server: Path | None) -> tuple[str, ...]:
         """The features: as stated, or all other columns of the first owner; every owner has them all."""

@@ -168,6 +168,7 @@ def schema() -> dict[str, Any]:
         parent, _, inner = table.partition(".")
         place = properties[parent]["properties"] if inner else properties
         place.setdefault(inner or parent, {"type": "object", "description": doc})
+    properties["owners"]["additionalProperties"] = {"type": "string"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A fedpact job",

@@ -15,7 +15,7 @@ from fedpact.errors import DataError, OptionError
 from fedpact.functions import Function, MeanProbability, Stack, TwoSided, Vector
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
-from fedpact.tasks.base import SERVER, Bounded, bound_for, key
+from fedpact.tasks.base import SERVER, Bounded, bound_for, check_bounds, key
 from fedpact.tasks.checks import Labels, Matrix
 from fedpact.tasks.linear_model import mean_loss, scores
 from fedpact.tasks.tables import GroupedTask
@@ -193,7 +193,7 @@ class GroupFairness(GroupedTask):
 
     parity: Parity = key("loss", "what is compared", "text", choices=PARITIES)  # noqa: RUF009 - a field
     bound: float | Mapping[str, float] = key(
-        0.0, "gap allowed at every owner; or one each in a table [bound]", "bound", example="0.1"
+        dict, "gap allowed at every owner; or one each in a table [bound]", "bound", example="0.1"
     )
 
     def __post_init__(self) -> None:
@@ -204,7 +204,8 @@ class GroupFairness(GroupedTask):
                 code="FP-OPTION-041",
                 key="group",
             )
-        if not self.bound:
+        check_bounds(self.bound)
+        if self.bound == {}:
             raise OptionError(
                 "task 'group_fairness' needs bound=, the gap that is allowed; without one there is nothing to certify",
                 code="FP-OPTION-055",

@@ -14,7 +14,7 @@ from fedpact.errors import OptionError
 from fedpact.functions import Vector, as_map
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
-from fedpact.tasks.base import Bounded, bound_for, key
+from fedpact.tasks.base import Bounded, bound_for, check_bounds, key
 from fedpact.tasks.checks import Labels, Matrix
 from fedpact.tasks.linear_model import losses, margins, mean_loss, scores
 from fedpact.tasks.tables import TableTask
@@ -141,7 +141,7 @@ class NeymanPearson(TableTask):
 
     protected: str = key("", "the class whose loss is bounded", "level", shown="the last one", example='"1"')
     bound: float | Mapping[str, float] = key(
-        0.0, "mean loss allowed on this class at every owner; or one each in a table [bound]", "bound", example="0.35"
+        dict, "mean loss allowed on this class at every owner; or one each in a table [bound]", "bound", example="0.35"
     )
     min_recall: float = key(
         0.0, "in its place: the recall each owner must have; the bounds are found", "number", example="0.9"
@@ -161,7 +161,8 @@ class NeymanPearson(TableTask):
                 code="FP-OPTION-050",
                 key="min_recall",
             )
-        if not self.bound and not self.min_recall:
+        check_bounds(self.bound)
+        if self.bound == {} and not self.min_recall:
             raise OptionError(
                 "task 'neyman_pearson' needs bound= or min_recall=; without one there is nothing to certify",
                 code="FP-OPTION-056",
