@@ -93,7 +93,9 @@ class Site:
         step = STEPS.get(str(message["step"]))
         if step is None:
             raise OwnerError(
-                f"asked to run {message['step']!r}, which is no step of a method of this fedpact", code="FP-OWNER-009"
+                f"asked to run {message['step']!r}, which is no step of a method that this site knows: it runs those "
+                "of its fedpact, and of modules that are installed here and that its app imports",
+                code="FP-OWNER-009",
             )
         order: Order = from_tree(order_type(step), message["order"], "order")
         if order.run not in self._owners:
