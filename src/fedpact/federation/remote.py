@@ -55,6 +55,7 @@ class Site:
         full_text: bool = False,
     ) -> None:
         self.name = name
+        self._first = source
         self._source = source
         self._folder = folder
         self._full_text = full_text
@@ -98,7 +99,8 @@ class Site:
         if order.run not in self._owners:
             while len(self._owners) >= RUNS:
                 del self._owners[next(iter(self._owners))]
-            self._owners[order.run] = Owner(self.name, self._source, self._folder)
+            self._owners[order.run] = Owner(self.name, self._first, self._folder)
+            self._owners[order.run].hold(self._source)
         sealed = self._owners[order.run].handle(step, order, message["task"])
         return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
 
