@@ -181,15 +181,16 @@ class _Host:
         fleet, owner, folder = about
         for name, reference in steps.items():
             self._learn(name, reference)
-        now = sources[0]
+        now, first = sources
         if about not in self._sites:
             self._sites = {key: site for key, site in self._sites.items() if key[0] == fleet}  # the others are closed
             memory = None if folder is None else Path(folder)
             # A cluster is one organisation: whoever runs the job may read the owners' errors.
-            self._sites[about] = Site(owner, _Source(*sources), memory, full_text=True)
-        elif self._held[owner] != now:
-            self._sites[about].hold(_Source(*sources))
-        self._held[owner] = now
+            self._sites[about] = Site(owner, _Source(first), memory, full_text=True)
+            self._held[owner] = first
+        if self._held[owner] != now:
+            self._sites[about].hold(_Source(now))
+            self._held[owner] = now
         return self._sites[about].handle(data)
 
     def _learn(self, name: str, reference: Any) -> None:
@@ -210,35 +211,28 @@ class _Host:
 
 
 class _Source:
-    """A share, or what builds it, in Ray's store; fetched once.
+    """A share, or what builds it, in Ray's store; fetched once."""
 
-    first: what the owner held when the session was opened, which its data are known by
-    """
-
-    def __init__(self, reference: Any, first: Any) -> None:
+    def __init__(self, reference: Any) -> None:
         self._reference = reference
-        self._first = first
 
     @functools.cached_property
     def _fetched(self) -> Any:
-        return _fetch(self._reference)
+        try:
+            return _ray().get(self._reference)
+        except Exception as error:
+            raise OwnerError(
+                f"its share cannot be read here ({_last_line(error)}); install what it needs on every node of the "
+                "cluster"
+            ) from error
 
     def __call__(self, *task: Any) -> Any:
         found = self._fetched
         return found(*task) if callable(found) else found
 
     def digest(self) -> str:
-        found = self._fetched if self._first == self._reference else _fetch(self._first)
+        found = self._fetched
         return found.digest() if isinstance(found, Sourced) else digest(found() if callable(found) else found)
-
-
-def _fetch(reference: Any) -> Any:
-    try:
-        return _ray().get(reference)
-    except Exception as error:
-        raise OwnerError(
-            f"its share cannot be read here ({_last_line(error)}); install what it needs on every node of the cluster"
-        ) from error
 
 
 @contextmanager
