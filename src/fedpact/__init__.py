@@ -14,7 +14,7 @@ from fedpact.solvers import Solution
 if TYPE_CHECKING:
     from fedpact.estimators import FairClassifier, FairVerticalClassifier, NeymanPearsonClassifier
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Certificate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -12,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.errors import OptionError, OwnerLost, ProblemError
+from fedpact.errors import OptionError, ProblemError
 from fedpact.federation import Engine, Session
 from fedpact.problem import FederatedProblem, RemoteProblem, VerticalProblem, coupled_scale, decouple
-from fedpact.solvers import METHODS, PooledRun, Progress, Run, Solution, Solver, describe_problem, give_up, run_solver
+from fedpact.solvers import METHODS, PooledRun, Progress, Run, Solution, Solver, describe_problem, run_solver
 from fedpact.types import Vector
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
@@ -80,23 +81,23 @@ def solve(
     name = "auto" if asked is None else asked.name
     stated = options if isinstance(method, str) else asdict(method)
     about = {"method": name, "tol": tolerances, "max_rounds": int(limit), "seed": int(seed), "options": stated}
+    settings: dict[str, Any] = {
+        "engine": engine,
+        "secure_sum": secure_sum,
+        "on_failure": on_failure,
+        "deadline": deadline,
+        "retries": retries,
+        "max_staleness": max_staleness,
+        "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
+        "resume": resume,
+        "record": record,
+    }
     with ExitStack() as stack:
         if session is None:
-            session = Session(
-                engine,
-                secure_sum=secure_sum,
-                on_failure=on_failure,
-                deadline=deadline,
-                retries=retries,
-                max_staleness=max_staleness,
-                checkpoint=checkpoint,
-                checkpoint_every=checkpoint_every,
-                resume=resume,
-                record=record,
-            )
-            stack.enter_context(session)
-        elif engine is not None or checkpoint is not None or record is not None:
-            raise OptionError("engine, checkpoint and record belong to the session: give them to fp.Session(...)")
+            session = stack.enter_context(Session(**settings))
+        else:
+            _check_session(session, settings)
         begun = session.ledger.read()
         prepared = _prepare(problem, asked, options, w0, session, about)
         listeners = list(callbacks)
@@ -111,6 +112,7 @@ def solve(
         run = run_type(
             posed,
             session,
+            begun,
             solver.name,
             prepared.start,
             tolerances,
@@ -118,32 +120,36 @@ def solve(
             int(seed),
             listeners,
             prepared.choice,
-            begun=begun,
         )
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
         solver.check(run)
         hidden = _hides(solver, session) if session.secure_sum is None else session.secure_sum
-        if not hidden and solver.needs.private:
+        if solver.needs.private and not hidden:
             run.note("the coordinator sees the replies of every single owner")
-        try:
-            if hidden:
-                session.secure()
-            answer = run_solver(run, solver)
-        except OwnerLost as lost:
-            answer = give_up(run, str(lost))
-        session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
-        return answer
+        return run_solver(run, solver, hidden)
+
+
+def _check_session(session: Session, settings: dict[str, Any]) -> None:
+    """OptionError when the session cannot run a solve, or when settings of a session were given beside it."""
+    known = inspect.signature(Session).parameters
+    if beside := [name for name, value in settings.items() if value != known[name].default]:
+        raise OptionError(f"{', '.join(beside)}: belong to the session; give them to fp.Session(...)")
+    if session.looking:
+        raise OptionError(
+            f"this session was interrupted or lost an owner; go on with fp.Session(checkpoint={str(session.folder)!r}, "
+            "resume=True)"
+        )
 
 
 def _hides(solver: Solver[Any], session: Session) -> bool:
     """Are sums masked by default?
 
     A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default. Scores of
-    single parties tell their columns, so vertical methods never show them unless asked to.
+    single parties tell their columns, so vertical methods never show them unless asked to, as by asynchronous=True.
     """
     telling = solver.needs.private or (solver.needs.matrices and session.networked)
-    return telling and len(session.owners) > 1
+    return telling and not solver.one_by_one and len(session.owners) > 1
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from fedpact.cli.main import COMMANDS, main
+from fedpact.cli.main import COMMANDS, EXPERIMENTS, GROUP, main
 
 RUN = "from fedpact.cli.main import main; main()"
 
@@ -48,6 +48,34 @@ def test_every_command_explains_itself(name: str, monkeypatch: pytest.MonkeyPatc
     text = capsys.readouterr().out
     assert text.startswith(f"Usage: fedpact {name}")
     assert len(text.splitlines()) > 10
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_command_of_a_package_that_is_not_installed(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [])
+    assert call(monkeypatch, name, "--list") == 2
+    told = capsys.readouterr().err
+    assert f"Error: 'fedpact {name}' is a command of the package fedpact-experiments, which is not installed" in told
+    assert "pip install -e experiments" in told
+    assert call(monkeypatch, "--help") == 0
+    assert f"  {name} " not in capsys.readouterr().out
+
+
+def test_commands_of_other_packages_are_listed_and_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = EntryPoint("toy", "fedpact.cli.demo:demo", GROUP)
+    hidden = EntryPoint("demo", "no_such_module:demo", GROUP)  # a command of fedpact cannot be replaced
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [ours, hidden])
+    assert call(monkeypatch, "--help") == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^  toy +A command of fedpact\.$", text, re.MULTILINE)
+    assert text.count("\n  demo ") == 1
+    for name in ("toy", "demo"):
+        assert call(monkeypatch, name, "--help") == 0
+        assert "--hospitals" in capsys.readouterr().out
 
 
 def test_the_options_of_the_demo_are_all_explained(monkeypatch: pytest.MonkeyPatch, capsys: object) -> None:

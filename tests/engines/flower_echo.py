@@ -50,7 +50,7 @@ def coordinate(grid: Grid, run_config: dict[str, Any]) -> None:
                         opened.close()
                     test.send(fleet.owners)
                 else:
-                    futures = [fleet._send(owner, data) for owner, data in command[1]]
+                    futures = [fleet.send(owner, data) for owner, data in command[1]]
                     test.send([future.exception() or future.result() for future in futures])
             except FedpactError as error:
                 test.send(error)

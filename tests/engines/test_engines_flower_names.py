@@ -40,7 +40,7 @@ def opened(grid: Grid, *owners: str) -> Iterator[Callable[[str, bytes], Future[b
     """What sends an order through a fleet of these owners."""
     fleet: Any = flower.Flower(grid, patience=0.2).open(dict.fromkeys(owners))  # type: ignore[arg-type]
     try:
-        yield fleet._send
+        yield fleet.send
     finally:
         fleet.close()
 

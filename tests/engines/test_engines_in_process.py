@@ -12,7 +12,7 @@ import pytest
 
 from fedpact.engines import InProcess
 from fedpact.errors import OptionError, OwnerError
-from fedpact.federation import Order, Reply
+from fedpact.federation import Order, Reply, Session
 
 NAMES = [f"owner {i}" for i in range(6)]
 
@@ -39,9 +39,9 @@ def wander(share: tuple[str, int], state: Any, order: Go) -> tuple[Any, Done]:
 
 def walk(threads: int) -> tuple[list[list[str]], bytes]:
     w, orders_seen = np.ones(3), []
-    with InProcess(threads=threads).open({name: (name, i) for i, name in enumerate(NAMES)}) as fleet:
+    with Session(InProcess(threads=threads)).open({name: (name, i) for i, name in enumerate(NAMES)}) as session:
         for _ in range(5):
-            replies = fleet.ask(wander, Go(w=w))
+            replies = session.ask(wander, Go(w=w))
             orders_seen.append([r.name for r in replies])
             w = np.sum([r.w for r in replies], axis=0)
     return orders_seen, w.tobytes()
@@ -55,9 +55,9 @@ def test_replies_come_in_owner_order_and_bitwise_equal(threads: int) -> None:
 
 
 def test_one_order_per_owner() -> None:
-    with InProcess(threads=2).open({name: (name, 0) for name in NAMES}) as fleet:
+    with Session(InProcess(threads=2)).open({name: (name, 0) for name in NAMES}) as session:
         zero_but_one = [Go(w=np.full(3, float(i == 2))) for i in range(len(NAMES))]
-        moved = [bool(r.w.any()) for r in fleet.ask(wander, zero_but_one)]
+        moved = [bool(r.w.any()) for r in session.ask(wander, zero_but_one)]
     assert moved == [False, False, True, False, False, False]
 
 
@@ -68,21 +68,21 @@ def test_threads_work_at_the_same_time() -> None:
         barrier.wait()  # passes only when three owners are inside
         return state, Done(name="", w=np.zeros(1))
 
-    with InProcess(threads=3).open({"a": 1, "b": 2, "c": 3}) as fleet:
-        assert len(fleet.ask(meet, Order())) == 3
+    with Session(InProcess(threads=3)).open({"a": 1, "b": 2, "c": 3}) as session:
+        assert len(session.ask(meet, Order())) == 3
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_submit_and_wait_any(threads: int) -> None:
-    with InProcess(threads=threads).open({name: (name, i) for i, name in enumerate(NAMES)}) as fleet:
-        waiting = [fleet.submit(name, wander, Go(w=np.ones(3))) for name in NAMES]
+    with Session(InProcess(threads=threads)).open({name: (name, i) for i, name in enumerate(NAMES)}) as session:
+        waiting = [session.submit(name, wander, Go(w=np.ones(3))) for name in NAMES]
         got = []
         while waiting:
-            ready = fleet.wait_any(waiting)
+            ready = session.wait_any(waiting)
             assert ready
             got += [(t.owner, t.reply().name) for t in ready]
             waiting = [t for t in waiting if t not in ready]
-        traffic = fleet.ledger.read().owners
+        traffic = session.ledger.read().owners
     assert sorted(got) == [(name, name) for name in NAMES]
     assert [traffic[name].messages_up for name in NAMES] == [1] * len(NAMES)
 
@@ -95,12 +95,12 @@ def test_wait_any_returns_the_fast_one_first() -> None:
             gate.wait(10)
         return state, Done(name=share, w=np.zeros(1))
 
-    with InProcess(threads=2).open({"slow": "slow", "fast": "fast"}) as fleet:
-        tickets = [fleet.submit(name, slow, Order()) for name in fleet.owners]
-        assert fleet.wait_any(tickets) == [tickets[1]]
-        assert fleet.wait_any([tickets[0]], timeout=0.01) == []
+    with Session(InProcess(threads=2)).open({"slow": "slow", "fast": "fast"}) as session:
+        tickets = [session.submit(name, slow, Order()) for name in session.owners]
+        assert session.wait_any(tickets) == [tickets[1]]
+        assert session.wait_any([tickets[0]], timeout=0.01) == []
         gate.set()
-        assert fleet.wait_any([tickets[0]]) == [tickets[0]]
+        assert session.wait_any([tickets[0]]) == [tickets[0]]
 
 
 def test_an_owner_does_one_thing_at_a_time_and_in_order() -> None:
@@ -114,23 +114,23 @@ def test_an_owner_does_one_thing_at_a_time_and_in_order() -> None:
         inside.pop()
         return (state or 0) + 1, Done(name=f"{order.round}: {(state or 0) + 1}", w=np.zeros(1))
 
-    with InProcess(threads=4).open({"a": None}) as fleet:
-        tickets = [fleet.submit("a", count, Order()) for _ in range(6)]
+    with Session(InProcess(threads=4)).open({"a": None}) as session:
+        tickets = [session.submit("a", count, Order()) for _ in range(6)]
         assert [t.reply().name for t in tickets] == [f"{i}: {i}" for i in range(1, 7)]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_failure_names_the_owner_and_the_fleet_goes_on(threads: int) -> None:
+def test_a_failure_names_the_owner_and_the_session_goes_on(threads: int) -> None:
     def fragile(share: int, state: Any, order: Go) -> tuple[Any, Done]:
         if share == 1 and order.w[0] == 0:
             raise ZeroDivisionError("w is zero")
         return state, Done(name=str(share), w=order.w)
 
-    with InProcess(threads=threads).open({"a": 0, "b": 1, "c": 2}) as fleet:
+    with Session(InProcess(threads=threads)).open({"a": 0, "b": 1, "c": 2}) as session:
         with pytest.raises(OwnerError, match=r"^b: fragile failed with ZeroDivisionError: w is zero$"):
-            fleet.ask(fragile, Go(w=np.zeros(1)))
-        assert [r.name for r in fleet.ask(fragile, Go(w=np.ones(1)))] == ["0", "1", "2"]
-        (failed,) = fleet.wait_any([fleet.submit("b", fragile, Go(w=np.zeros(1)))])
+            session.ask(fragile, Go(w=np.zeros(1)))
+        assert [r.name for r in session.ask(fragile, Go(w=np.ones(1)))] == ["0", "1", "2"]
+        (failed,) = session.wait_any([session.submit("b", fragile, Go(w=np.zeros(1)))])
         with pytest.raises(OwnerError, match=r"^b: fragile"):
             failed.reply()
 

@@ -23,6 +23,7 @@ import fedpact as fp
 from fedpact import data, tasks
 from fedpact.errors import DataError, FedpactError, OptionError
 from fedpact.estimators import NeymanPearsonClassifier
+from fedpact_experiments import datasets
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -116,7 +117,7 @@ def test_a_demanded_recall_is_met_at_every_client(classes: int) -> None:
 
 
 def test_a_demanded_recall_on_adult(data_folder: Path) -> None:
-    table = data.adult_a(data_folder, "codes")  # fewer columns; examples/recall_adult.py has them all
+    table = datasets.adult_a(data_folder, "codes")  # fewer columns; examples/recall_adult.py has them all
     X, y = table.X, table.y
     client = np.empty(len(y), dtype=int)
     for number, rows in enumerate(data.stratified(y, 10, seed=0)):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fedpact as fp
 from fedpact.cones import Nonnegative
 from fedpact.engines import InProcess
-from fedpact.errors import OwnerLost
+from fedpact.errors import OwnerLost, class_of
 from fedpact.federation import Fleet, Order, RemoteFleet, Site, Step
 from fedpact.functions import Affine, LogisticLoss, Quadratic
 from fedpact.solvers import Progress, Solution
@@ -121,6 +123,20 @@ def bits(found: Solution, *, traffic: bool = True, rounds: bool = True) -> dict[
     return {name: exact(part) for name, part in parts.items()}
 
 
+# -------------------------------------------------------------------------------------------------------------- errors
+
+
+@contextmanager
+def raises_code(code: str, *facts: str) -> Iterator[None]:
+    """Inside, an error of this code is raised; its message begins with the first fact and holds the others."""
+    with pytest.raises(class_of(code)) as caught:
+        yield
+    assert caught.value.code == code
+    said = str(caught.value)
+    assert said.startswith(facts[:1])
+    assert [fact for fact in facts if fact not in said] == []
+
+
 # ------------------------------------------------------------------------------------------------------------ stopping
 
 
@@ -132,6 +148,11 @@ def stop_at(exchanges: int) -> Callable[[Progress], None]:
             raise KeyboardInterrupt
 
     return press
+
+
+def assert_stopped(found: Solution) -> None:
+    """Somebody ended the run; its point counts as solved if it happens to be good enough."""
+    assert found.status == ("solved" if found.certificate.meets(found.tol) else "interrupted")
 
 
 # ------------------------------------------------------------------------------------------------------------- engines
@@ -163,7 +184,7 @@ class Faulty:
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         self.folder, self.fleet = folder, InProcess(self.threads).open(shares, folder)
-        direct = self.fleet._start
+        direct = self.fleet.start
 
         def start(owner: str, step: Step, order: Order) -> Future[Any]:
             what = self.fault(owner, order)
@@ -181,7 +202,7 @@ class Faulty:
                 lost.set_exception(OwnerLost(f"{owner}: its {what}"))
             return lost
 
-        self.fleet._start = start  # type: ignore[method-assign]
+        self.fleet.start = start  # type: ignore[method-assign]
         return self.fleet
 
 
@@ -232,10 +253,14 @@ class _Wired(RemoteFleet):
         self.sites = {name: self.site(name) for name in shares}
 
     def site(self, owner: str) -> Site:
-        source = self.shares[owner]
-        return Site(owner, lambda job: source() if callable(source) else source, self.folder, full_text=True)
+        return Site(owner, self.shares[owner], self.folder, full_text=True)
 
-    def _send(self, owner: str, data: bytes) -> Future[bytes]:
+    def hold(self, sources: Mapping[str, object]) -> None:
+        self.shares = sources
+        for name, site in self.sites.items():
+            site.hold(sources[name])
+
+    def send(self, owner: str, data: bytes) -> Future[bytes]:
         answered: Future[bytes] = Future()
         if self.engine.restarting:
             self.sites[owner] = self.site(owner)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedpact.solvers.describing import introduce_share
 from fedpact.solvers.measuring import About, Finished, measure, moments
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from fedpact.federation import Order, Site
 from fedpact.federation.failure import texts_in
 from fedpact.federation.remote import read_reply
 from fedpact.federation.wire import dumps, loads, name_of, to_tree
+from fedpact.solvers.steps import describe_share
 from fedpact.tasks import Job, share_from_file
 
 NAME = "hospital 2"
@@ -46,15 +46,15 @@ def site_with(path: Path) -> Site:
     return Site(NAME, lambda job: share_from_file(Job.read(job), NAME, path))
 
 
-def ask(site: Site, job: Any, step: Any = introduce_share, order: Order | None = None) -> bytes:
+def ask(site: Site, job: Any, step: Any = describe_share, order: Order | None = None) -> bytes:
     order = order or Order(run="r1", round=1)
-    return site.handle(dumps({"owner": NAME, "step": name_of(step), "order": to_tree(order), "job": job}))
+    return site.handle(dumps({"owner": NAME, "step": name_of(step), "order": to_tree(order), "task": job}))
 
 
 def told(data: bytes) -> FedpactError:
     """The error that the coordinator raises on these bytes."""
     with pytest.raises(FedpactError) as caught:
-        read_reply(NAME, introduce_share, Order(run="r1", round=1), data)
+        read_reply(NAME, describe_share, Order(run="r1", round=1), data)
     return caught.value
 
 
@@ -314,7 +314,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def orders() -> Iterator[tuple[Any, Order]]:
-    yield introduce_share, Order(run="r1", round=1)
+    yield describe_share, Order(run="r1", round=1)
     yield moments, About(run="r1", round=1, mean=np.zeros(2))
     yield measure, Finished(run="r1", round=1, w=np.zeros(2))
 

@@ -49,7 +49,7 @@ def order_of(**stamp: Any) -> Order:
 
 
 def bytes_of(order: Order, step: Callable[..., Any] = fail, job: Any = JOB) -> bytes:
-    return dumps({"owner": "clinic b", "step": name_of(step), "order": to_tree(order), "job": job})
+    return dumps({"owner": "clinic b", "step": name_of(step), "order": to_tree(order), "task": job})
 
 
 def failing(error: Exception, **options: Any) -> Site:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faults import raises_code
 
-from fedpact.engines import InProcess
-from fedpact.errors import OwnerError
-from fedpact.federation import Communication, Ledger, Order, Reply, Traffic
+from fedpact.federation import Communication, Ledger, Order, Reply, Session, Traffic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +44,11 @@ DOWN = 5 * 8 + 3 * 8  # the round number is not counted
 
 
 def test_bytes_by_hand() -> None:
-    with InProcess().open({"a": 1, "b": 10}) as fleet:
-        fleet.ask(answer, ASK)
-        fleet.ask(short, ASK)
-        fleet.ask(short, [ASK, Ask(w=np.zeros(2, np.float32), penalty=1.0, iteration=3, keep=True)])
-        seen = fleet.ledger.read()
+    with Session().open({"a": 1, "b": 10}) as session:
+        session.ask(answer, ASK)
+        session.ask(short, ASK)
+        session.ask(short, [ASK, Ask(w=np.zeros(2, np.float32), penalty=1.0, iteration=3, keep=True)])
+        seen = session.ledger.read()
     note = 3  # "é!" is three bytes of UTF-8
     fields = ("Answer.gradient", "Answer.note", "Short.loss")
     assert seen.rounds == 3
@@ -58,16 +57,16 @@ def test_bytes_by_hand() -> None:
         "b": Traffic(3, 3, 2 * DOWN + (2 * 4 + 24), 10 * 2 * 8 + note + 8 + 8, fields),
     }
     assert seen.messages == 12
-    assert seen.bytes == fleet.ledger.bytes == (5 * DOWN + 32) + (16 + 160 + 2 * note + 32)
+    assert seen.bytes == session.ledger.bytes == (5 * DOWN + 32) + (16 + 160 + 2 * note + 32)
 
 
 def test_tickets_are_counted_for_their_owner_only() -> None:
-    with InProcess().open({"a": 1, "b": 1}) as fleet:
-        ticket = fleet.submit("b", short, ASK)
-        before = fleet.ledger.read()
+    with Session().open({"a": 1, "b": 1}) as session:
+        ticket = session.submit("b", short, ASK)
+        before = session.ledger.read()
         assert before.owners["b"] == Traffic(1, 0, DOWN, 0, ())
-        assert fleet.wait_any([ticket]) == [ticket]
-        after = fleet.ledger.read()
+        assert session.wait_any([ticket]) == [ticket]
+        after = session.ledger.read()
     assert after == Communication(1, {"a": Traffic(), "b": Traffic(1, 1, DOWN, 8, ("Short.loss",))})
 
 
@@ -93,14 +92,11 @@ def test_an_order_holds_arrays_and_scalars_only(value: object) -> None:
         calls.append(1)
         return None, Short(loss=0.0)
 
-    with (
-        InProcess().open({"a": None}) as fleet,
-        pytest.raises(OwnerError, match=r"Bad\.w is .*: only arrays .* and scalars travel"),
-    ):
-        fleet.ask(never, Bad(w=value))
+    with Session().open({"a": None}) as session, raises_code("FP-OWNER-012", "Bad.w"):
+        session.ask(never, Bad(w=value))
     assert calls == []
 
 
 def test_each_owner_needs_its_order() -> None:
-    with InProcess().open({"a": 1, "b": 1}) as fleet, pytest.raises(ValueError, match="shorter"):
-        fleet.ask(short, [ASK])
+    with Session().open({"a": 1, "b": 1}) as session, pytest.raises(ValueError, match="shorter"):
+        session.ask(short, [ASK])

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from faults import Fault, Faulty
+from faults import Fault, Faulty, raises_code
 
-from fedpact.errors import OptionError, OwnerError, OwnerLost
-from fedpact.federation import Fleet, Order, Policy, Reply
+from fedpact.errors import OptionError, OwnerLost
+from fedpact.federation import Order, Reply, Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,53 +41,51 @@ def first(times: int, what: str, owner: str = "a") -> Fault:
 
 
 @pytest.fixture
-def opened() -> Callable[..., tuple[Faulty, Fleet]]:
-    def open_fleet(fault: Fault, policy: Policy | None = None, **options: Any) -> tuple[Faulty, Fleet]:
-        engine = Faulty(fault, **options)
-        fleet = engine.open({"a": None, "b": None})
-        fleet.policy = policy or Policy()
-        return engine, fleet
+def opened() -> Callable[..., tuple[Faulty, Session]]:
+    def open_session(fault: Fault, delay: float = 0.05, **policy: Any) -> tuple[Faulty, Session]:
+        engine = Faulty(fault, delay)
+        return engine, Session(engine, **policy).open({"a": None, "b": None})
 
-    return open_fleet
+    return open_session
 
 
-Opened = Callable[..., tuple[Faulty, Fleet]]
+Opened = Callable[..., tuple[Faulty, Session]]
 
 
 @pytest.mark.parametrize("what", ["order lost", "reply lost"])
 def test_an_order_lost_once_is_answered_on_the_second_try(opened: Opened, what: str) -> None:
-    engine, fleet = opened(first(1, what))
-    ticket = fleet.submit("a", work, Order())
-    assert fleet.wait_any([ticket]) == [ticket]
+    engine, session = opened(first(1, what))
+    ticket = session.submit("a", work, Order())
+    assert session.wait_any([ticket]) == [ticket]
     assert ticket.reply().times == 1  # where only the reply was lost, the owner answered from its memory
     sent = [order for _, order, _ in engine.orders]
     assert len(sent) == 2
     assert sent[0] == sent[1]
-    traffic = fleet.ledger.read().owners["a"]
+    traffic = session.ledger.read().owners["a"]
     assert (traffic.messages_down, traffic.messages_up) == (2, 1)
-    assert fleet.ledger.rounds == 1
-    assert fleet.wait_any([]) == []
-    following = fleet.submit("a", work, Order())
-    assert fleet.wait_any([following]) == [following]
+    assert session.ledger.rounds == 1
+    assert session.wait_any([]) == []
+    following = session.submit("a", work, Order())
+    assert session.wait_any([following]) == [following]
     assert following.reply().times == 2
 
 
 @pytest.mark.parametrize("what", ["order silent", "reply silent", "late"])
 def test_an_overdue_order_is_sent_again(opened: Opened, what: str) -> None:
-    engine, fleet = opened(first(1, what), Policy(deadline=0.1), delay=0.5)
+    engine, session = opened(first(1, what), deadline=0.1, delay=0.5)
     began = time.monotonic()
-    ticket = fleet.submit("a", work, Order())
-    assert fleet.wait_any([ticket]) == [ticket]
+    ticket = session.submit("a", work, Order())
+    assert session.wait_any([ticket]) == [ticket]
     assert time.monotonic() - began >= 0.1
     assert ticket.reply().times == 1
     assert [became for _, _, became in engine.orders] == [what, ""]
 
 
 def test_without_a_deadline_a_late_reply_is_waited_for(opened: Opened) -> None:
-    engine, fleet = opened(first(1, "late"), delay=0.3)
-    ticket = fleet.submit("a", work, Order())
-    assert fleet.wait_any([ticket], timeout=0.01) == []
-    assert fleet.wait_any([ticket]) == [ticket]
+    engine, session = opened(first(1, "late"), delay=0.3)
+    ticket = session.submit("a", work, Order())
+    assert session.wait_any([ticket], timeout=0.01) == []
+    assert session.wait_any([ticket]) == [ticket]
     assert len(engine.orders) == 1
 
 
@@ -99,37 +97,37 @@ def test_without_a_deadline_a_late_reply_is_waited_for(opened: Opened) -> None:
 def test_an_owner_that_stays_away_is_lost(
     opened: Opened, what: str, why: str, policy: dict[str, Any], sent: int
 ) -> None:
-    engine, fleet = opened(first(100, what), Policy(deadline=0.05, **policy))
-    ticket = fleet.submit("a", work, Order())
+    engine, session = opened(first(100, what), deadline=0.05, **policy)
+    ticket = session.submit("a", work, Order())
     with pytest.raises(OwnerLost, match=why):
-        fleet.wait_any([ticket])
+        session.wait_any([ticket])
     assert len(engine.orders) == sent
 
 
 def test_others_are_answered_while_one_is_sent_again(opened: Opened) -> None:
-    engine, fleet = opened(first(2, "order lost"))
-    one, other = fleet.submit("a", work, Order()), fleet.submit("b", work, Order())
-    assert fleet.wait_any([one, other]) == [other]
-    assert fleet.wait_any([one]) == [one]
+    engine, session = opened(first(2, "order lost"))
+    one, other = session.submit("a", work, Order()), session.submit("b", work, Order())
+    assert session.wait_any([one, other]) == [other]
+    assert session.wait_any([one]) == [one]
     assert [(owner, what) for owner, _, what in engine.orders] == [
         ("a", "order lost"), ("b", ""), ("a", "order lost"), ("a", ""),
     ]  # fmt: skip
 
 
 def test_another_failure_is_told_by_the_reply_and_not_sent_again(opened: Opened) -> None:
-    engine, fleet = opened(first(1, "order lost", "b"))
-    ticket = fleet.submit("a", fail, Order())
-    assert fleet.wait_any([ticket]) == [ticket]
-    with pytest.raises(OwnerError, match=r"^a: fail failed with ZeroDivisionError: no rows$"):
+    engine, session = opened(first(1, "order lost", "b"))
+    ticket = session.submit("a", fail, Order())
+    assert session.wait_any([ticket]) == [ticket]
+    with raises_code("FP-OWNER-001", "a: ", "fail", "ZeroDivisionError: no rows"):
         ticket.reply()
     assert len(engine.orders) == 1
-    after = fleet.submit("a", work, Order())
-    assert fleet.wait_any([after]) == [after]
+    after = session.submit("a", work, Order())
+    assert session.wait_any([after]) == [after]
     assert after.reply().times == 1
 
 
 def test_single_owners_are_not_asked_where_sums_are_secure(opened: Opened) -> None:
-    _, fleet = opened(first(0, ""))
-    fleet.secure()
+    _, session = opened(first(0, ""))
+    session.secure()
     with pytest.raises(OptionError, match="one by one"):
-        fleet.submit("a", work, Order())
+        session.submit("a", work, Order())

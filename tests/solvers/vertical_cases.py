@@ -15,12 +15,16 @@ import numpy as np
 import pytest
 
 import fedpact as fp
-from fedpact import data
 from fedpact.engines import InProcess
 from fedpact.errors import OwnerLost
 from fedpact.federation import Fleet, Order, Step
+from fedpact_experiments import datasets
 
-LOADERS = {"adult": data.vertical_adult, "compas": data.vertical_compas, "communities": data.vertical_communities}
+LOADERS = {
+    "adult": datasets.vertical_adult,
+    "compas": datasets.vertical_compas,
+    "communities": datasets.vertical_communities,
+}
 EPS = 0.01
 #: Columns of the three parties of `small`.
 CUTS = {"bank": slice(0, 3), "shop": slice(3, 5), "clinic": slice(5, 8)}
@@ -49,15 +53,15 @@ def small(seed: int = 0, max_gap: Any = EPS, groups: int = 2, **options: Any) ->
 
 
 @functools.cache
-def _table(name: str, folder: Path) -> data.VerticalTable:
+def _table(name: str, folder: Path) -> datasets.VerticalTable:
     return LOADERS[name](folder)
 
 
 @functools.cache
 def real(name: str, seed: int, folder: Path) -> tuple[fp.VerticalProblem, float]:
     """The paper's training rows among six parties, eps = 0.01; and the optimum by the pooled interior point."""
-    train = data.split(_table(name, folder), seed).train
-    parties = {party: block.X for party, block in data.split_columns(train).items()}
+    train = datasets.split(_table(name, folder), seed).train
+    parties = {party: block.X for party, block in datasets.split_columns(train).items()}
     asked = fp.VerticalProblem(parties, train.y, train.group, EPS)
     return asked, pooled(asked).objective
 
@@ -115,16 +119,17 @@ class Door:
     "reply lost"  the party does its work, and the sender is told that nothing came back
     "interrupt"   the user presses Ctrl-C just then
     a number      the party begins so many seconds later
+    a function    the party begins when it returns
     """
 
-    what: Callable[[str, Order], str | float] = lambda owner, order: ""
+    what: Callable[[str, Order], str | float | Callable[[], None]] = lambda owner, order: ""
     threads: int = 1
     states: dict[str, list[Any]] = field(default_factory=dict)  # of every party after each order it obeyed
-    sent: list[tuple[str, Order, str | float]] = field(default_factory=list)
+    sent: list[tuple[str, Order, Any]] = field(default_factory=list)
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet: Any = InProcess(self.threads).open(shares, folder)
-        direct = fleet._start
+        direct = fleet.start
         for name, owner in fleet._owners.items():
             owner.handle = self._slow(name, owner, owner.handle)
 
@@ -142,15 +147,17 @@ class Door:
             lost.set_exception(OwnerLost(f"{name}: its {what}"))
             return lost
 
-        fleet._start = start
+        fleet.start = start
         return fleet
 
-    def _slow(self, name: str, owner: Any, handle: Callable[[Step, Order], Any]) -> Callable[[Step, Order], Any]:
-        def handled(step: Step, order: Order) -> Any:
+    def _slow(self, name: str, owner: Any, handle: Callable[..., Any]) -> Callable[..., Any]:
+        def handled(step: Step, order: Order, task: Any) -> Any:
             pause = next((w for n, o, w in reversed(self.sent) if n == name and o.round == order.round), "")
             if isinstance(pause, float):
                 time.sleep(pause)
-            reply = handle(step, order)
+            elif callable(pause):
+                pause()
+            reply = handle(step, order, task)
             self.states.setdefault(name, []).append(owner._memory.state)
             return reply
 

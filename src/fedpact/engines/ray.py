@@ -6,6 +6,7 @@ restarts an actor that died; its owners then go on from their memory on disk.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import socket
@@ -104,18 +105,20 @@ class _RayFleet(RemoteFleet):
             folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
         self._folder = None if folder is None else str(folder.absolute())
         # Kept here, so that a restarted actor can fetch them again.
-        self._sources: dict[str, Any] = {}
-        self._put(shares)
+        self._first = self._put(shares)
+        self._sources = self._first
         self._host_of = {name: self._hosts[i % len(hosts)] for i, name in enumerate(shares)}
 
     def hold(self, sources: Mapping[str, object]) -> None:
-        self._name = uuid.uuid4().hex  # actors take these for another fleet; owners go on from their memory on disk
-        self._put(sources)
+        self._sources = self._put(sources)
 
-    def _put(self, sources: Mapping[str, object]) -> None:
+    def _put(self, sources: Mapping[str, object]) -> dict[str, Any]:
+        """References to the sources in Ray's store, by owner."""
+        references = {}
         for name, source in sources.items():
             with named(name, "sending its share to Ray"):
-                self._sources[name] = self._ray.put(source)
+                references[name] = self._ray.put(source)
+        return references
 
     def send(self, owner: str, data: bytes) -> Future[bytes]:
         answered: Future[bytes] = Future()
@@ -130,7 +133,8 @@ class _RayFleet(RemoteFleet):
 
         handle = self._host_of[owner].handle.options(max_task_retries=0)  # the policy says what is sent again
         about = (self._name, owner, self._folder)
-        handle.remote(about, data, [self._sources[owner]]).future().add_done_callback(receive)
+        sources = [self._sources[owner], self._first[owner]]
+        handle.remote(about, data, sources).future().add_done_callback(receive)
         return answered
 
     def close(self) -> None:
@@ -142,16 +146,25 @@ class _Host:
 
     def __init__(self) -> None:
         self._sites: dict[tuple[str, str, str | None], Site] = {}
+        self._held: dict[str, Any] = {}  # by owner: reference to what it holds now
 
-    def handle(self, about: tuple[str, str, str | None], data: bytes, source: list[Any]) -> bytes:
-        """about: fleet, owner and its folder; source: a reference to the share, in a list that keeps Ray from fetching
-        it at every order."""
+    def handle(self, about: tuple[str, str, str | None], data: bytes, sources: list[Any]) -> bytes:
+        """Answer an order.
+
+        about:   fleet, owner and its folder
+        sources: references to what the owner holds now and to what it held first; in a list, since Ray would fetch them
+                 at every order otherwise
+        """
         fleet, owner, folder = about
+        now = sources[0]
         if about not in self._sites:
             self._sites = {key: site for key, site in self._sites.items() if key[0] == fleet}  # the others are closed
             memory = None if folder is None else Path(folder)
             # A cluster is one organisation: whoever runs the job may read the owners' errors.
-            self._sites[about] = Site(owner, _Source(source[0]), memory, full_text=True)
+            self._sites[about] = Site(owner, _Source(*sources), memory, full_text=True)
+        elif self._held[owner] != now:
+            self._sites[about].hold(_Source(*sources))
+        self._held[owner] = now
         return self._sites[about].handle(data)
 
     def process(self) -> int:
@@ -159,30 +172,35 @@ class _Host:
 
 
 class _Source:
-    """A share, or what builds it, in Ray's store; fetched once."""
+    """A share, or what builds it, in Ray's store; fetched once.
 
-    def __init__(self, reference: Any) -> None:
+    first: what the owner held when the session was opened, which its data are known by
+    """
+
+    def __init__(self, reference: Any, first: Any) -> None:
         self._reference = reference
-        self._held: list[Any] = []
+        self._first = first
 
-    def _fetch(self) -> Any:
-        if not self._held:
-            try:
-                self._held.append(_ray().get(self._reference))
-            except Exception as error:
-                raise OwnerError(
-                    f"its share cannot be read here ({_last_line(error)}); install what it needs on every node of the "
-                    "cluster"
-                ) from error
-        return self._held[0]
+    @functools.cached_property
+    def _fetched(self) -> Any:
+        return _fetch(self._reference)
 
     def __call__(self, *task: Any) -> Any:
-        found = self._fetch()
+        found = self._fetched
         return found(*task) if callable(found) else found
 
     def digest(self) -> str:
-        found = self._fetch()
+        found = self._fetched if self._first == self._reference else _fetch(self._first)
         return found.digest() if isinstance(found, Sourced) else digest(found() if callable(found) else found)
+
+
+def _fetch(reference: Any) -> Any:
+    try:
+        return _ray().get(reference)
+    except Exception as error:
+        raise OwnerError(
+            f"its share cannot be read here ({_last_line(error)}); install what it needs on every node of the cluster"
+        ) from error
 
 
 @contextmanager

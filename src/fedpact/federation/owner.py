@@ -97,6 +97,7 @@ class Owner:
 
     def __init__(self, name: str, source: object, folder: Path | None = None, *, every: bool = True) -> None:
         self.name = name
+        self._first = source
         self._source = source
         self._folder = folder
         self._every = every
@@ -105,7 +106,7 @@ class Owner:
         self._task: Any = None
 
     def hold(self, source: object) -> None:
-        """Another share, or another function that builds it; the memory stays."""
+        """Another share, or another function that builds it; the memory stays, and the data are known by the first."""
         self._source = source
         self._share = None
 
@@ -160,21 +161,24 @@ class Owner:
     @property
     def share(self) -> Any:
         if self._share is None:
-            self._share = self._source
-            if callable(self._source):
-                with named(self.name, "building its share"):
-                    self._share = self._source(self._task) if self._task else self._source()
+            self._share = self._build(self._source)
         return self._share
+
+    def _build(self, source: object) -> Any:
+        if not callable(source):
+            return source
+        with named(self.name, "building its share"):
+            return source(self._task) if self._task else source()
 
     @functools.cached_property
     def data(self) -> str:
         """Digest of the data: as its source tells it, else of the first share; empty when no memory is kept on disk."""
         if self._folder is None:
             return ""
-        if isinstance(self._source, Sourced):
+        if isinstance(self._first, Sourced):
             with named(self.name, "reading its data"):
-                return self._source.digest()
-        return digest(self.share)
+                return self._first.digest()
+        return digest(self.share if self._first is self._source else self._build(self._first))
 
     def _worked(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
         about_keys = step in (secure_sum.offer, secure_sum.agree)

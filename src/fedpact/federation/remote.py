@@ -61,6 +61,12 @@ class Site:
         self._full_text = full_text
         self._owners: dict[str, Owner] = {}
 
+    def hold(self, source: object) -> None:
+        """Other shares from now on, see `Owner.hold`."""
+        self._source = source
+        for owner in self._owners.values():
+            owner.hold(source)
+
     def handle(self, data: bytes) -> bytes:
         task: object = None
         try:

@@ -22,7 +22,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from fedpact.errors import OptionError, OwnerError, OwnerLost
+from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, find_engine
 from fedpact.federation.ledger import Ledger
@@ -74,6 +74,7 @@ class Session:
     record:     file to which every message is written, for an auditor; `fedpact.federation.read_record` reads it
 
     `open` gives the owners what they hold; `fp.solve` and `fp.fit` do it. Use it as a context manager, or close it.
+    With a checkpoint, a session that was interrupted or lost an owner solves no more; `resume=True` goes on with it.
     """
 
     def __init__(
@@ -114,21 +115,25 @@ class Session:
         self._round = 0
         self._secure = False
         self._looking = False
+        self._closed = False
         self._confirmed = True  # a run that starts has no past to be compared with
         self._after: dict[str, int] = {}
         self._last: dict[tuple[str, Step], tuple[int, Sealed[Any]]] = {}  # for stale replies
 
     # ------------------------------------------------------------------------------------------------ open and close
 
-    def open(self, sources: Mapping[str, object], about: Mapping[str, Any] | None = None) -> None:
+    def open(self, sources: Mapping[str, object], about: Mapping[str, Any] | None = None) -> Self:
         """Give the owners what they hold, by name: shares, or what builds them where the data is.
 
         about: what identifies the run in its checkpoint. A session that is open already stays with its owners; they may
         be given other shares. Raises OptionError for other owners.
         """
+        if self._closed:
+            raise OptionError("this session is closed; make another fp.Session")
         if self._fleet is None:
             memory = None if self.folder is None else self.folder / "owners"
             self._fleet = self.engine.open(sources, memory)
+            self._fleet.deadline = self.policy.deadline
             self._stack.callback(self._fleet.close)
             self.ledger = Ledger(self._fleet.owners, self.record)
             self._after = dict.fromkeys(self._fleet.owners, 0)
@@ -141,23 +146,22 @@ class Session:
         elif any(sources[name] is not self._sources[name] for name in sources):
             self._fleet.hold(sources)
         self._sources = dict(sources)
+        return self
 
     def pose(self, task: Stated | None) -> None:
         """From now on owners build their share from this task; what they have read is read once."""
         self.fleet.task = task
 
     def close(self) -> None:
-        """Write the checkpoint, and let the owners go."""
-        try:
-            self.save()
-        finally:
-            if self.checkpoint is not None:
-                self.checkpoint.close()
-            self._stack.close()
+        """Write the checkpoint, and let the owners go; they cannot be asked any more."""
+        with self._stack:
+            if not self._closed:
+                self.save()
+        self._closed = True
 
     @property
     def fleet(self) -> Fleet:
-        if self._fleet is None:
+        if self._fleet is None or self._closed:
             raise OptionError("this session is not open: fp.solve and fp.fit open it, or session.open(sources)")
         return self._fleet
 
@@ -174,6 +178,7 @@ class Session:
         """Keep what comes back in a checkpoint, and answer from it what is on record."""
         self._stack.enter_context(_terminable())
         self.checkpoint = Checkpoint(folder, about, self._every, self._resume)
+        self._stack.callback(self.checkpoint.close)
         self.run = self.checkpoint.run
         self._confirmed = self.checkpoint.rounds == 0
 
@@ -192,20 +197,24 @@ class Session:
         Replies come in owner order, whichever was first, and are added up in that order, so the result does not depend
         on who was fast. Raises OwnerLost when the policy is exhausted, with a checkpoint behind it if there is one.
         """
-        self._round += 1
-        self.ledger.rounds += 1
         asked = self.owners if owners is None else tuple(owners)
         if self._secure and (asked != self.owners or not isinstance(orders, Order)):
             raise OptionError("secure_sum=True needs one order to all owners in a round: else the masks do not cancel")
         each = [orders] * len(asked) if isinstance(orders, Order) else list(orders)
-        stamped = {owner: self._stamp(owner, order) for owner, order in zip(asked, each, strict=True)}
+        stamped = {owner: self._stamp(owner, order, self._round + 1) for owner, order in zip(asked, each, strict=True)}
+        self._round += 1
+        self.ledger.rounds += 1
         record = self.checkpoint if not self._looking else None
         past = record.recall(self._round, step, stamped) if record is not None else None
         if past is not None:
             self._recount(asked, past)
         else:
-            self.confirm()
-            past = self._exchange(step, stamped)
+            try:
+                self.confirm()
+                past = self._exchange(step, stamped)
+            except FedpactError:
+                self.look()  # this round is not on record: only a resumed run can make it
+                raise
             if record is not None and record.add(step, stamped, past):
                 self.save()
         return Answers(past.kept, opened(type(past.kept[0]), past.shapes, past.total))  # type: ignore[arg-type]
@@ -231,14 +240,19 @@ class Session:
         # Not counted: the traffic of a resumed run is that of the whole run.
         self._looking, self.ledger = True, Ledger(self.owners, ledger.record)
         try:
-            self._exchange(confirm, {owner: self._stamp(owner, Order()) for owner in self.owners})
+            self._exchange(confirm, {owner: self._stamp(owner, Order(), self._round) for owner in self.owners})
         finally:
             self._looking, self.ledger = looking, ledger
         self._confirmed = True
 
     def look(self) -> None:
-        """From now on owners answer without remembering, so that the run can be resumed from where it was."""
-        if self.checkpoint is not None and self._round < self.checkpoint.rounds:
+        """From now on owners answer without remembering, so that the run can be resumed from where it was.
+
+        Without a checkpoint there is nothing to resume, and they go on as before.
+        """
+        if self.checkpoint is None:
+            return
+        if self._round < self.checkpoint.rounds:
             raise KeyboardInterrupt  # a resumed run has not caught up: the owners are ahead of the point to look at
         self.save()
         self._looking = True
@@ -262,10 +276,10 @@ class Session:
             if counts[1]:  # it did answer, rather than being stood in for by an old reply
                 self._after[owner] = self._round
 
-    def _stamp(self, owner: str, order: Order) -> Order:
+    def _stamp(self, owner: str, order: Order, round: int) -> Order:
         if (bad := not_finite(order)) is not None:
             raise NotFinite(
-                f"round {self._round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
+                f"round {round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
                 "server's constraint gave NaN or infinity, or the method ran away; check them, and scale the columns"
             )
         after = self._after[owner]
@@ -273,7 +287,7 @@ class Session:
         return replace(
             order,
             run=self.run,
-            round=self._round,
+            round=round,
             after=after,
             durable=durable,
             look=self._looking,
@@ -318,16 +332,19 @@ class Session:
             if self.policy.on_failure == "stop" or attempt == self.policy.retries:
                 break
             time.sleep(back_off(attempt))
-        self.save()
         raise OwnerLost("; ".join(missing.values()))
 
     def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, str]:
         """Send the orders, fill in what comes back in time; the others, and why."""
         futures = {}
+        began = time.monotonic()
         for owner, order in orders.items():
             self.ledger.down(owner, order)
             futures[owner] = self.fleet.start(owner, step, order)
-        wait(futures.values(), self.policy.deadline)
+        left = None
+        if self.policy.deadline is not None:
+            left = max(began + self.policy.deadline - time.monotonic(), 0.0)
+        wait(futures.values(), left)
         missing = {}
         for owner, future in futures.items():
             if not future.done():
@@ -360,8 +377,8 @@ class Session:
         """Send one order to one owner without waiting."""
         if self._secure:
             raise OptionError("secure_sum=True needs rounds of all owners; this method asks them one by one")
+        ticket = Ticket(owner, step, self._stamp(owner, order, self._round + 1))
         self._round += 1
-        ticket = Ticket(owner, step, self._stamp(owner, order))
         self.send(ticket)
         return ticket
 

@@ -101,7 +101,6 @@ def _is_answered(session: Session, ticket: Ticket) -> bool:
         why = f"{ticket.owner}: no reply to round {ticket.order.round} within {policy.deadline:g} s"
     if why is not None:
         if policy.on_failure == "stop" or ticket.attempt >= policy.retries:
-            session.save()
             raise OwnerLost(str(why))
         ticket.future = None
         ticket.since = time.monotonic() + back_off(ticket.attempt)

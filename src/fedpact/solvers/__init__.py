@@ -13,7 +13,7 @@ from fedpact.solvers.constrained.centralized_proximal_al import CentralizedProxi
 from fedpact.solvers.constrained.inexact_admm import InexactADMM
 from fedpact.solvers.constrained.interior_point import InteriorPoint
 from fedpact.solvers.constrained.proximal_al import ProximalAL
-from fedpact.solvers.loop import give_up, run_solver
+from fedpact.solvers.loop import run_solver
 from fedpact.solvers.run import PooledRun, Progress, Run
 from fedpact.solvers.solution import History, Solution
 from fedpact.solvers.steps import describe_problem
@@ -49,6 +49,5 @@ __all__ = [
     "Solution",
     "Solver",
     "describe_problem",
-    "give_up",
     "run_solver",
 ]

@@ -163,7 +163,6 @@ class Solver(ABC, Generic[S]):
     patience: iterations without progress after which it is given up as stalled
     doubt:    iterations without progress after which evidence is asked for, then twice as many, and so on
     progress: a certificate below this part of the lowest so far is progress
-    fallback: the method that goes on from the best point where this one is stalled; empty: none
     """
 
     name: ClassVar[str]
@@ -172,7 +171,6 @@ class Solver(ABC, Generic[S]):
     patience: ClassVar[int] = 3000
     doubt: ClassVar[int] = 300
     progress: ClassVar[float] = 0.5
-    fallback: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for name, (hint, _, about) in options_of(type(self)).items():
@@ -187,6 +185,11 @@ class Solver(ABC, Generic[S]):
                 takes = f"it takes {', '.join(known)}" if known else "it takes none: there is nothing to tune"
                 raise OptionError(f"method {cls.name!r} has no option {name!r}; {takes}")
         return cls(**{name: value for name, value in options.items() if value is not None})
+
+    @property
+    def one_by_one(self) -> bool:
+        """Does it ask single owners? Then sums cannot be masked."""
+        return False
 
     def check(self, run: Run) -> None:
         """OptionError for options that do not fit the problem; called before the first exchange."""
@@ -205,6 +208,10 @@ class Solver(ABC, Generic[S]):
         state is None when the run ended inside `init`.
         """
         return conclude_all(run)
+
+    def fallback(self, state: S) -> str:
+        """The method that goes on from the best point where this one is stalled; empty: none."""
+        return ""
 
     def excuse(self, run: Run, state: S) -> str:
         """What may keep this method from a solution, for the reason of a run that stalls or is out of exchanges."""

@@ -15,28 +15,39 @@ from typing import Any
 
 import numpy as np
 
+from fedpact.errors import OwnerLost
 from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
-from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible
-from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Iterate, Run, Stop, Verdict
+from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible, wrong_derivatives
+from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Best, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
 
+#: Where nothing improves any more and the method knows no better reason.
+HINT = "is the problem well scaled?"
 
-def run_solver(run: Run, solver: Solver[Any]) -> Solution:
-    """Solve with this method, and with the fallback it names. Raises OwnerLost when an owner stays away: `give_up`."""
-    verdict, state = _iterate(run, solver)
-    following = _fallback(run, verdict)
-    while following is not None:
-        run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
-        _hand_over(run)
-        before, solver = verdict, following
+
+def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
+    """Solve with this method, and with the fallback it names; `hidden`: owners agree on keys for secure sums first."""
+    try:
+        if hidden:
+            run.session.secure()
         verdict, state = _iterate(run, solver)
-        if verdict.status in ("stalled", "max_rounds"):
-            verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
         following = _fallback(run, verdict)
-    return _conclude(run, solver, state, verdict)
+        while following is not None:
+            run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
+            _hand_over(run)
+            before, solver = verdict, following
+            verdict, state = _iterate(run, solver)
+            if verdict.status in ("stalled", "max_rounds"):
+                verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
+            following = _fallback(run, verdict)
+        answer = _conclude(run, solver, state, _explain(run, solver, verdict))
+        run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
+        return answer
+    except OwnerLost as lost:
+        return _give_up(run, str(lost))
 
 
 def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
@@ -45,6 +56,8 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
     run.best.latest_only = solver.needs.columns
     try:
         state, iterate = solver.init(run)
+        if run.started is None and not solver.one_by_one:  # one by one, somebody has moved already
+            run.started = iterate
         watch = Watch(run, solver)
         while True:
             run.follow(iterate)
@@ -64,7 +77,16 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
     except NotFinite as error:
         if run.best.certificate is None:
             raise
-        return Verdict("stalled", str(error), then=solver.fallback), state
+        following = "" if state is None else solver.fallback(state)
+        return Verdict("stalled", str(error), then=following), state
+
+
+def _explain(run: Run, solver: Solver[Any], verdict: Verdict) -> Verdict:
+    """A stalled run is blamed on a user's derivatives only where one exchange shows that they are wrong."""
+    if verdict.status != "stalled" or solver.needs.columns or run.rounds_left <= 1 or run.best.certificate is None:
+        return verdict
+    found = wrong_derivatives(run, run.best.w)
+    return replace(verdict, reason=f"{found}; {verdict.reason}") if found else verdict
 
 
 def _interrupted(run: Run, how: str) -> Verdict:
@@ -95,15 +117,16 @@ class Watch:
         """Final verdict, or None to continue."""
         doubtful = iterate.end is not None
         if iterate.judged is not None:
-            certificate, objective = iterate.judged
+            certificate = iterate.judged[0]
             stationarity, feasibility = self.run.tol
             if certificate.meets((stationarity, MARGIN * feasibility)):
                 return SOLVED
             doubtful = self._is_idle(iterate, certificate) or doubtful
-            if (doubtful or iterate.escape) and self._escapes(iterate, certificate, objective):
-                return Verdict("unbounded", UNBOUNDED)
-        found = self._conflict(iterate, state) if doubtful or iterate.conflict else None
-        return found or iterate.end or self._stalled(iterate, state)
+        if (doubtful or iterate.conflict) and (found := self._conflict(iterate, state)):
+            return found
+        if (doubtful or iterate.escape) and self._escapes(iterate):
+            return Verdict("unbounded", UNBOUNDED)
+        return iterate.end or self._stalled(iterate, state)
 
     def _is_idle(self, iterate: Iterate, certificate: Certificate) -> bool:
         """Note progress, and tell whether there was none for so long that evidence should be asked for."""
@@ -119,19 +142,20 @@ class Watch:
 
     def _stalled(self, iterate: Iterate, state: Any) -> Verdict | None:
         idle = iterate.number - self.since
-        if idle < self.solver.patience:
+        if iterate.judged is None or idle < self.solver.patience:
             return None
-        excuse = self.solver.excuse(self.run, state) or "is the problem well scaled?"
+        excuse = self.solver.excuse(self.run, state) or HINT
         reason = f"no progress in {idle} iterations; {excuse}"
-        return Verdict("stalled", reason, then=self.solver.fallback)
+        return Verdict("stalled", reason, then=self.solver.fallback(state))
 
-    def _escapes(self, iterate: Iterate, certificate: Certificate, objective: float) -> bool:
+    def _escapes(self, iterate: Iterate) -> bool:
         """One exchange: does the objective fall forever beyond this point?"""
         run = self.run
         if self.solver.needs.columns or run.problem.monotone or run.rounds_left <= self.solver.reserve:
             return False
-        moved = bool(np.any(iterate.w != run.w0))
-        return moved and falls_forever(run, iterate.w, certificate, objective)
+        if iterate.judged is None or np.array_equal(iterate.w, run.w0):
+            return False
+        return falls_forever(run, iterate.w, *iterate.judged)
 
     def _conflict(self, iterate: Iterate, state: Any) -> Verdict | None:
         """Infeasible, when it can be proved that no point meets all constraints: a few exchanges at most."""
@@ -187,15 +211,16 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
 
 
-def give_up(run: Run, reason: str) -> Solution:
+def _give_up(run: Run, reason: str) -> Solution:
     """The best point so far, without the owners' prices: somebody cannot be asked any more."""
     folder = run.session.folder
     if folder is not None:
         reason += f"; the run is kept in {folder}, resume=True goes on with it"
     best = run.best
-    if best.latest_only and run.start_judged is not None:  # parties keep where they are: only the start is known
-        best.certificate, best.objective = run.start_judged
-        best.w = run.w0
+    if best.latest_only:  # parties keep where they are: only the start is known
+        best = Best(run.tol)
+        if run.started is not None and run.started.judged is not None:
+            best.offer(replace(run.started, w=run.w0))
     certificate = best.certificate
     if certificate is None:
         certificate = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)

@@ -129,6 +129,7 @@ class Run:
     """One solve.
 
     problem: without coupled constraints, unless the method takes them as they are
+    begun:   what had passed in the session before this solve
     start:   inside dom(h); after a hand-over the best point of the method before
     first:   number of the first iteration of this method; -1 - first ... are those of methods before it
     warm:    iteration whose prices the owners start with; -1: zero
@@ -136,6 +137,7 @@ class Run:
 
     problem: FederatedProblem
     session: Session
+    begun: Communication
     method: str
     start: Vector
     tol: tuple[float, float]
@@ -146,9 +148,8 @@ class Run:
     history: History = field(default_factory=History)
     first: int = 0
     warm: int = -1
-    begun: Communication = field(default_factory=lambda: Communication(0, {}))  # what had passed before
     best: Best = field(init=False)
-    start_judged: tuple[Certificate, float] | None = None
+    started: Iterate | None = None  # the start, as the first method judged it
     _judged_at: int = 0
     _gradients: int = 0
     _hessians: int = 0
@@ -196,7 +197,6 @@ class Run:
             self.history.local.append(iterate.record)
         if iterate.judged is not None:
             self.best.offer(iterate)
-            self.start_judged = self.start_judged or iterate.judged
             self._record(iterate, *iterate.judged)
         self._report(iterate)
 

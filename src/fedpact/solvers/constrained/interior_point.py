@@ -431,7 +431,6 @@ class InteriorPoint(Solver[Server]):
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60
     progress: ClassVar[float] = 0.9
-    fallback: ClassVar[str] = "accelerated"
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         problem = run.problem
@@ -485,6 +484,9 @@ class InteriorPoint(Solver[Server]):
             state.before = base.complementarity
             state.base = state.now
         return self._iterate(run, state)
+
+    def fallback(self, state: Server) -> str:
+        return "accelerated"
 
     def conflict(self, run: Run, state: Server, w: Vector) -> tuple[str, ...]:
         """Balance the latest multipliers, from sums, until they prove a conflict or it does not pay any more."""

@@ -437,6 +437,10 @@ class FairVFL(CoordinateDescent):
         0.0, "deviation of the Gaussian noise that every party adds to every score it sends; runs then differ", least=0
     )
 
+    @property
+    def one_by_one(self) -> bool:
+        return self.asynchronous
+
     def check(self, run: Run) -> None:
         if self.asynchronous and run.session.checkpoint is not None:
             raise OptionError(
