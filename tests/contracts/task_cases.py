@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 
 import fedpact as fp
 from fedpact import data, tasks
-from fedpact.tasks import Job
+from fedpact.tasks import Custom, FileSource, GroupFairness, LinearQP, NeymanPearson, TableTask, Task
 
 COLUMNS = ("age", "dose", "weight")
 NAMES = ("north", "south", "west")
@@ -172,10 +172,9 @@ def voted(name: str, w: np.ndarray) -> float:
 # --------------------------------------------------------------------------------------------------------------- files
 
 
-def job(task: str, **more: Any) -> Job:
-    """As it arrives at an owner: as JSON."""
-    stated = Job(task, BOUND, "y", COLUMNS, len(NAMES), **more).stated()
-    return Job.read(json.loads(json.dumps(stated)))
+def from_file(task: Task, name: str, path: Path) -> Any:
+    """The share of a task that arrives at an owner as JSON."""
+    return FileSource(name, path)(json.loads(json.dumps(task.stated())))
 
 
 def table_file(name: str, folder: Path, labels: np.ndarray) -> Path:
@@ -185,12 +184,12 @@ def table_file(name: str, folder: Path, labels: np.ndarray) -> Path:
     return data.write_csv(folder / f"{name}.csv", data.Table(shuffled, labels, ("g", "weight", "age", "dose")), "y")
 
 
-def from_table(task: str, three_classes: bool = False, **more: Any) -> Callable[[str, Path], Any]:
+def from_table(task: type[TableTask], three_classes: bool = False, **more: Any) -> Callable[[str, Path], Any]:
     def build(name: str, folder: Path) -> Any:
         labels = TABLES[name].y if three_classes else TABLES[name].binary
         classes = ("0", "1", "2") if three_classes else ("0", "1")
-        stated = job(task, classes=classes, **more)
-        return tasks.share_from_file(stated, name, table_file(name, folder, labels))
+        stated = task(label="y", columns=COLUMNS, owners=len(NAMES), classes=classes, **more)
+        return from_file(stated, name, table_file(name, folder, labels))
 
     return build
 
@@ -210,7 +209,7 @@ def share(table, name, owners):
 def custom_from_file(name: str, folder: Path) -> Any:
     code = folder / "task.py"
     code.write_text(CUSTOM)
-    return from_table("custom", functions=str(code))(name, folder)
+    return from_table(Custom, functions=str(code))(name, folder)
 
 
 def custom(name: str) -> fp.Share:
@@ -241,7 +240,7 @@ def matrices(name: str) -> dict[str, np.ndarray]:
 def program_from_file(name: str, folder: Path) -> Any:
     path = folder / f"{name}.npz"
     np.savez(path, **matrices(name))
-    return tasks.share_from_file(job("linear_qp"), name, path)
+    return from_file(LinearQP(owners=len(NAMES)), name, path)
 
 
 def quadratic(name: str, w: np.ndarray) -> float:
@@ -284,7 +283,7 @@ def fairness_case(parity: str, mean: Any, positives_only: bool = False) -> TaskC
         lambda name, w: mean_loss(TABLES[name], w, everyone(TABLES[name])) / 3,
         bounded,
         lambda name, w: group_rates(TABLES[name], w),
-        from_table("group_fairness", group="g", groups=("0", "1", "2"), parity=parity),
+        from_table(GroupFairness, bound=BOUND, group="g", groups=("0", "1", "2"), parity=parity),
     )
 
 
@@ -323,7 +322,7 @@ TASKS = [
         lambda name, w: mean_loss(TABLES[name], w, TABLES[name].y == 0) / 3,
         lambda name, w: [mean_loss(TABLES[name], w, TABLES[name].y > 0) - BOUND],
         np_counts,
-        from_table("neyman_pearson"),
+        from_table(NeymanPearson, bound=BOUND),
     ),
     TaskCase(
         "neyman_pearson, three classes",
@@ -332,7 +331,7 @@ TASKS = [
         lambda name, w: cross_entropy(TABLES[name], w, TABLES[name].y < 2) / 3,
         lambda name, w: [cross_entropy(TABLES[name], w, TABLES[name].y == 2) - BOUND],
         np_counts_of_three,
-        from_table("neyman_pearson", three_classes=True),
+        from_table(NeymanPearson, bound=BOUND, three_classes=True),
     ),
     fairness_case("loss", mean_loss),
     fairness_case("demographic_parity", probability),

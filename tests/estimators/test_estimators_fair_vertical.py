@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ pytest.importorskip("cryptography", reason="needs the extra 'secure'")
 import fedpact as fp
 from fedpact.errors import DataError, FedpactError, ProblemError
 from fedpact.estimators import FairVerticalClassifier
+from fedpact.federation import Fleet
 from fedpact.problem import Piece
 
 
@@ -70,6 +72,28 @@ def test_methods_and_masks_give_one_model(method: str, secure: bool) -> None:
     np.testing.assert_allclose(model.decision_function(parties), expected, atol=0.02)
     masked = any("(masked)" in f for f in model.solution_.communication.owners["bank"].fields)
     assert masked == secure
+
+
+class Counting:
+    """Parties in this process, and whom each fleet had."""
+
+    def __init__(self) -> None:
+        self.fleets: list[tuple[str, ...]] = []
+
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
+        self.fleets.append(tuple(shares))
+        return fp.engines.InProcess().open(shares, folder)
+
+
+def test_prediction_asks_the_parties_through_the_engine() -> None:
+    parties, y, group = people()
+    engine = Counting()
+    model = FairVerticalClassifier(0.02, engine=engine).fit(parties, y, group=group)
+    trained = len(engine.fleets)
+    expected = FairVerticalClassifier(0.02).fit(parties, y, group=group).predict_proba(parties)
+    np.testing.assert_array_equal(model.predict_proba(parties), expected)
+    model.predict({"bank": parties["bank"], "post": parties["post"]}, missing="mean")
+    assert engine.fleets[trained:] == [("bank", "shop", "post"), ("bank", "post")]
 
 
 def test_lists_names_and_labels_of_any_kind() -> None:
