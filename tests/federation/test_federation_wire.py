@@ -680,8 +680,8 @@ def test_the_states_of_every_method_are_written_and_read(
     state = "Consensus" if method == "inexact-admm" else "State"
     assert answer.solved
     assert len(engine.states) == 3
-    room = "consensus" if method == "ifeddr" else "constrained"
-    assert kinds == {f"fedpact.solvers.{room}.{method.replace('-', '_')}:{state}"}
+    module = "consensus.splitting" if method == "ifeddr" else f"constrained.{method.replace('-', '_')}"
+    assert kinds == {f"fedpact.solvers.{module}:{state}"}
 
 
 def test_client_step_registers_by_name() -> None:
