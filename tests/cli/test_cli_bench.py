@@ -324,7 +324,8 @@ def test_without_cvxpy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ctrl_c_prints_what_was_measured() -> None:
-    code = "from fedpact.cli.main import main; main()"
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # also in the background
+    code = f"{heeding}; from fedpact.cli.main import main; main()"
     args = ["bench", "rounds", "--problems", "lcqp,synthetic", "--owners", "3", "--methods", PAPER, "--markdown"]
     child = subprocess.Popen(
         [sys.executable, "-c", code, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1

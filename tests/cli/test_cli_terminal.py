@@ -6,9 +6,13 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
+
+#: A child of a process in the background would ignore Ctrl-C.
+HEEDING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 PROBLEM = """
 import json, sys, time
@@ -41,22 +45,22 @@ SHORT = PROBLEM + "answer = fp.solve(problem)\nprint(answer.status)\n"
 
 def test_ctrl_c_gives_the_best_point_so_far() -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+        [sys.executable, "-c", HEEDING + LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     )
     assert child.stdout is not None
     try:
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=120)
     finally:
         child.kill()
     assert child.returncode == 0, err
     status, reason, rounds, same, text = json.loads(out)
-    assert status == "max_rounds"
-    assert reason.startswith("interrupted after ")
+    assert status == "interrupted"
+    assert int(re.search(r"\d+", reason)[0]) >= 150
     assert rounds >= 140
     assert same
-    assert text.startswith("Solution(max_rounds, objective=")
+    assert text.startswith("Solution(interrupted, objective=")
     assert err == ""
 
 

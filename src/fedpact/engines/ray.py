@@ -21,7 +21,6 @@ from typing import Any
 
 from fedpact.errors import OptionError, OwnerError, OwnerLost
 from fedpact.federation import Fleet, RemoteFleet, Site, named
-from fedpact.federation.digest import digest
 from fedpact.federation.owner import Sourced
 
 #: One thread for linear algebra in each actor: they share the processors, and results must not depend on how many.
@@ -100,13 +99,13 @@ class _RayFleet(RemoteFleet):
     ) -> None:
         super().__init__(tuple(shares))
         self._ray, self._hosts, self._name = ray, tuple(hosts), uuid.uuid4().hex
+        # Kept here, so that a restarted actor can fetch them again.
+        self._first = self._put(shares)
+        self._sources = self._first
         self.closing = ExitStack()
         if folder is None and here:
             folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
         self._folder = None if folder is None else str(folder.absolute())
-        # Kept here, so that a restarted actor can fetch them again.
-        self._first = self._put(shares)
-        self._sources = self._first
         self._host_of = {name: self._hosts[i % len(hosts)] for i, name in enumerate(shares)}
 
     def hold(self, sources: Mapping[str, object]) -> None:
@@ -193,8 +192,7 @@ class _Source:
         return found(*task) if callable(found) else found
 
     def digest(self) -> str:
-        found = self._fetched
-        return found.digest() if isinstance(found, Sourced) else digest(found() if callable(found) else found)
+        return self._fetched.digest() if isinstance(self._fetched, Sourced) else ""
 
 
 @contextmanager
