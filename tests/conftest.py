@@ -12,6 +12,8 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import pytest
 
+import fedpact
+
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
@@ -30,7 +32,11 @@ def ray_cluster() -> Iterator[str]:
     tests = Path(__file__).parent
     folders = [tests / room for room in ("contracts", "engines", "federation", "solvers")]
     # functions of the tests are imported over there
-    found = {"env_vars": {"PYTHONPATH": os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])}}
+    path = [*map(str, folders), str(Path(fedpact.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    found = {
+        "env_vars": {"PYTHONPATH": os.pathsep.join(path)},
+        "worker_process_setup_hook": "ray_steps.start_worker",
+    }
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=found)
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()

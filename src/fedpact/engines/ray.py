@@ -21,7 +21,6 @@ from typing import Any
 
 from fedpact.errors import OptionError, OwnerError, OwnerLost
 from fedpact.federation import Fleet, Order, RemoteFleet, Sealed, Site, Step, client_step, named
-from fedpact.federation.digest import digest
 from fedpact.federation.owner import Sourced
 from fedpact.federation.wire import is_ours, name_of, spell_out
 
@@ -101,13 +100,13 @@ class _RayFleet(RemoteFleet):
     ) -> None:
         super().__init__(tuple(shares))
         self._ray, self._hosts, self._name = ray, tuple(hosts), uuid.uuid4().hex
+        # Kept here, so that a restarted actor can fetch them again.
+        self._first = self._put(shares)
+        self._sources = self._first
         self.closing = ExitStack()
         if folder is None and here:
             folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
         self._folder = None if folder is None else str(folder.absolute())
-        # Kept here, so that a restarted actor can fetch them again.
-        self._first = self._put(shares)
-        self._sources = self._first
         self._steps: dict[str, tuple[Step, Any]] = {}
         self._host_of = {name: self._hosts[i % len(hosts)] for i, name in enumerate(shares)}
 
@@ -231,8 +230,7 @@ class _Source:
         return found(*task) if callable(found) else found
 
     def digest(self) -> str:
-        found = self._fetched
-        return found.digest() if isinstance(found, Sourced) else digest(found() if callable(found) else found)
+        return self._fetched.digest() if isinstance(self._fetched, Sourced) else ""
 
 
 @contextmanager

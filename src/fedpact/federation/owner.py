@@ -80,7 +80,7 @@ def confirm(share: object, state: Any, order: Order) -> tuple[Any, Confirmed]:
 
 @runtime_checkable
 class Sourced(Protocol):
-    """What builds an owner's shares, and knows the digest of the data it builds them from."""
+    """What builds an owner's shares, and knows the digest of the data it builds them from; empty: of the share."""
 
     def digest(self) -> str: ...
 
@@ -182,10 +182,11 @@ class Owner:
         return self._digest
 
     def _digest_of(self, source: object) -> str:
+        told = ""
         if isinstance(source, Sourced):
             with named(self.name, "reading its data"):
-                return source.digest()
-        return digest(self.share if source is self._source else self._build(source))
+                told = source.digest()
+        return told or digest(self.share if source is self._source else self._build(source))
 
     def _compare(self, data: str, known: tuple[str, ...]) -> None:
         """CheckpointError when these data are none of those that the memory was computed from."""
