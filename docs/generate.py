@@ -91,6 +91,7 @@ class Key:
     name: str
     kind: str
     default: str
+    tasks: str
     text: str
 
 
@@ -98,24 +99,20 @@ def read_job_keys() -> list[Key]:
     from fedpact.jobs.keys import KEYS, KINDS, OPEN
 
     named = [
-        Key(key.table, key.name, _without_example(KINDS[key.kind].words), key.default, _meaning(key))
+        Key(key.table, key.name, _kind(KINDS[key.kind].words), key.default, ", ".join(key.tasks), _meaning(key))
         for key in KEYS.values()
     ]
-    free = [Key(table, "*", "an entry for each name", "", text) for table, text in OPEN.items()]
+    free = [Key(table, "*", "an entry for each name", "", "", text) for table, text in OPEN.items()]
     return [*named, *free]
 
 
-def _without_example(words: str) -> str:
+def _kind(words: str) -> str:
+    """Without its example."""
     return words.partition(", such as")[0]
 
 
 def _meaning(key: Any) -> str:
-    text = key.doc
-    if key.choices:
-        text += f": {', '.join(key.choices)}"
-    if key.tasks:
-        text += f" (for {', '.join(key.tasks)})"
-    return str(text)
+    return f"{key.doc}: {', '.join(key.choices)}" if key.choices else str(key.doc)
 
 
 def job_keys() -> str:
@@ -123,9 +120,13 @@ def job_keys() -> str:
     keys = read_job_keys()
     sections = []
     for table in dict.fromkeys(key.table for key in keys):
-        rows = [(f"`{k.name}`", escape(k.kind), escape(k.default), escape(k.text)) for k in keys if k.table == table]
+        rows = [
+            (f"`{key.name}`", *map(escape, (key.kind, key.default, key.text, key.tasks or "all")))
+            for key in keys
+            if key.table == table
+        ]
         title = f"`[{table}]`" if table else "At the top"
-        sections.append(f"## {title}\n\n{_table(('key', 'value', 'default', 'meaning'), rows)}")
+        sections.append(f"## {title}\n\n{_table(('key', 'value', 'default', 'meaning', 'tasks'), rows)}")
     return "\n\n".join(sections)
 
 
@@ -147,7 +148,7 @@ def read_errors() -> list[Error]:
     found = []
     for code in sorted(CODES):
         kind = class_of(code)
-        text = CODES[code]
+        text = escape(f"{CODES[code][0].upper()}{CODES[code][1:]}.")
         if code == kind.code:
             text = to_markdown(kind.__doc__)
         found.append(Error(code, kind.__name__, text))
@@ -156,12 +157,7 @@ def read_errors() -> list[Error]:
 
 def error_codes() -> str:
     """A section for every code, each class before its codes."""
-    return "\n\n".join(_error_section(error) for error in read_errors())
-
-
-def _error_section(error: Error) -> str:
-    text = error.text if error.text.endswith(".") else f"{error.text[0].upper()}{escape(error.text[1:])}."
-    return f"## {error.code}\n\n`{error.kind}`: {text}"
+    return "\n\n".join(f"## {error.code}\n\n`{error.kind}`: {error.text}" for error in read_errors())
 
 
 # --------------------------------------------------------------------------------------------------------- command line

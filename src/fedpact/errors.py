@@ -104,7 +104,7 @@ CODES = {
     "FP-OWNER-006": "numbers without a mask were asked for after secure sums were agreed on",
     "FP-OWNER-007": "this is not the name of a run",
     "FP-OWNER-008": "an order for another owner came",
-    "FP-OWNER-009": "this is no step of a method that its fedpact knows",
+    "FP-OWNER-009": "this is no step of a method that its site knows; a method of your own must be installed there",
     "FP-OWNER-010": "the public keys are not one for each of two or more owners, with its own among them",
     "FP-OWNER-011": "a number is too large for a secure sum; scaling the columns helps",
     "FP-OWNER-012": "a step gave something that cannot travel",

@@ -181,8 +181,10 @@ class Faulty:
     orders: list[tuple[str, Order, str]] = field(default_factory=list)  # all that were sent, and what became of them
     folder: Path | None = None
     fleet: Fleet | None = None
+    fleets: int = 0  # that were opened
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
+        self.fleets += 1
         self.folder, self.fleet = folder, InProcess(self.threads).open(shares, folder)
         direct = self.fleet.start
 
@@ -249,11 +251,13 @@ class Wire:
 class _Wired(RemoteFleet):
     def __init__(self, engine: Wire, shares: Mapping[str, object], folder: Path | None) -> None:
         super().__init__(tuple(shares))
-        self.engine, self.shares, self.folder = engine, shares, folder
+        self.engine, self.first, self.shares, self.folder = engine, shares, shares, folder
         self.sites = {name: self.site(name) for name in shares}
 
     def site(self, owner: str) -> Site:
-        return Site(owner, self.shares[owner], self.folder, full_text=True)
+        started = Site(owner, self.first[owner], self.folder, full_text=True)
+        started.hold(self.shares[owner])
+        return started
 
     def hold(self, sources: Mapping[str, object]) -> None:
         self.shares = sources

@@ -30,6 +30,7 @@ from faults import (
     bits,
     clinics,
     exact,
+    raises_code,
     solve,
     stop_at,
 )

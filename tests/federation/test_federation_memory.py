@@ -300,6 +300,7 @@ def test_a_foreign_file_is_refused(content: bytes, tmp_path: Path) -> None:
         {"version": VERSION - 1},
         {"data": None},
         {"data": 5},
+        {"data": [5]},
         {"version": None},
         {"owner": "clinic a"},
         {"run": "other"},

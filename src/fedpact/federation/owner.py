@@ -6,7 +6,6 @@ where it was. It is keyed by run and round.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +34,7 @@ from fedpact.federation.wire import (
 
 #: A pure function of (share, state, order); it runs where the data is. State is None before the first step.
 Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
-VERSION = 2
+VERSION = 3
 
 
 @contextmanager
@@ -57,7 +56,7 @@ class Memory:
     """What an owner remembers; replaced as a whole, so that an interrupt leaves either the old or the new one.
 
     answers: by round, the step and its order (or their key, when read from disk) and the reply
-    data:    digest of the share that this was computed from; empty before the first step and when nothing is on disk
+    data:    digests of the shares that this was computed from; none before the first step and when nothing is on disk
     """
 
     run: str
@@ -65,7 +64,7 @@ class Memory:
     state: Any = None
     keys: secure_sum.Keys | None = None
     answers: Mapping[int, tuple[tuple[Step, Order] | str, Sealed[Any]]] = field(default_factory=dict)
-    data: str = ""
+    data: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +74,7 @@ class Confirmed(Reply):
 
 @client_step
 def confirm(share: object, state: Any, order: Order) -> tuple[Any, Confirmed]:
-    """Nothing is left to do here: an owner compares its data when it loads its memory."""
+    """Nothing is left to do here: the owner has compared its data with those it remembers."""
     return state, Confirmed()
 
 
@@ -99,6 +98,7 @@ class Owner:
         self.name = name
         self._first = source
         self._source = source
+        self._digest = ""
         self._folder = folder
         self._every = every
         self._memory: Memory | None = None
@@ -106,8 +106,9 @@ class Owner:
         self._task: Any = None
 
     def hold(self, source: object) -> None:
-        """Another share, or another function that builds it; the memory stays, and the data are known by the first."""
+        """Another share, or another function that builds it; the memory stays."""
         self._source = source
+        self._digest = ""
         self._share = None
 
     def handle(self, step: Step, order: Order, task: Any = None) -> Sealed[Any]:
@@ -170,20 +171,41 @@ class Owner:
         with named(self.name, "building its share"):
             return source(self._task) if self._task else source()
 
-    @functools.cached_property
+    @property
     def data(self) -> str:
-        """Digest of the data: as its source tells it, else of the first share; empty when no memory is kept on disk."""
-        if self._folder is None:
-            return ""
-        if isinstance(self._first, Sourced):
+        """Digest of what it holds now: as its source tells it, else of the share it built first from that.
+
+        Empty when no memory is kept on disk.
+        """
+        if self._folder is not None and not self._digest:
+            self._digest = self._digest_of(self._source)
+        return self._digest
+
+    def _digest_of(self, source: object) -> str:
+        if isinstance(source, Sourced):
             with named(self.name, "reading its data"):
-                return self._first.digest()
-        return digest(self.share if self._first is self._source else self._build(self._first))
+                return source.digest()
+        return digest(self.share if source is self._source else self._build(source))
+
+    def _compare(self, data: str, known: tuple[str, ...]) -> None:
+        """CheckpointError when these data are none of those that the memory was computed from."""
+        if known and data not in known:
+            raise CheckpointError(
+                f"{self.name}: its data are not those of the checkpoint: they, or functions that read them, changed "
+                "since this run began; restore them, or solve from the start with another folder",
+                code="FP-CHECKPOINT-001",
+            )
 
     def _worked(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
         about_keys = step in (secure_sum.offer, secure_sum.agree)
-        share = None if about_keys else self.share
-        data = known.data if about_keys else self.data  # before the step, which may leave traces in a user's objects
+        share = None
+        data = known.data
+        if not about_keys:
+            share = self.share
+            if step is confirm:
+                self._compare(self.data, data)
+            if self.data and self.data not in data:
+                data = (*data, self.data)  # before the step, which may leave traces in a user's objects
         with named(self.name, getattr(step, "__name__", "a step")):
             after, reply = step(share, known.keys if about_keys else known.state, order)
             size(reply)
@@ -223,7 +245,7 @@ class Owner:
             "version": VERSION,
             "owner": self.name,
             "run": known.run,
-            "data": known.data,
+            "data": list(known.data),
             "round": known.round,
             "type": name_of(type(known.state)),
             "state": to_tree(known.state),
@@ -246,17 +268,13 @@ class Owner:
                 from_tree(resolve(memory["type"]), memory["state"], "state"),
                 from_tree(secure_sum.Keys | None, memory["keys"], "keys"),
                 {a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]},
-                from_tree(str, memory["data"], "data"),
+                from_tree(tuple[str, ...], memory["data"], "data"),
             )
         except (WireError, KeyError, TypeError) as error:
             words = f"{self.name}: its memory of run {run} cannot be used: {error}"
             raise OwnerLost(words, code="FP-LOST-002") from error
-        if found.data and found.data != self.data:
-            raise CheckpointError(
-                f"{self.name}: its data are not those of the checkpoint: they, or functions that read them, changed "
-                "since this run began; restore them, or solve from the start with another folder",
-                code="FP-CHECKPOINT-001",
-            )
+        if found.data:  # other shares may have come since, of which it remembers nothing yet; the first it must know
+            self._compare(self.data if self._first is self._source else self._digest_of(self._first), found.data)
         return found
 
     def _path(self, run: str) -> Path:

@@ -145,6 +145,8 @@ class Session:
             )
         elif any(sources[name] is not self._sources[name] for name in sources):
             self._fleet.hold(sources)
+            if self.checkpoint is not None and self._round < self.checkpoint.rounds:
+                self._confirmed = False  # what is on record from here on was computed from these shares
         self._sources = dict(sources)
         return self
 

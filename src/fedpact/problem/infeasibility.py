@@ -1,20 +1,20 @@
-"""Proof that no point meets all constraints, checked from the problem alone, whatever solver proposed it.
+"""Proof that no point meets all constraints, checked from the problem alone, whatever proposed it.
 
-Weights v in the dual cones and a point w are proposed. For convex constraints and every u
+Proposed are weights v in the dual cones and a point w. For convex constraints and every u
 
-    <v, c(u)>  >=  value + <g, u - w>,     value = <v, c(w)>,   g = J(w)'v,
+    <v, c(u)>  >=  value + <g, u - w>,       value = <v, c(w)>,   g = J(w)'v,
 
-while <v, c(u)> <= 0 wherever u is feasible. So g = 0 and value > 0 exclude every u (Farkas). In floating point g is
-never quite zero, and how small is small must not depend on the units of a column, a row or the objective. Entry by
-entry, g is compared with what cancels in it:
+while <v, c(u)> <= 0 wherever u is feasible. So value > 0 and g = 0 exclude every u (Farkas). In floating point g is
+never quite zero, and how small is small must not depend on the units of a row, a column or the objective. Therefore
+every entry of g is compared with what cancels in it, and the value with the terms of the constraints at w:
 
     spread_j = sum_k |v_k J_kj|,        size = sum_k |v_k| (|c_k - J_k w| + sum_j |J_kj w_j|).
 
-max_j |g_j| / spread_j is the smallest relative change of the entries of J after which g = 0 holds exactly (Oettli and
-Prager 1964). A point u that meets all constraints all the same has sum_j spread_j |u_j - w_j| >= value / max_j |g_j| /
-spread_j: its terms are 1 / SMALL times as large as all terms at w together, or larger. Where a constraint is curved its
-slope vanishes by itself at the best point, and sqrt(bend_j size) is the slope to compare with: over a way on which the
-constraint could gain `size`.
+The largest |g_j| / spread_j is the smallest relative change of the entries of J that makes g vanish (Oettli and Prager
+1964). Called eps, a feasible u all the same has sum_j spread_j |u_j - w_j| >= value / eps. It counts as proved that
+there is none when this is a million times the size: the terms of a feasible point would be that much larger than all
+terms at w. A curved constraint has no slope at all where it is smallest; so sqrt(bend_j size) is added to spread_j, the
+slope at a distance over which it gains `size`.
 
 The work is cut where the federation is cut, as for the certificate: `owner_evidence` runs where the data is, `conflict`
 reads sums at the server, and `prove_infeasible` does both in one process.
@@ -36,10 +36,10 @@ from fedpact.problem.share import Share
 from fedpact.prox import Prox
 from fedpact.types import Matrix, Vector
 
-#: A feasible point would need terms 1 / SMALL times as large as those at w.
+#: A feasible point would need terms 1 / SMALL times as large as those at w. Slopes in single precision pass it.
 SMALL = 1e-6
-#: Relative error of the sums in doubles: with it, value must be at least ROUNDING / SMALL of the size.
-ROUNDING = 1e-15
+#: Added to the relative change of J, so that the value is at least ROUNDING / SMALL of the size: less may be rounding.
+ROUNDING = 1e-12
 #: A holder is named when it has at least this part of the size of the largest.
 NAMED = 0.01
 #: Curvature below this part of the largest, with the other sign, is rounding.

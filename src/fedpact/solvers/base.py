@@ -5,8 +5,8 @@
     ending         = solver.finish(run, state)    the last exchange: prices, and the certificate of what is returned
 
 `loop.run_solver` does everything else, once for all methods: budget, callbacks, best point, history, stagnation,
-evidence, hand-over, lost owners, and the verdict. A method of one's own is a subclass; CONTRIBUTING.md has a complete
-one.
+evidence, hand-over, lost owners, and the verdict. A method of one's own is a subclass;
+docs/how-to/add-a-solver.md has a complete one.
 """
 
 from __future__ import annotations

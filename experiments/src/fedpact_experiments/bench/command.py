@@ -6,6 +6,7 @@ import click
 
 from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.growth import growth
+from fedpact_experiments.bench.house import house
 from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
@@ -26,11 +27,12 @@ def bench() -> None:
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
+    fedpact bench house                                      how the code reads, beside other projects of the field
 
     Tables go to standard output, progress to standard error. Ctrl-C prints what was measured so far. Set
     OMP_NUM_THREADS=1 for times that can be compared.
     """
 
 
-for command in (rounds, seconds, growth, local, neyman_pearson, engines, owners, startup, newcomer):
+for command in (rounds, seconds, growth, local, neyman_pearson, engines, owners, startup, newcomer, house):
     bench.add_command(command)

@@ -54,14 +54,18 @@ class Balanced(Weighed):
     coupled_jacobian: Summed[Matrix]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def corrected(cone: Cone, jacobian: Matrix, weights: Vector, step: Vector) -> Vector:
-    """v + Q_v J dw."""
-    return weights + apply(cone.quadratic(weights), jacobian @ step)
+    """v + Q_v J dw; v itself when that is too large for numbers."""
+    found = weights + apply(cone.quadratic(weights), jacobian @ step)
+    return found if np.all(np.isfinite(found)) else weights
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def stiffness(cone: Cone, jacobian: Matrix, weights: Vector) -> Matrix:
-    """J' Q_v J."""
-    return np.asarray(jacobian.T @ apply(cone.quadratic(weights), jacobian))
+    """J' Q_v J; zero when it is too large for numbers, as it then leads nowhere."""
+    found = np.asarray(jacobian.T @ apply(cone.quadratic(weights), jacobian))
+    return found if np.all(np.isfinite(found)) else np.zeros_like(found)
 
 
 def balanced(share: Share, cone: Cone, w: Vector, weights: Vector, coupled: Vector) -> Balanced:

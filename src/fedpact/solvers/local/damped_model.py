@@ -15,6 +15,7 @@ ROUNDING = 1e-14
 RAISE, SAFE = 10.0, 3.0
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def model_step(
     matrix: Matrix, slope: Vector, diagonal: Vector, regularizer: Prox, w: Vector, damping: float, tolerance: float
 ) -> tuple[Vector, float]:
@@ -38,6 +39,8 @@ def model_step(
             factor = cho_factor(damped * np.outer(scale, scale), lower=True, check_finite=False)
         except LinAlgError:
             damping, raised = max(RAISE * damping, ROUNDING), True
+            if not np.isfinite(damping * np.max(diagonal)):  # no damping makes this matrix positive
+                return np.zeros_like(w), damping
             continue
         if not raised:
             break
