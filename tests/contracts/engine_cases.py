@@ -192,14 +192,16 @@ class FlowerDeployed(Place):
 @contextmanager
 def deployed(disk: Path) -> Iterator[FlowerDeployed]:
     """A SuperLink on this machine, the coordinator's app, and sites that start when they are needed."""
-    from test_engines_flower_transport import EXAMPLE, QUICK, load_deployment
+    from test_engines_flower_transport import QUICK, load_deployment
+
+    from fedpact.jobs.on_flower import APP
 
     tests = Path(__file__).parents[1]
     rooms = [QUICK, tests / "contracts", tests / "federation", os.environ.get("PYTHONPATH", "")]
     app = disk / "app"
     app.mkdir()
-    example = (EXAMPLE / "app" / "pyproject.toml").read_text().replace("fedpact.apps.flower:", "flower_owners:")
-    (app / "pyproject.toml").write_text(example + 'port = 0\nsecret = ""\n')
+    about = APP.replace("fedpact.apps.flower:", "flower_owners:")
+    (app / "pyproject.toml").write_text(about + 'port = 0\nsecret = ""\n')
     secret = secrets.token_hex(16)
     with (
         load_deployment().Deployment(disk, {"PYTHONPATH": os.pathsep.join(map(str, rooms))}) as deployment,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -14,10 +13,10 @@ from typing import Any
 import pytest
 
 import fedpact as fp
-from fedpact import tasks
 from fedpact.errors import CODES, DataError, OptionError, OwnerLost
 from fedpact.federation.failure import Failure
 from fedpact.federation.wire import loads, to_tree
+from fedpact.tasks import NeymanPearson
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
@@ -252,11 +251,11 @@ def test_a_job_that_asks_a_site_for_a_name_gets_a_code(tmp_path: Path, caplog: p
 
     (tmp_path / "rows.csv").write_text("patient,ill\nAda Lovelace,1\nGeorge Boole,0\n")
     paths = {"data-path": str(tmp_path / "rows.csv"), "state-path": str(tmp_path / "state")}
-    job = tasks.Job("neyman_pearson", 0.3, "ill", ("patient",), 1)
+    job = NeymanPearson(bound=0.3, label="ill", columns=("patient",), owners=1)
     grid = Grid(Node("a", client_app, config=paths))
-    engine = flower.Flower(grid, job.stated(), patience=5.0)  # type: ignore[arg-type]
+    engine = flower.Flower(grid, patience=5.0)  # type: ignore[arg-type]
     with pytest.raises(DataError) as caught:
-        fp.solve(fp.RemoteProblem({"a": None}), engine=engine)
+        fp.solve(fp.RemoteProblem({"a": None}, task=job), engine=engine)
     assert str(caught.value) == (
         "a: FP-DATA-003: a value is not a number (column 'patient', a few rows); the site's own log says more"
     )
@@ -324,10 +323,3 @@ def test_with_an_unknown_flwr_the_stock_supernode_takes_over(monkeypatch: pytest
         "--auth-supernode-private-key": "key",
         "--node-config": 'name="a"',
     }
-
-
-def test_the_example_app_lists_every_key_of_a_run() -> None:
-    from fedpact.apps.flower import CONFIG
-
-    example = Path(__file__).parents[2] / "examples" / "flower" / "app" / "pyproject.toml"
-    assert tomllib.loads(example.read_text())["tool"]["flwr"]["app"]["config"] == CONFIG

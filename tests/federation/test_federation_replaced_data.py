@@ -18,7 +18,7 @@ from fedpact.federation import Fleet, RemoteFleet
 from fedpact.federation.wire import loads
 from fedpact.functions import Smooth
 from fedpact.problem import RemoteProblem
-from fedpact.tasks import Job
+from fedpact.tasks import NeymanPearson, Task
 
 COLUMNS = ("age", "dose")
 METHODS = ("interior-point", "accelerated", "proximal-al")
@@ -79,7 +79,7 @@ CHANGES = [one_cell, a_label, a_row_less, another_order, another_table]
 class Sites:
     """Sites as the Flower app makes them, each with a file and a state folder of its own, restarted for every fleet."""
 
-    def __init__(self, files: Mapping[str, Path], folder: Path, job: Job) -> None:
+    def __init__(self, files: Mapping[str, Path], folder: Path, job: Task) -> None:
         self.files, self.folder, self.job = files, folder, job
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
@@ -108,7 +108,7 @@ def run(where: str, files: dict[str, Path], method: str, folder: Path, **options
     """Solve the same job over the files with owners in this process, behind bytes, or as Flower sites."""
     weight = fp.prox.SquaredL2(0.01)
     if where == "sites":
-        job = Job("neyman_pearson", 0.6, "y", COLUMNS, len(files))
+        job = NeymanPearson(bound=0.6, label="y", columns=COLUMNS, owners=len(files))
         problem = RemoteProblem(dict.fromkeys(files), regularizer=weight)
         options["engine"] = Sites(files, folder / "sites", job)
     else:
