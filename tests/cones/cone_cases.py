@@ -14,7 +14,7 @@ from fedpact.cones import PSD, Cone, Exponential, Nonnegative, Product, SecondOr
 
 @dataclass(frozen=True)
 class Bare(Cone):
-    """A user's cone: only the abstract methods, so that every default of `Cone` is at work."""
+    """A user's cone: only the abstract methods, so that every default of `Cone` is at work; not symmetric."""
 
     inner: Cone
 
@@ -32,6 +32,55 @@ class Bare(Cone):
         return self.inner.project_normal(v, multiplier)
 
 
+@dataclass(frozen=True)
+class Rotated(Cone):
+    """A user's symmetric cone: {(u, v, x) : |x|^2 <= 2 u v, u >= 0, v >= 0}.
+
+    It is Q K for the second-order cone K and the symmetric orthogonal Q that takes (u, v) to (u + v, u - v) / sqrt(2).
+    """
+
+    dim: int
+    symmetric = True
+    degree = 1
+
+    @property
+    def inner(self):
+        return SecondOrder(self.dim)
+
+    @property
+    def turn(self):
+        matrix = np.eye(self.dim)
+        matrix[:2, :2] = np.array([[1.0, 1.0], [1.0, -1.0]]) * np.sqrt(0.5)
+        return matrix
+
+    def project(self, v):
+        return self.turn @ self.inner.project(self.turn @ v)
+
+    def project_dual(self, v):
+        return self.project(v)
+
+    def project_dual_jacobian(self, v):
+        return self.turn @ self.inner.project_dual_jacobian(self.turn @ v) @ self.turn
+
+    def project_normal(self, v, multiplier):
+        return self.turn @ self.inner.project_normal(self.turn @ v, self.turn @ multiplier)
+
+    def identity(self):
+        return self.turn @ self.inner.identity()
+
+    def move_inside(self, v, margin):
+        return self.turn @ self.inner.move_inside(self.turn @ v, margin)
+
+    def inverse(self, s):
+        return self.turn @ self.inner.inverse(self.turn @ s)
+
+    def scaling(self, s, z):
+        return self.turn @ self.inner.scaling(self.turn @ s, self.turn @ z) @ self.turn
+
+    def longest_step(self, s, ds):
+        return self.inner.longest_step(self.turn @ s, self.turn @ ds)
+
+
 CONES = [
     Zero(3),
     Nonnegative(1),
@@ -44,10 +93,15 @@ CONES = [
     PSD(4),
     Exponential(),
     Product([Nonnegative(2), Zero(2)]),
+    Product([Nonnegative(2), SecondOrder(3), PSD(2), SecondOrder(2)]),
+    Product([Zero(1), Product([PSD(2), Nonnegative(1)])]),
     Product([Zero(1), SecondOrder(3), Product([Exponential(), PSD(2)])]),
     Bare(SecondOrder(4)),
     Bare(Exponential()),
+    Rotated(4),
 ]
+
+SYMMETRIC = [cone for cone in CONES if cone.symmetric]
 
 
 def split_blocks(cone: Product, v: np.ndarray) -> list[np.ndarray]:
@@ -77,6 +131,8 @@ def margin(cone: Cone, v: np.ndarray) -> float:
             return min(margin(block, part) for block, part in zip(cone.cones, split_blocks(cone, v), strict=True))
         case Bare():
             return margin(cone.inner, v)
+        case Rotated():
+            return float((v[0] + v[1] - math.hypot(v[0] - v[1], *(math.sqrt(2.0) * v[2:]))) * math.sqrt(0.5))
     raise AssertionError(cone)
 
 
@@ -103,6 +159,49 @@ def member(cone: Cone, rng: np.random.Generator) -> np.ndarray:
             return np.concatenate([member(block, rng) for block in cone.cones])
         case Bare():
             return member(cone.inner, rng)
+        case Rotated():
+            x, u = rng.standard_normal(cone.dim - 2), rng.uniform(0.1, 2.0)
+            return np.array([u, x @ x / (2.0 * u) + slack, *x])
+    raise AssertionError(cone)
+
+
+def interior(cone: Cone, rng: np.random.Generator) -> np.ndarray:
+    """A random point of the interior built from its definition, not too near the boundary; 0 for equalities."""
+    depth = rng.uniform(0.01, 2.0)
+    match cone:
+        case Zero():
+            return np.zeros(cone.dim)
+        case Nonnegative():
+            return rng.exponential(size=cone.dim) + depth
+        case SecondOrder():
+            x = rng.standard_normal(cone.dim - 1)
+            return np.concatenate([[np.linalg.norm(x) + depth], x])
+        case PSD():
+            factor = rng.standard_normal((cone.order, cone.order))
+            return svec(factor @ factor.T + depth * np.eye(cone.order))
+        case Product():
+            return np.concatenate([interior(block, rng) for block in cone.cones])
+        case Rotated():
+            x, u = rng.standard_normal(cone.dim - 2), rng.uniform(0.1, 2.0)
+            return np.array([u, x @ x / (2.0 * u) + depth, *x])
+    raise AssertionError(cone)
+
+
+def barrier(cone: Cone, s: np.ndarray) -> float:
+    """The logarithmic barrier of the cone at a point of its interior."""
+    match cone:
+        case Zero():
+            return 0.0
+        case Nonnegative():
+            return -float(np.log(s).sum())
+        case SecondOrder():
+            return -0.5 * math.log(s[0] ** 2 - s[1:] @ s[1:])
+        case PSD():
+            return -float(np.linalg.slogdet(smat(s)).logabsdet)
+        case Product():
+            return sum(barrier(block, part) for block, part in zip(cone.cones, split_blocks(cone, s), strict=True))
+        case Rotated():
+            return -0.5 * math.log(2.0 * s[0] * s[1] - s[2:] @ s[2:])
     raise AssertionError(cone)
 
 

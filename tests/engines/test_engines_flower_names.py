@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedpact.errors import OptionError, OwnerLost
+import fedpact as fp
+from fedpact import tasks
+from fedpact.errors import CODES, DataError, OptionError, OwnerLost
+from fedpact.federation.failure import Failure
+from fedpact.federation.wire import loads, to_tree
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
@@ -39,6 +43,7 @@ class Node:
     name: str
     app: ClientApp | None
     activation: str = "first"
+    config: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def named(cls, name: str) -> Node:
@@ -79,7 +84,7 @@ class Grid:
             if node is None:
                 replies.append(Message(Error(UNAVAILABLE, "Node Unavailable"), reply_to=message))
             elif node.app is not None:
-                config: dict[str, Any] = {"name": node.name} if node.name else {}
+                config: dict[str, Any] = {"name": node.name, **node.config} if node.name else {}
                 context = Context(1, message.metadata.dst_node_id, config, RecordDict(), {})
                 replies.append(node.app(message, context))
         return replies
@@ -273,11 +278,64 @@ def test_a_site_goes_on_after_a_message_that_failed(monkeypatch: pytest.MonkeyPa
     assert [reply.content[flower.RECORD]["data"] for reply in superlink.replies] == [b"a: 1", b"a: 2"]
 
 
-def test_what_a_sites_app_raises_is_sent_back() -> None:
+def raising(config: dict[str, Any]) -> Callable[[bytes], bytes]:
+    def handle(data: bytes) -> bytes:
+        raise ValueError("column 'name' holds 'Ada Lovelace' in rows.csv")
+
+    return handle
+
+
+def test_what_a_sites_app_raises_is_logged_and_told_as_a_code(caplog: pytest.LogCaptureFixture) -> None:
+    for make_handler in (failing, raising):
+        superlink = SuperLink(b"1")
+        with pytest.raises(KeyboardInterrupt):
+            flower_site.serve(flower.client_app(make_handler), {"name": "a"}, superlink.connection())
+        (reply,) = superlink.replies
+        data = reply.content[flower.RECORD]["data"]
+        assert loads(data)["error"] == to_tree(Failure("FP-OWNER-001"))
+        assert all(b"rows.csv" not in part.deflate() for part in get_all_nested_objects(reply).values())
+    assert "FileNotFoundError: rows.csv" in caplog.text
+    assert "ValueError: column 'name' holds 'Ada Lovelace' in rows.csv" in caplog.text
+
+
+def test_what_another_app_raises_is_told_as_a_code(caplog: pytest.LogCaptureFixture) -> None:
+    app = ClientApp()
+
+    @app.query("order")
+    def order(message: Message, context: Context) -> Message:
+        raise KeyError("Ada Lovelace")
+
     superlink = SuperLink(b"1")
     with pytest.raises(KeyboardInterrupt):
-        flower_site.serve(flower.client_app(failing), {"name": "a"}, superlink.connection())
-    assert [reply.error.reason for reply in superlink.replies] == ["FileNotFoundError: rows.csv"]
+        flower_site.serve(app, {"name": "a"}, superlink.connection())
+    assert [reply.error.reason for reply in superlink.replies] == [f"FP-OWNER-001: {CODES['FP-OWNER-001']}"]
+    assert "Ada Lovelace" in caplog.text
+
+
+def test_a_job_that_asks_a_site_for_a_name_gets_a_code(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The app that sites run, from the coordinator's solve to its error."""
+    from fedpact.apps.flower import client_app
+
+    (tmp_path / "rows.csv").write_text("patient,ill\nAda Lovelace,1\nGeorge Boole,0\n")
+    paths = {"data-path": str(tmp_path / "rows.csv"), "state-path": str(tmp_path / "state")}
+    job = tasks.Job("neyman_pearson", 0.3, "ill", ("patient",), 1)
+    grid = Grid(Node("a", client_app, config=paths))
+    engine = flower.Flower(grid, job.stated(), patience=5.0)  # type: ignore[arg-type]
+    with pytest.raises(DataError) as caught:
+        fp.solve(fp.RemoteProblem({"a": None}), engine=engine)
+    assert str(caught.value) == (
+        "a: FP-DATA-003: a value is not a number (column 'patient', a few rows); the site's own log says more"
+    )
+    assert "column 'patient' holds 'Ada Lovelace' in line 2" in caplog.text
+
+
+def test_a_site_without_a_table_says_so_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    from fedpact.apps.flower import client_app
+
+    engine = flower.Flower(Grid(Node("a", client_app)), patience=5.0)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"^a: FP-OPTION-010: "):
+        fp.solve(fp.RemoteProblem({"a": None}), engine=engine)
+    assert "--node-config has no data-path" in caplog.text
 
 
 def test_the_command_serves_the_app_it_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -253,7 +253,10 @@ def test_a_site_takes_part_only_in_the_job_it_agreed_to(clinics: Clinics, tmp_pa
         clinics.start("hospital 1", bound=0.3)
         run = clinics.deployment.run(EXAMPLE / "app", clinics.config(tmp_path))
         assert run.status == "finished:failed"
-        assert "hospital 1: the job states bound = 0.45; this site takes part only with 0.3" in run.log
+        assert "hospital 1: FP-OPTION-011: " in run.log
+        assert "(key 'bound')" in run.log
+        own = clinics.deployment.output("hospital 1")
+        assert "hospital 1: the job states bound = 0.45; this site takes part only with 0.3" in own
     finally:
         clinics.deployment.stop_site("hospital 1")
         clinics.start("hospital 1")

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from fedpact.errors import OwnerLost
+from fedpact.federation.failure import Failure
+from fedpact.federation.wire import loads, to_tree
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
@@ -135,7 +137,7 @@ def test_the_transport_on_a_real_deployment(federation: Federation) -> None:
     for size in (0, 1, 800, 8_000_000):
         bytes_arrive_unchanged_at_the_owner_they_are_for(federation, size)
     a_site_is_one_process_that_makes_its_handler_once(federation)
-    a_failure_at_the_site_names_the_owner_and_the_reason(federation)
+    a_failure_at_the_site_is_told_as_a_code(federation)
     who_is_missing_is_said_with_who_is_there(federation)
     a_site_whose_key_is_not_registered_does_not_get_in(federation)
     flowers_own_supernode_runs_the_same_app(federation)
@@ -159,9 +161,10 @@ def a_site_is_one_process_that_makes_its_handler_once(federation: Federation) ->
     assert first["names"] == [SITES[0]]
 
 
-def a_failure_at_the_site_names_the_owner_and_the_reason(federation: Federation) -> None:
-    with pytest.raises(OwnerLost, match=r"hospital 2: ValueError: column 'age' is missing"):
-        federation.send_one("hospital 2", b"fail")
+def a_failure_at_the_site_is_told_as_a_code(federation: Federation) -> None:
+    reply = federation.send_one("hospital 2", b"fail")
+    assert loads(reply)["error"] == to_tree(Failure("FP-OWNER-001"))
+    assert "ValueError: column 'age' is missing" in federation.deployment.output("hospital 2")
     assert body(federation.send_one("hospital 2", b"again")) == b"again"
 
 

@@ -209,7 +209,10 @@ def untouched(owner: str, data: bytes) -> bytes:
 
 @dataclass
 class Wire:
-    """Owners behind bytes, in this process: `down` and `up` see every message and may change it, or raise OwnerLost."""
+    """Owners behind bytes, in this process: `down` and `up` see every message and may change it, or raise OwnerLost.
+
+    They are of one organisation with the server, as on Ray: errors travel with their text.
+    """
 
     down: Hook = untouched
     up: Hook = untouched
@@ -230,7 +233,7 @@ class _Wired(RemoteFleet):
 
     def site(self, owner: str) -> Site:
         source = self.shares[owner]
-        return Site(owner, lambda job: source() if callable(source) else source, self.folder)
+        return Site(owner, lambda job: source() if callable(source) else source, self.folder, full_text=True)
 
     def _send(self, owner: str, data: bytes) -> Future[bytes]:
         answered: Future[bytes] = Future()

@@ -44,10 +44,11 @@ import fedpact.data
 import fedpact.tasks
 from fedpact.cones import PSD, Cone, Exponential, Nonnegative, Product, SecondOrder, Zero
 from fedpact.engines import InProcess
-from fedpact.errors import DataError, OptionError, OwnerError, OwnerLost, ProblemError
+from fedpact.errors import CODES, DataError, OptionError, OwnerError, OwnerLost, ProblemError
 from fedpact.federation import Fleet, Order, Policy, Reply, Site, Summed, client_step
 from fedpact.federation import fleet as fleet_module
 from fedpact.federation import remote as remote_module
+from fedpact.federation.failure import Failure
 from fedpact.federation.messages import WORDS
 from fedpact.federation.wire import dumps, loads, name_of, to_tree
 from fedpact.functions import Affine, Quadratic, Smooth
@@ -621,16 +622,16 @@ def whole_sums(message: dict[str, Any]) -> None:
         (whole_sums, "clinic b: "),
         (lambda message: [1, 2], "clinic b: this is no reply"),
         (lambda message: "text", "clinic b: this is no reply"),
-        (lambda message: {"error": "WireError", "message": "clinic b: damaged"}, "clinic b: damaged"),
-        (lambda message: {"error": "OwnerLost", "message": "clinic b: gone"}, "clinic b: gone"),
-        (lambda message: {"error": "annotations", "message": "clinic b: x"}, "clinic b: "),
-        (lambda message: {"error": "__builtins__", "message": "clinic b: x"}, "clinic b: "),
+        (lambda message: {"error": to_tree(Failure("FP-WIRE"))}, "clinic b: FP-WIRE: "),
+        (lambda message: {"error": to_tree(Failure("FP-LOST", text="clinic b: gone"))}, "clinic b: gone"),
+        (lambda message: {"error": "OwnerLost", "message": "clinic b: x"}, "clinic b: error is str, expected Failure"),
+        (lambda message: {"error": {"code": "FP-LOST"}}, "clinic b: error: fields ["),
     ],
     ids=[
         *("past round", "future round", "no round", "other run", "no run", "no reply", "none", "list", "no sums"),
         *("no shapes", "field missing", "field more", "int for bool", "str for float", "none for float", "nan", "inf"),
         *("nan in sums", "shorter sums", "masked sums", "whole sums", "a list", "a text", "damaged", "gone"),
-        *("no error", "builtins"),
+        *("no failure", "half a failure"),
     ],
 )
 def test_a_reply_that_is_not_what_was_asked_for_is_not_used(change: Callable[..., Any], message: str) -> None:
@@ -744,8 +745,14 @@ def answer(site: Site, message: Any) -> dict[str, Any]:
     return read
 
 
+def refusal(site: Site, message: Any) -> tuple[str, str]:
+    """The code and the text of the error with which a site answers."""
+    failure = answer(site, message)["error"]
+    return failure["code"], failure["text"]
+
+
 def site_of(share: object = 2.0, folder: Path | None = None) -> Site:
-    return Site("clinic b", lambda job: share, folder)
+    return Site("clinic b", lambda job: share, folder, full_text=True)
 
 
 def test_a_site_answers_an_order() -> None:
@@ -761,40 +768,32 @@ def test_a_site_answers_an_order() -> None:
     ids=str,
 )
 def test_only_steps_of_methods_run_at_a_site(step: Any) -> None:
-    found = answer(site_of(), order_of(step=step))
-    assert found["error"] == "OwnerError"
-    assert found["message"].startswith(f"clinic b: asked to run {step!r}, which is no step of a method")
+    code, text = refusal(site_of(), order_of(step=step))
+    assert code == "FP-OWNER-009"
+    assert text.startswith(f"clinic b: asked to run {step!r}, which is no step of a method")
 
 
 @pytest.mark.parametrize(
-    ("message", "kind", "words"),
+    ("message", "code", "words"),
     [
-        (order_of(owner="clinic a"), "OwnerError", "clinic b: got an order for 'clinic a'"),
-        (order_of(owner=None), "OwnerError", "clinic b: got an order for None"),
-        ({"owner": "clinic b"}, "WireError", "clinic b: this is no order"),
-        ([], "WireError", "clinic b: this is no order"),
-        (None, "WireError", "clinic b: this is no order"),
-        (order_of(order={}), "WireError", "clinic b: order: fields ['add', "),
-        (order_of(order=None), "WireError", "clinic b: order is NoneType, expected Count"),
-        (
-            order_of(order={**order_of()["order"], "add": "1"}),
-            "WireError",
-            "clinic b: order.add is str, expected float",
-        ),
-        (
-            order_of(order={**order_of()["order"], "round": 1.0}),
-            "WireError",
-            "clinic b: order.round is float, expected",
-        ),
-        (order_of(order={**order_of()["order"], "x": 1}), "WireError", "clinic b: order: fields ['x'] are missing or"),
+        (order_of(owner="clinic a"), "FP-OWNER-008", "clinic b: got an order for 'clinic a'"),
+        (order_of(owner=None), "FP-OWNER-008", "clinic b: got an order for None"),
+        ({"owner": "clinic b"}, "FP-WIRE-002", "clinic b: this is no order"),
+        ([], "FP-WIRE-002", "clinic b: this is no order"),
+        (None, "FP-WIRE-002", "clinic b: this is no order"),
+        (order_of(order={}), "FP-WIRE", "clinic b: order: fields ['add', "),
+        (order_of(order=None), "FP-WIRE", "clinic b: order is NoneType, expected Count"),
+        (order_of(order={**order_of()["order"], "add": "1"}), "FP-WIRE", "clinic b: order.add is str, expected float"),
+        (order_of(order={**order_of()["order"], "round": 1.0}), "FP-WIRE", "clinic b: order.round is float, expected"),
+        (order_of(order={**order_of()["order"], "x": 1}), "FP-WIRE", "clinic b: order: fields ['x'] are missing or"),
     ],
     ids=["other owner", "no owner", "no step", "list", "none", "empty", "no order", "text", "float", "unknown"],
 )
-def test_an_order_that_is_none_is_refused_in_words(message: Any, kind: str, words: str) -> None:
+def test_an_order_that_is_none_is_refused_in_words(message: Any, code: str, words: str) -> None:
     site = site_of()
-    found = answer(site, message)
-    assert found["error"] == kind
-    assert found["message"].startswith(words)
+    found = refusal(site, message)
+    assert found[0] == code
+    assert found[1].startswith(words)
     assert answer(site, order_of())["round"] == 1
 
 
@@ -802,15 +801,15 @@ def test_a_site_refuses_what_is_too_large(monkeypatch: pytest.MonkeyPatch) -> No
     data = dumps(order_of())
     monkeypatch.setattr(remote_module, "LARGEST", len(data))
     assert loads(site_of().handle(data))["round"] == 1
-    found = loads(site_of().handle(data + b"x"))
-    assert found["error"] == "WireError"
-    assert f"a message of {len(data) + 1} bytes is over the limit of {len(data)}" in found["message"]
+    found = loads(site_of().handle(data + b"x"))["error"]
+    assert found["code"] == "FP-WIRE-001"
+    assert f"a message of {len(data) + 1} bytes is over the limit of {len(data)}" in found["text"]
 
 
 def test_a_run_that_is_a_path_is_refused_at_the_site(tmp_path: Path) -> None:
     order = {**order_of()["order"], "run": "../../x"}
-    found = answer(site_of(folder=tmp_path / "a" / "b"), order_of(order=order))
-    assert found == {"error": "OwnerError", "message": "clinic b: '../../x' is not the name of a run"}
+    found = refusal(site_of(folder=tmp_path / "a" / "b"), order_of(order=order))
+    assert found == ("FP-OWNER-007", "clinic b: '../../x' is not the name of a run")
     assert list(tmp_path.rglob("*")) == []
 
 
@@ -838,16 +837,17 @@ TREES = st.recursive(
 def test_whatever_comes_a_site_answers(data: bytes) -> None:
     found = loads(site_of().handle(data))
     if "error" in found:
-        assert found["message"].startswith("clinic b: ")
+        assert found["error"]["code"] in CODES
+        assert found["error"]["text"].startswith("clinic b: ")
     else:
         assert found["reply"]["sums"].shape == (1,)
 
 
 def test_a_site_that_cannot_write_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    found = answer(site_of(folder=tmp_path / "file"), order_of())
-    assert found["error"] == "OwnerError"
-    assert re.match(r"clinic b: .*(NotADirectory|FileExists)Error", found["message"])
+    code, text = refusal(site_of(folder=tmp_path / "file"), order_of())
+    assert code == "FP-OWNER-001"
+    assert re.match(r"clinic b: .*(NotADirectory|FileExists)Error", text)
 
 
 def test_a_site_serves_several_runs_and_remembers_the_latest(tmp_path: Path) -> None:
@@ -863,8 +863,8 @@ def test_a_site_serves_several_runs_and_remembers_the_latest(tmp_path: Path) -> 
         assert ask(site, runs[-1], 2)["reply"]["kept"]["total"] == 2.0
         first = ask(site, runs[0], 2)  # no longer in memory
         if folder is None:
-            assert first["error"] == "OwnerLost"
-            assert "has no memory of round 1" in first["message"]
+            assert first["error"]["code"] == "FP-LOST-001"
+            assert "has no memory of round 1" in first["error"]["text"]
         else:
             assert first["reply"]["kept"]["total"] == 2.0
 
@@ -1060,7 +1060,7 @@ def test_a_stand_in_has_the_shape_of_the_share_and_no_more() -> None:
 
 def test_a_cone_of_the_owners_own_making() -> None:
     problem = with_source(lambda: replace(clinic(1), constraint=fp.Constraint(clinic(1).constraint.function, Half())))
-    with pytest.raises(OptionError, match="clinic b: its cone is neither Zero, Nonnegative, SecondOrder nor PSD"):
+    with pytest.raises(OptionError, match=r"clinic b: .* OtherCone\(dim=1\) .*interior-point"):
         fp.solve(problem, "interior-point")
     found = solve("accelerated", problem)
     assert found.solved

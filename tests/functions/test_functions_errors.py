@@ -36,7 +36,7 @@ MEANINGLESS = [
     (lambda: Quadratic(sp.csr_array([[1.0, 2.0], [3.0, 1.0]])), "A is not symmetric"),
     (lambda: Quadratic(EYE, [1.0]), r"Quadratic: b has shape \(1,\); expected \(2,\), as A has rows"),
     (lambda: Quadratic([["a"]]), "Quadratic: A holds <U1 values, not real numbers"),
-    (lambda: Quadratic([[1.0], [1.0, 2.0]]), "Quadratic: A is no array of numbers"),
+    (lambda: Quadratic([[1.0], [1.0, 2.0]]), "Quadratic: A is not an array of numbers"),
     (lambda: Affine([1.0, 2.0]), r"Affine: C must be a matrix .* shape is \(2,\)"),
     (lambda: Affine(EYE, [1.0]), r"Affine: d has shape \(1,\); expected \(2,\), as C has rows"),
     (lambda: LogisticLoss([1.0], [1]), "LogisticLoss: X must be a matrix"),
@@ -69,13 +69,13 @@ def test_constructors_refuse(make: object, message: str) -> None:
         make()
 
 
-PLACE = "3 values NaN or infinite, first at row 1, column 2; impute or remove such values"
+PLACE = "3 NaN or infinite values, first at row 1, column 2; impute or remove such values"
 UNUSABLE = [
-    (Quadratic([[1.0, NAN], [NAN, 1.0]]), "A has 2 values NaN or infinite, first at row 0, column 1"),
-    (Quadratic(sp.csr_array([[1.0, 0.0], [0.0, INF]])), "A has 1 value NaN or infinite, first at row 1, column 1"),
-    (Quadratic(EYE, [1.0, NAN]), "b has 1 value NaN or infinite, first at position 1"),
-    (Affine([[INF, 1.0]]), "C has 1 value NaN or infinite, first at row 0, column 0"),
-    (Affine(EYE, [NAN, NAN]), "d has 2 values NaN or infinite, first at position 0"),
+    (Quadratic([[1.0, NAN], [NAN, 1.0]]), "A has 2 NaN or infinite values, first at row 0, column 1"),
+    (Quadratic(sp.csr_array([[1.0, 0.0], [0.0, INF]])), "A has 1 NaN or infinite value, first at row 1, column 1"),
+    (Quadratic(EYE, [1.0, NAN]), "b has 1 NaN or infinite value, first at position 1"),
+    (Affine([[INF, 1.0]]), "C has 1 NaN or infinite value, first at row 0, column 0"),
+    (Affine(EYE, [NAN, NAN]), "d has 2 NaN or infinite values, first at position 0"),
     (LogisticLoss(HOLES, [0, 1, 0, 1]), f"X has {PLACE}"),
     (LogisticLoss(sp.csr_array(HOLES), [0, 1, 0, 1]), f"X has {PLACE}"),
     (LogisticLoss(np.empty((0, 3)), []), "X has no rows; leave this owner out or give it data"),
@@ -87,7 +87,7 @@ UNUSABLE = [
     (LogisticLoss(EYE, [NAN, 1.0]), "y has 1 label other than 0 and 1 (nan)"),
     (LogisticLoss(EYE, [0, 1], [3.0, -1.0]), "weight has 1 negative value, first at row 1; weights must be at least 0"),
     (LogisticLoss(EYE, [0, 1], [-3.0, -1.0]), "weight has 2 negative values, first at row 0"),
-    (LogisticLoss(EYE, [0, 1], [1.0, INF]), "weight has 1 value NaN or infinite, first at position 1"),
+    (LogisticLoss(EYE, [0, 1], [1.0, INF]), "weight has 1 NaN or infinite value, first at position 1"),
     (LogisticLoss(EYE, [0, 1], [0.0, 0.0]), "weight is zero for every row; give at least one row a positive weight"),
     (SoftmaxLoss(HOLES, [0, 1, 0, 1], 2), f"X has {PLACE}"),
     (SoftmaxLoss(np.empty((0, 3)), [], 2), "X has no rows"),
@@ -133,15 +133,15 @@ W = np.zeros(2)
 RETURNS = [
     (Smooth(lambda w: 1.0), r"Smooth: fun returned float; expected the pair \(value, gradient\)"),
     (Smooth(lambda w: (1.0, w, w)), "Smooth: fun returned 3 items"),
-    (Smooth(lambda w: (w, w)), r"the value came back with shape \(2,\); expected a single number"),
-    (Smooth(lambda w: (0.0, [1.0])), r"the gradient came back with shape \(1,\); expected shape \(2,\)"),
-    (Smooth(lambda w: (0.0, None)), "the gradient came back as NoneType of type object; expected real numbers"),
-    (Smooth(lambda w: (0.0, [[1.0], 2.0])), "the gradient is no array of numbers"),
-    (Smooth(lambda w: (1j, w)), "the value came back as complex of type complex128"),
+    (Smooth(lambda w: (w, w)), r"the value has shape \(2,\); expected a single number"),
+    (Smooth(lambda w: (0.0, [1.0])), r"the gradient has shape \(1,\); expected shape \(2,\)"),
+    (Smooth(lambda w: (0.0, None)), "the gradient is a NoneType of type object; expected real numbers"),
+    (Smooth(lambda w: (0.0, [[1.0], 2.0])), "the gradient is not an array of numbers"),
+    (Smooth(lambda w: (1j, w)), "the value is a complex of type complex128"),
     (SmoothMap(lambda w: w), r"SmoothMap: fun returned ndarray; expected the pair \(value, Jacobian\)"),
-    (SmoothMap(lambda w: (1.0, w)), r"the value came back with shape \(\); expected shape \(any,\)"),
-    (SmoothMap(lambda w: (w, EYE), length=3), r"the value came back with shape \(2,\); expected shape \(3,\)"),
-    (SmoothMap(lambda w: (w, w)), r"the Jacobian came back with shape \(2,\); expected shape \(2, 2\)"),
+    (SmoothMap(lambda w: (1.0, w)), r"the value has shape \(\); expected shape \(any,\)"),
+    (SmoothMap(lambda w: (w, EYE), length=3), r"the value has shape \(2,\); expected shape \(3,\)"),
+    (SmoothMap(lambda w: (w, w)), r"the Jacobian has shape \(2,\); expected shape \(2, 2\)"),
 ]
 
 
@@ -152,9 +152,9 @@ def test_what_callables_return_is_checked(part: object, message: str) -> None:
 
 
 def test_hessians_of_callables_are_checked() -> None:
-    with pytest.raises(ProblemError, match=r"the Hessian came back with shape \(2,\); expected shape \(2, 2\)"):
+    with pytest.raises(ProblemError, match=r"the Hessian has shape \(2,\); expected shape \(2, 2\)"):
         Smooth(lambda w: (0.0, w), lambda w: w).hessian(W)
-    with pytest.raises(ProblemError, match=r"the weighted Hessian came back with shape \(1, 1\)"):
+    with pytest.raises(ProblemError, match=r"the weighted Hessian has shape \(1, 1\)"):
         SmoothMap(lambda w: (w, EYE), lambda w, weights: [[1.0]]).weighted_hessian(W, W)
 
 

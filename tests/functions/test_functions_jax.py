@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from networks import central, hospitals
+from networks import assert_derivatives, hospitals
 
 import fedpact as fp
 from fedpact import data
@@ -42,18 +42,7 @@ def linear(w, X, y, chosen):
 
 def test_derivatives_are_those_of_finite_differences():
     params = network()
-    function = from_jax(loss, (X, y), params)
-    w = parameters_from_jax(params) + 0.1
-    v = rng.standard_normal(w.size)
-    w.setflags(write=False)
-    value, gradient = function.value_and_gradient(w)
-    assert function.dim == w.size == 21
-    assert function.value(w) == pytest.approx(value, rel=1e-15)
-    np.testing.assert_allclose(gradient, central(function.value, w), rtol=1e-6, atol=1e-9)
-    hessian = function.hessian(w)
-    np.testing.assert_allclose(hessian, central(function.gradient, w), rtol=1e-6, atol=1e-8)
-    np.testing.assert_array_equal(hessian, hessian.T)
-    np.testing.assert_allclose(function.hessian_product(w, v), hessian @ v, rtol=1e-12, atol=1e-14)
+    assert_derivatives(from_jax(loss, (X, y), params), parameters_from_jax(params) + 0.1)
 
 
 def test_the_same_network_written_by_hand_gives_the_same_value():
@@ -152,7 +141,7 @@ def test_functions_are_sent_and_shared():
     [
         (lambda: from_jax(loss, (X[:, :2], y), network()), "from_jax: fun failed with TypeError"),
         (lambda: from_jax(lambda p, X: X @ p, X, np.zeros(3)), r"float64 of shape \(25,\); return one real number"),
-        (lambda: from_jax(lambda p, X: {"loss": p}, X, np.zeros(3)), "came back with dict"),
+        (lambda: from_jax(lambda p, X: {"loss": p}, X, np.zeros(3)), "fun returned dict"),
         (lambda: from_jax(lambda p, X: jnp.int32(1), X, np.zeros(3)), r"int32 of shape \(\)"),
         (lambda: from_jax(loss, (X, y.astype(str)), network()), r"data\[1\] holds <U.* values"),
         (lambda: from_jax(loss, (X, y), {"steps": np.arange(3)}), "a leaf of params holds int64 values"),
@@ -168,7 +157,7 @@ def test_missing_values_are_told_with_the_owner():
     bad = X.copy()
     bad[4, 1] = np.nan
     share = fp.Share(from_jax(loss, (bad, y), network()), name="north")
-    with pytest.raises(DataError, match=r"north: objective .* data\[0\] has 1 value NaN or infinite, first at row 4"):
+    with pytest.raises(DataError, match=r"north: objective .* data\[0\] has 1 NaN or infinite value, first at row 4"):
         fp.FederatedProblem([share])
 
 

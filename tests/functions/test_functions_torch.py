@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from networks import central, hospitals
+from networks import assert_derivatives, hospitals
 
 import fedpact as fp
 from fedpact import data
@@ -34,18 +34,7 @@ def network(width: int = 4, inputs: int = 3, seed: int = 0, outputs: int = 1):
 
 def test_derivatives_are_those_of_finite_differences():
     net = network()
-    function = from_torch(net, loss, (X, y))
-    w = parameters_from_torch(net) + 0.1
-    v = rng.standard_normal(w.size)
-    w.setflags(write=False)
-    value, gradient = function.value_and_gradient(w)
-    assert function.dim == w.size == 21
-    assert function.value(w) == value
-    np.testing.assert_allclose(gradient, central(function.value, w), rtol=1e-6, atol=1e-9)
-    hessian = function.hessian(w)
-    np.testing.assert_allclose(hessian, central(function.gradient, w), rtol=1e-6, atol=1e-8)
-    np.testing.assert_array_equal(hessian, hessian.T)
-    np.testing.assert_allclose(function.hessian_product(w, v), hessian @ v, rtol=1e-12, atol=1e-14)
+    assert_derivatives(from_torch(net, loss, (X, y)), parameters_from_torch(net) + 0.1)
 
 
 def test_the_same_network_written_by_hand_gives_the_same_value():
@@ -196,9 +185,9 @@ def test_modules_with_statistics_and_dropout_are_taken_in_eval_mode_only():
             lambda net: from_torch(net, loss, (X[:, :2], y)),
             r"loss\(module\(inputs\), targets\) failed with RuntimeError",
         ),
-        (lambda net: from_torch(net, lambda o, t: o, (X, y)), r"came back as shape \(25, 1\); return one number"),
-        (lambda net: from_torch(net, lambda o, t: 1.0, (X, y)), "came back as float; return one number"),
-        (lambda net: from_torch(net, lambda o, t: o.sum().float(), (X, y)), "came back as torch.float32"),
+        (lambda net: from_torch(net, lambda o, t: o, (X, y)), r"returned shape \(25, 1\); return one number"),
+        (lambda net: from_torch(net, lambda o, t: 1.0, (X, y)), "returned float; return one number"),
+        (lambda net: from_torch(net, lambda o, t: o.sum().float(), (X, y)), "returned torch.float32"),
         (lambda net: from_torch(net, lambda o, t: t.sum(), (X, y)), "does not depend on the parameters"),
         (lambda net: from_torch(net, loss, (X, y.astype(str))), "targets holds <U.* values"),
         (lambda net: from_torch(net.requires_grad_(False), loss, (X, y)), "nothing to train"),
@@ -214,7 +203,7 @@ def test_missing_values_are_told_with_the_owner():
     bad = X.copy()
     bad[4, 1] = np.nan
     share = fp.Share(from_torch(network(), loss, (bad, y)), name="north")
-    with pytest.raises(DataError, match=r"north: objective .* inputs has 1 value NaN or infinite, first at row 4"):
+    with pytest.raises(DataError, match=r"north: objective .* inputs has 1 NaN or infinite value, first at row 4"):
         fp.FederatedProblem([share])
 
 

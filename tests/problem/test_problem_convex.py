@@ -65,6 +65,7 @@ def test_constraints_know_whether_they_are_convex(known, constraints):
 def test_what_is_solved_is_called_optimal_only_where_that_is_known():
     convex = fp.solve(tasks.neyman_pearson(data.neyman_pearson(2, rows=50, d=3), bound=0.3))
     assert convex.reason == "the certificate meets the tolerances"
+    assert convex.convex
     bumpy = fp.FederatedProblem([fp.Share(Smooth(square, dim=2))])
     for method in ("accelerated", "proximal-al", "ifeddr"):
         answer = fp.solve(bumpy, method, w0=np.ones(2))

@@ -32,7 +32,7 @@ def test_a_value_that_is_no_number_names_its_owner(value: float) -> None:
     with pytest.raises(DataError) as caught:
         fp.FederatedProblem(shares)
     message = str(caught.value)
-    assert message.startswith("client 2: objective LogisticLoss(rows=4, dim=2): X has 1 value NaN or infinite")
+    assert message.startswith("client 2: objective LogisticLoss(rows=4, dim=2): X has 1 NaN or infinite value")
     assert "row 2, column 1" in message
     assert "impute or remove" in message
 
@@ -43,10 +43,10 @@ def test_a_value_that_is_no_number_names_its_owner(value: float) -> None:
         (LogisticLoss(np.ones((2, 2)), [0, 3]), ["y has 1 label other than 0 and 1 (3)", "recode"]),
         (LogisticLoss(np.ones((0, 2)), []), ["X has no rows", "leave this owner out"]),
         (LogisticLoss(np.ones((2, 2)), [0, 1], weight=[-1, 2]), ["weight has 1 negative value", "at least 0"]),
-        (Quadratic([[np.nan, 0], [0, 1]]), ["A has 1 value NaN or infinite"]),
-        (Quadratic(np.eye(2), [0, np.inf]), ["b has 1 value NaN or infinite", "position 1"]),
-        (SoftmaxLoss([[np.nan]], [0], 2), ["X has 1 value NaN or infinite"]),
-        (0.5 * (Quadratic(np.eye(2)) + logistic(np.nan)), ["X has 1 value NaN or infinite"]),
+        (Quadratic([[np.nan, 0], [0, 1]]), ["A has 1 NaN or infinite value"]),
+        (Quadratic(np.eye(2), [0, np.inf]), ["b has 1 NaN or infinite value", "position 1"]),
+        (SoftmaxLoss([[np.nan]], [0], 2), ["X has 1 NaN or infinite value"]),
+        (0.5 * (Quadratic(np.eye(2)) + logistic(np.nan)), ["X has 1 NaN or infinite value"]),
     ],
 )
 def test_bad_data_of_an_objective(function: fp.functions.Function, words: list[str]) -> None:
@@ -73,7 +73,7 @@ def test_bad_data_of_a_constraint(holder: fp.Share, start: str) -> None:
 
 def test_bad_data_of_the_server() -> None:
     server = fp.Share(None, fp.Constraint(Affine([[np.nan, 1.0]]), Nonnegative(1)))
-    with pytest.raises(DataError, match=r"^server: constraint .* C has 1 value NaN or infinite"):
+    with pytest.raises(DataError, match=r"^server: constraint .* C has 1 NaN or infinite value"):
         fp.FederatedProblem([share()], server)
 
 

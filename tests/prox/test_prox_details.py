@@ -146,7 +146,7 @@ def test_custom() -> None:
     assert h.contains(vector(1.0))
     assert not h.contains(vector(-1.0))
     assert h.prox(vector(-2.0), 1.0).dtype == np.float64
-    with pytest.raises(ProblemError, match=r"Custom: prox came back with shape \(1,\); expected \(2,\)"):
+    with pytest.raises(ProblemError, match=r"Custom: prox returned shape \(1,\); expected \(2,\)"):
         h.prox(np.ones(2), 1.0)
 
 

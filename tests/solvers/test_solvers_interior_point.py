@@ -444,8 +444,12 @@ def test_what_it_cannot_take_is_refused():
         solve(smooth)
     cone = fp.Constraint(fp.functions.Affine(np.eye(3)), fp.cones.Exponential())
     other = fp.FederatedProblem([fp.Share(fp.functions.Quadratic(np.eye(3), np.ones(3)), cone)])
-    with pytest.raises(OptionError, match=r"client 1: its cone is neither"):
+    with pytest.raises(OptionError, match=r"client 1: .*Exponential\(\).*accelerated"):
         solve(other)
+    below = fp.Constraint(fp.functions.Affine(np.eye(3)), fp.cones.Nonnegative(3))
+    both = fp.FederatedProblem([fp.Share(fp.functions.Quadratic(np.eye(3), np.ones(3)), [below, cone], name="south")])
+    with pytest.raises(OptionError, match=r"south: its cone Exponential\(\)"):  # the block, not the product
+        solve(both)
 
 
 # ------------------------------------------------------------------------------------------------- what leaves an owner

@@ -64,7 +64,9 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
     """What a site does with the bytes of an order."""
     for key in ("name", "data-path", "state-path"):
         if not node_config.get(key):
-            raise OptionError(f'--node-config has no {key}; give name="..." data-path="..." state-path="..."')
+            raise OptionError(
+                f'--node-config has no {key}; give name="..." data-path="..." state-path="..."', code="FP-OPTION-010"
+            )
     name = str(node_config["name"])
     return Site(name, partial(build_share, name, node_config), Path(str(node_config["state-path"]))).handle
 
@@ -74,10 +76,16 @@ def build_share(name: str, node_config: Mapping[str, Any], stated: Mapping[str, 
     job = Job.read(stated)
     for key, asked in {**job.stated(), "bound": job.bound_of(name)}.items():
         if key in node_config and key != "functions" and str(node_config[key]) != str(asked):
-            raise OptionError(f"the job states {key} = {asked!r}; this site takes part only with {node_config[key]!r}")
+            raise OptionError(
+                f"the job states {key} = {asked!r}; this site takes part only with {node_config[key]!r}",
+                code="FP-OPTION-011",
+                key=key,
+            )
     if job.task == "custom":  # the coordinator never says which code runs here
         if not node_config.get("functions"):
-            raise OptionError('task "custom": state this site\'s own Python file, --node-config functions="..."')
+            raise OptionError(
+                'task "custom": state this site\'s own Python file, --node-config functions="..."', code="FP-OPTION-012"
+            )
         job = replace(job, functions=str(node_config["functions"]))
     return share_from_file(job, name, str(node_config["data-path"]))
 

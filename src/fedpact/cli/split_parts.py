@@ -79,7 +79,7 @@ def by_columns(
     try:
         parts = data.deal_columns(len(dealt), len(names), seed, sizes=sizes)
     except (DataError, OptionError) as error:
-        raise type(error)(f"{table.path}, beside {', '.join((identity, *kept))}: {error}") from error
+        raise error.within(f"{table.path}, beside {', '.join((identity, *kept))}") from error
     held = {name: [dealt[j] for j in part] for name, part in zip(names, parts, strict=True)}
     ids = _ids(table, identity)
     shown = new_table("owner", "columns", "names")

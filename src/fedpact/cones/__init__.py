@@ -1,4 +1,4 @@
-"""Cones that order constraint values: `c(w) <=_K 0` means that -c(w) lies in K."""
+"""Cones of constraint values: `c(w) <=_K 0` means that -c(w) lies in K."""
 
 from fedpact.cones.base import Cone
 from fedpact.cones.exponential import Exponential

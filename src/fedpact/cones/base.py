@@ -1,4 +1,4 @@
-"""What every cone offers: projections, their generalized Jacobian, and distances to normal cones."""
+"""The contract of a cone: projections, distances to normal cones, and the interior of a symmetric cone."""
 
 from __future__ import annotations
 
@@ -12,79 +12,179 @@ from numpy.typing import NDArray
 
 from fedpact.cones.max_norm import max_norm, splitting_distance
 from fedpact.errors import ProblemError
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from fedpact.types import Matrix, Vector
 
 
 class Cone(ABC):
     """A closed convex cone K in R^dim; `c(w) <=_K 0` means that -c(w) lies in K.
 
-    A multiplier lives in the dual cone K*. Its normal cone is
-    `N_{K*}(mu) = {s in -K : <s, mu> = 0}`: where the constraint may be when its price is mu.
+    A multiplier mu lies in the dual cone K* = {mu : <mu, k> >= 0 for all k in K}. Complementarity asks the
+    constraint value to lie in its normal cone `N_{K*}(mu) = {s in -K : <s, mu> = 0}`.
 
-    A new cone writes the three abstract methods; the others follow from them. Vectors have length
-    `dim` and are not modified. Non-finite entries make the two certificate numbers (`violation`,
-    `normal_distance`) infinite; the projections expect finite input.
+    A subclass implements `project`, `project_dual_jacobian` and `project_normal`; the dual projection and the
+    distances follow from them. Vectors have length `dim` and are not modified. Projections expect finite input;
+    `violation` and `normal_distance`, which enter the certificate, are infinite when an entry is not finite.
+
+    A symmetric cone (`symmetric = True`) also implements its interior: `degree`, `identity`, `move_inside`,
+    `inverse`, `scaling` and `longest_step`. An interior-point method keeps a slack s and a multiplier z in the
+    interior of K. With the Nesterov-Todd scaling W of the pair, W z = W^-1 s, complementarity s o z = tau e has
+    the linearization
+
+        z + dz = tau s^-1 - D ds,   D = W^-2,
+
+    in the Jordan algebra of the cone: numbers, second-order cones and matrices alike. References: Nesterov and
+    Todd (1997); Vandenberghe (2010), "The CVXOPT linear and quadratic cone program solvers".
     """
 
     dim: int
-    #: Relative size below which a multiplier's distance to a face of K* counts as rounding.
+    #: True when the cone implements its interior; `interior-point` takes no other cone.
+    symmetric: bool = False
+    #: Relative size below which the distance of a multiplier to a face of K* counts as rounding.
     rounding: ClassVar[float] = 1e-12
+
+    @property
+    def blocks(self) -> tuple[Cone, ...]:
+        """The cones of which this one is a product: itself alone, unless it is a `Product`."""
+        return (self,)
+
+    # Projections.
 
     @abstractmethod
     def project(self, v: Vector) -> Vector:
-        """The point of K nearest to v (Euclidean)."""
+        """Euclidean projection of v onto K."""
 
     @abstractmethod
     def project_dual_jacobian(self, v: Vector) -> Matrix:
         """One element of the generalized Jacobian of `project_dual` at v.
 
-        Either dim x dim, or its diagonal as a vector of length dim; always the same kind for one cone.
+        A dim x dim matrix, or its diagonal as a vector; the same of the two for every v.
         """
 
     @abstractmethod
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
-        """The point of N_{K*}(multiplier) nearest to v (Euclidean); the multiplier is taken to lie in K*.
+        """Euclidean projection of v onto N_{K*}(multiplier), for a multiplier in K*.
 
-        A multiplier within `rounding` (relative to its norm) of a face of K* is taken to lie on it.
+        A multiplier within `rounding` (relative to its norm) of a face of K* is taken to lie on that face.
         """
 
     def project_dual(self, v: Vector) -> Vector:
-        """The point of K* nearest to v: Moreau's identity v = P_{K*}(v) - P_K(-v)."""
+        """Euclidean projection of v onto K*, by Moreau's identity v = P_{K*}(v) - P_K(-v).
+
+        The difference leaves rounding where the projection is zero; a cone that can project directly overrides it.
+        """
         return v + self.project(-v)
+
+    # Distances.
 
     def distance(self, v: Vector) -> float:
         """Euclidean distance from v to K."""
         return float(np.linalg.norm(v - self.project(v)))
 
     def violation(self, v: Vector) -> float:
-        """By how much a constraint value v misses -K: |v - P_{-K}(v)|_inf, which is |P_{K*}(v)|_inf by Moreau."""
-        return max_norm(self.project_dual(v)) if np.isfinite(v).all() else math.inf
+        """Violation of v <=_K 0 in the max-norm: |v - P_{-K}(v)|_inf, which is |P_{K*}(v)|_inf by Moreau."""
+        if not np.isfinite(v).all():
+            return math.inf
+        return max_norm(self.project_dual(v))
 
     def normal_distance(self, v: Vector, multiplier: Vector) -> float:
-        """Max-norm distance from v to N_{K*}(multiplier); never smaller than the truth, up to rounding.
+        """Max-norm distance from v to N_{K*}(multiplier), or a tight upper bound; never less, up to rounding.
 
-        N is empty outside K*, so there the distance is taken at the multiplier's projection onto K*, and
-        the result is at least the miss |multiplier - projection|_inf.
+        N is empty outside K*. There the distance is taken at the projection of the multiplier onto K*, and the
+        result is at least |multiplier - projection|_inf.
         """
         if not (np.isfinite(v).all() and np.isfinite(multiplier).all()):
             return math.inf
         nearest = self.project_dual(multiplier)
-        miss = max_norm(multiplier - nearest)
-        size, price = max_norm(v), max_norm(nearest)
+        outside = max_norm(multiplier - nearest)
+        size = max_norm(v)
         if size == 0.0:  # N is a cone: it contains 0
-            return miss
-        # N depends on the direction of mu only, and the distance is homogeneous in v
-        return max(miss, size * self._normal_distance(v / size, nearest / price if price > 0 else nearest))
+            return outside
+        # N depends on the direction of the multiplier only, and the distance is homogeneous in v.
+        price = max_norm(nearest)
+        direction = nearest / price if price > 0.0 else nearest
+        return max(outside, size * self._normal_distance(v / size, direction))
 
     def _normal_distance(self, v: Vector, multiplier: Vector) -> float:
-        """`normal_distance` for a multiplier in K*; both arguments have max-norm 1, or the multiplier is 0."""
+        """`normal_distance` for |v|_inf = 1 and a multiplier in K* with max-norm 1 or 0."""
         return splitting_distance(lambda w: self.project_normal(w, multiplier), v)
+
+    # Interior, of a symmetric cone only: s, z and ds are a slack, a multiplier and a step of either.
+
+    @property
+    def degree(self) -> int:
+        """Degree of the barrier phi of K: <s, s^-1> for every s; 0 for equalities, which have no slack."""
+        raise self._no_interior()
+
+    @property
+    def has_slack(self) -> NDArray[np.bool_]:
+        """For each row, whether its constraint has a slack; an equality has none, and its multiplier is free."""
+        return np.ones(self.dim, dtype=np.bool_)
+
+    def identity(self) -> Vector:
+        """The identity element e of the Jordan algebra, s o e = s; 0 in rows without slack."""
+        raise self._no_interior()
+
+    def move_inside(self, v: Vector, margin: Vector) -> Vector:
+        """A point of the interior near v: as deep inside as v is inside or outside, and by `margin` (> 0) at least.
+
+        Depth is the smallest eigenvalue of the Jordan algebra; `margin` holds one number for each row.
+        """
+        raise self._no_interior()
+
+    def inverse(self, s: Vector) -> Vector:
+        """s^-1 in the Jordan algebra, which is -grad phi(s) for the barrier phi of K; 0 in rows without slack."""
+        raise self._no_interior()
+
+    def scaling(self, s: Vector, z: Vector) -> Matrix:
+        """D = W^-2 of the pair, so that D s = z: a dim x dim matrix, or its diagonal as a vector."""
+        raise self._no_interior()
+
+    def longest_step(self, s: Vector, ds: Vector) -> float:
+        """The largest t for which s + t ds lies in K; inf when there is none."""
+        raise self._no_interior()
+
+    def sensitivity(self, jacobian: Matrix) -> Vector:
+        """theta = 1 / max |J|: the change of the multiplier that weighs as much as a change of c by 1.
+
+        One number for all rows: a cone that ties its rows together does not allow a scale for each of them.
+        """
+        steepest = np.max(np.abs(jacobian), initial=0.0)
+        return np.full(self.dim, _reciprocal(steepest))
+
+    def clean(self, multiplier: Vector, value: Vector, jacobian: Matrix) -> Vector:
+        """P_{K*}(z + theta c): sets a multiplier to exactly zero where its constraint does not bind.
+
+        Multipliers of a barrier are never zero, but the certificate asks for c_j = 0 wherever z_j > 0. Setting z_j to
+        zero adds |J_j| z_j to the stationarity residual and removes |c_j| from the feasibility residual;
+        theta_j = 1 / |J_j| takes the smaller of the two.
+        """
+        return self.project_dual(multiplier + self.sensitivity(jacobian) * value)
+
+    def _no_interior(self) -> TypeError:
+        return TypeError(f"{self!r} has no symmetric interior")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(dim={self.dim})"
+
+
+def sensitivity_by_row(jacobian: Matrix) -> Vector:
+    """theta_j = 1 / max_k |J_jk|, for cones in which every row is a constraint of its own."""
+    return _reciprocal(np.max(np.abs(jacobian), axis=1, initial=0.0))
+
+
+def shift_inside(v: Vector, depth: float, margin: Vector, identity: Vector) -> Vector:
+    """v + t e with t such that the smallest eigenvalue, `depth` at v, becomes max(|depth|, max margin)."""
+    wanted = max(abs(depth), float(np.max(margin)))
+    return v + (wanted - depth) * identity
+
+
+def _reciprocal(slopes: Vector) -> Vector:
+    """1 / slopes, and 1 where a slope is zero."""
+    return 1 / np.where(slopes > 0, slopes, 1.0)
 
 
 def positive_int(owner: str, argument: str, value: object) -> int:
-    """value as an int; ProblemError when it is not an integer of at least 1."""
+    """value as an int; ProblemError unless it is an integer of at least 1."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:

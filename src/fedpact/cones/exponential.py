@@ -7,42 +7,43 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedpact.cones.base import Cone, Matrix, Vector
+from fedpact.cones.base import Cone
 from fedpact.cones.max_norm import bisect, max_norm, ray_distance
+from fedpact.types import Matrix, Vector
 
 
 @dataclass(frozen=True)
 class Exponential(Cone):
-    """K = closure{(x, y, z) : y > 0, y exp(x/y) <= z} in R^3.
+    """K = closure{(x, y, z) : y > 0, y exp(x/y) <= z} in R^3; it is not symmetric.
 
     Its dual is K* = {(u, v, w) : u < 0, -u exp(v/u - 1) <= w} together with {(0, v, w) : v, w >= 0}.
 
-    Away from the flat faces, v = P_K(v) + P_{-K*}(v) splits v along two orthogonal rays that share one
-    parameter rho: a = (rho, 1, e^rho) on the boundary of K and b = (1, 1 - rho, -e^-rho), its normal.
-    So a projection is one scalar root (Friberg 2021).
+    Off the flat faces, v = P_K(v) + P_{-K*}(v) splits v along two orthogonal rays with one parameter rho: a ray
+    a = (rho, 1, e^rho) on the boundary of K and its normal b = (1, 1 - rho, -e^-rho). A projection is therefore the
+    root of one equation in rho (Friberg 2023, "Projection onto the exponential cone: a univariate root-finding
+    problem").
     """
 
     dim: int = field(default=3, init=False, repr=False)
 
     def project(self, v: Vector) -> Vector:
-        """The part of v in K; the error is a few rounding errors of |v|."""
+        """P_K(v), up to a few rounding errors of |v|."""
         return _split(v)[0]
 
     def project_dual(self, v: Vector) -> Vector:
-        """The part of v in K*."""
+        """P_{K*}(v) = -P_{-K*}(-v)."""
         return -_split(-v)[1]
 
     def project_dual_jacobian(self, v: Vector) -> Matrix:
         """3 x 3: the identity minus the Jacobian of `project` at -v.
 
-        On the curved boundary, differentiate -v = alpha a + beta b along unit rays a, b. Both turn towards
-        c = a x b, so the Jacobian of `project` is a a' + theta c c' with theta the share of a's turn.
+        On the curved boundary -v = alpha a + beta b with unit rays a, b. As rho changes, both turn towards c = a x b,
+        so the Jacobian of `project` is a a' + theta c c' with theta the share of a in the turning.
         """
         x, y, z = _unit_scale(-v)[0]
-        in_primal, in_polar = _membership(x, y, z)
-        if in_primal:
+        if _in_primal(x, y, z):
             return np.zeros((3, 3))
-        if in_polar:
+        if _in_polar(x, y, z):
             return np.eye(3)
         if x <= 0.0 and y <= 0.0:
             return np.diag([0.0, 1.0, float(z <= 0.0)])
@@ -52,11 +53,13 @@ class Exponential(Cone):
         primal_turn, polar_turn = _turns(rho)
         primal_turn *= max(float(-v @ a), 0.0)
         polar_turn *= max(float(-v @ b), 0.0)
-        share = primal_turn / (primal_turn + polar_turn) if primal_turn > 0.0 else 0.0
+        share = 0.0
+        if primal_turn > 0.0:
+            share = primal_turn / (primal_turn + polar_turn)
         return np.eye(3) - np.outer(a, a) - share * np.outer(c, c)
 
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
-        """-K at 0; else the negative of the face of K that the multiplier exposes: a quadrant, a ray or {0}."""
+        """N is -K at 0; elsewhere minus the face of K that the multiplier exposes: a quadrant, a ray or {0}."""
         if not multiplier.any():
             return -self.project(-v)
         if self._exposes_quadrant(multiplier):
@@ -72,24 +75,24 @@ class Exponential(Cone):
         return ray_distance(v, self._normal_ray(multiplier))
 
     def _exposes_quadrant(self, multiplier: Vector) -> bool:
-        """Whether mu = (0, v, 0): then <k, mu> = 0 leaves all k = (x, 0, z), x <= 0 <= z."""
+        """Whether mu = (0, v, 0): then <k, mu> = 0 holds for all k = (x, 0, z), x <= 0 <= z."""
         return bool(max(-multiplier[0], multiplier[2]) <= self.rounding * np.linalg.norm(multiplier))
 
     def _normal_ray(self, multiplier: Vector) -> Vector:
-        """Unit direction of N at a nonzero multiplier that exposes no quadrant; 0 when it is interior.
+        """Unit direction of N at a nonzero multiplier that exposes no quadrant; 0 at one in the interior of K*.
 
-        The curved surface is tried first: near (0, 0, w) its rays approach that of the flat face only like
-        1 / |log u|, so a multiplier on it must keep its own ray however small u is.
+        The curved surface is tried first: near (0, 0, w) its rays approach the ray of the flat face only like
+        1 / |log u|, so a multiplier on the surface keeps its own ray however small u is.
         """
         u, v, w = multiplier
         tolerance = self.rounding * np.linalg.norm(multiplier)
         if u < 0.0 and v / u < 700.0:  # beyond, w >= e^699 |u|: u is rounding next to w
             rho = 1.0 - v / u
             slope = math.exp(-rho)
-            # distance to the surface w + u e^-rho = 0 to first order: its gradient is (rho e^-rho, e^-rho, 1)
+            # First-order distance to the surface w + u e^-rho = 0, whose gradient is (rho e^-rho, e^-rho, 1).
             if w + u * slope <= tolerance * math.hypot(rho * slope, slope, 1.0):
                 return -_rays(rho)[0]
-        if u >= -tolerance:  # mu = (0, v, w), w > 0: <k, mu> = 0 leaves the k = (x, 0, 0), x <= 0
+        if u >= -tolerance:  # mu = (0, v, w), w > 0: <k, mu> = 0 holds for k = (x, 0, 0), x <= 0
             return np.array([1.0, 0.0, 0.0])
         return np.zeros(3)
 
@@ -108,45 +111,54 @@ def _split(v: Vector) -> tuple[Vector, Vector]:
     """(P_K(v), P_{-K*}(v))."""
     zero = np.zeros(3)
     (x, y, z), scale = _unit_scale(v)
-    in_primal, in_polar = _membership(x, y, z)
-    if in_primal:
+    if _in_primal(x, y, z):
         return v.copy(), zero
-    if in_polar:
+    if _in_polar(x, y, z):
         return zero, v.copy()
     if x <= 0.0 and y <= 0.0:
         return scale * np.array([x, 0.0, max(z, 0.0)]), scale * np.array([0.0, y, min(z, 0.0)])
-    # Differs from Friberg 2021, who recovers both parts from two coordinates: projecting v on the two rays does
-    # not divide by what may cancel, and both parts are then off by at most <v, c>, the residual of the root.
+    # Differs from Friberg 2023, who recovers both parts from two coordinates: inner products with the two rays avoid
+    # a division by a difference that may cancel, and both parts are off by at most <v, c>, the residual of the root.
     a, b = _rays(_root(x, y, z))
     unit = np.array([x, y, z])
-    return scale * max(float(unit @ a), 0.0) * a, scale * max(float(unit @ b), 0.0) * b
+    primal = scale * max(float(unit @ a), 0.0) * a
+    polar = scale * max(float(unit @ b), 0.0) * b
+    return primal, polar
 
 
-def _membership(x: float, y: float, z: float) -> tuple[bool, bool]:
-    """Whether the point lies in K, and in the polar -K*, in logarithms so that nothing overflows."""
-    in_primal = x <= y * math.log(z / y) if y > 0.0 and z > 0.0 else y == 0.0 and x <= 0.0 <= z
-    in_polar = y - x <= x * math.log(-z / x) if x > 0.0 and z < 0.0 else x == 0.0 and y <= 0.0 and z <= 0.0
-    return in_primal, in_polar
+def _in_primal(x: float, y: float, z: float) -> bool:
+    """Whether (x, y, z) lies in K; in logarithms, so that nothing overflows."""
+    if y > 0.0 and z > 0.0:
+        return x <= y * math.log(z / y)
+    return y == 0.0 and x <= 0.0 <= z
+
+
+def _in_polar(x: float, y: float, z: float) -> bool:
+    """Whether (x, y, z) lies in -K*; in logarithms, so that nothing overflows."""
+    if x > 0.0 and z < 0.0:
+        return y - x <= x * math.log(-z / x)
+    return x == 0.0 and y <= 0.0 and z <= 0.0
 
 
 def _rays(rho: float) -> tuple[Vector, Vector]:
     """Unit vectors along a = (rho, 1, e^rho) and b = (1, 1 - rho, -e^-rho)."""
     small = math.exp(-abs(rho))
     if rho > 0.0:
-        a, b = np.array([rho * small, small, 1.0]), np.array([1.0, 1.0 - rho, -small])
+        a = np.array([rho * small, small, 1.0])
+        b = np.array([1.0, 1.0 - rho, -small])
     else:
-        a, b = np.array([rho, 1.0, small]), np.array([small, (1.0 - rho) * small, -1.0])
+        a = np.array([rho, 1.0, small])
+        b = np.array([small, (1.0 - rho) * small, -1.0])
     return a / np.linalg.norm(a), b / np.linalg.norm(b)
 
 
 def _turns(rho: float) -> tuple[float, float]:
-    """How fast the unit rays along a and b turn towards c = a x b as rho grows, up to one common factor.
+    """Rates at which the unit rays along a and b turn towards c = a x b as rho grows, up to one common factor.
 
     These are <a', c> / |a| and <b', c> / |b|, where -<a', c> = e^rho (rho^2 - 2 rho + 2) + e^-rho and
     -<b', c> = e^rho + e^-rho (rho^2 + 1).
     """
-    small = math.exp(-abs(rho))
-    up, down = (1.0, small * small) if rho > 0.0 else (small * small, 1.0)
+    small, up, down = _scaled_exponentials(rho)
     primal = up * (rho * rho - 2.0 * rho + 2.0) + down
     polar = up + down * (rho * rho + 1.0)
     if rho > 0.0:
@@ -154,16 +166,23 @@ def _turns(rho: float) -> tuple[float, float]:
     return primal / math.hypot(rho, 1.0, small), polar * small / math.hypot(small, (1.0 - rho) * small, 1.0)
 
 
+def _scaled_exponentials(rho: float) -> tuple[float, float, float]:
+    """(1, e^rho, e^-rho) times e^-|rho|, so that none of them overflows."""
+    small = math.exp(-abs(rho))
+    if rho > 0.0:
+        return small, 1.0, small * small
+    return small, small * small, 1.0
+
+
 def _root(x: float, y: float, z: float) -> float:
     """The rho whose rays a and b span (x, y, z): the sign change of <(x, y, z), a x b>.
 
-    Needs x > 0 or y > 0, and a point in neither K nor the polar. The search starts at the end of the
-    interval where both parts are nonnegative, (rho - 1) x + y >= 0 and x - rho y >= 0, that is of order 1.
+    Needs x > 0 or y > 0, and a point in neither K nor -K*. Both parts are nonnegative for (rho - 1) x + y >= 0 and
+    x - rho y >= 0; the search starts at that end of this interval which is of order 1.
     """
 
     def beyond(rho: float) -> bool:
-        small = math.exp(-abs(rho))  # the whole product is scaled by it
-        up, down = (1.0, small * small) if rho > 0.0 else (small * small, 1.0)
+        small, up, down = _scaled_exponentials(rho)
         product = ((rho - 1.0) * x + y) * up - (x - rho * y) * down - (rho * (rho - 1.0) + 1.0) * z * small
         return product >= 0.0
 
@@ -183,21 +202,25 @@ def _root(x: float, y: float, z: float) -> float:
 
 
 def _project_quadrant(v: Vector) -> Vector:
-    """The nearest (x, 0, z) with z <= 0 <= x."""
+    """Projection of v onto {(x, 0, z) : z <= 0 <= x}."""
     return np.array([max(v[0], 0.0), 0.0, min(v[2], 0.0)])
 
 
 def _distance_to_negative(v: Vector) -> float:
     """Max-norm distance to -K: the smallest delta for which the box of radius delta around -v meets K.
 
-    In that box the lowest x and the highest z are best; y exp(x/y) is convex in y with its minimum at y = x.
+    The best point of the box has the lowest x, the highest z and the y nearest to x, where y exp(x/y) is smallest.
     """
     x, y, z = (float(entry) for entry in -v)
 
     def meets(delta: float) -> bool:
-        lowest, highest = max(y - delta, 0.0), y + delta
+        lowest = max(y - delta, 0.0)
+        highest = y + delta
         if highest < 0.0:
             return False
-        return _membership(x - delta, min(max(x - delta, lowest), highest), z + delta)[0]
+        best = min(max(x - delta, lowest), highest)
+        return _in_primal(x - delta, best, z + delta)
 
-    return 0.0 if meets(0.0) else bisect(meets, 0.0, max_norm(v))
+    if meets(0.0):
+        return 0.0
+    return bisect(meets, 0.0, max_norm(v))

@@ -1,30 +1,37 @@
-"""The nonnegative orthant: inequality constraints c(w) <= 0, one per coordinate."""
+"""The nonnegative orthant: inequality constraints c(w) <= 0, one for each coordinate."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedpact.cones.base import Cone, Matrix, Vector, positive_int
+from fedpact.cones.base import Cone, positive_int, sensitivity_by_row
 from fedpact.cones.max_norm import max_norm
+from fedpact.types import Matrix, Vector
 
 
 @dataclass(frozen=True)
 class Nonnegative(Cone):
-    """K = K* = {v in R^dim : v >= 0}. ProblemError unless dim is an integer >= 1."""
+    """K = K* = {v in R^dim : v >= 0}.
+
+    Interior, coordinate by coordinate: barrier phi(s) = -sum_j log s_j of degree dim, identity e = (1, ..., 1),
+    inverse 1 / s, scaling D = diag(z / s). ProblemError unless dim is an integer of at least 1.
+    """
 
     dim: int
+    symmetric = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", positive_int("Nonnegative", "dim", self.dim))
 
     def project(self, v: Vector) -> Vector:
-        """The positive part of v."""
+        """max(v, 0)."""
         return np.maximum(v, 0.0)
 
     def project_dual(self, v: Vector) -> Vector:
-        """The positive part of v."""
+        """max(v, 0): K is self-dual."""
         return np.maximum(v, 0.0)
 
     def project_dual_jacobian(self, v: Vector) -> Matrix:
@@ -32,9 +39,44 @@ class Nonnegative(Cone):
         return (v > 0.0).astype(np.float64)
 
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
-        """0 where the multiplier is positive, else the negative part of v."""
-        priced = multiplier > self.rounding * np.linalg.norm(multiplier)
-        return np.where(priced, 0.0, np.minimum(v, 0.0))
+        """0 where the multiplier is positive, else min(v, 0)."""
+        positive = multiplier > self.rounding * np.linalg.norm(multiplier)
+        return np.where(positive, 0.0, np.minimum(v, 0.0))
 
     def _normal_distance(self, v: Vector, multiplier: Vector) -> float:
         return max_norm(v - self.project_normal(v, multiplier))  # separable: one point is nearest in both norms
+
+    @property
+    def degree(self) -> int:
+        """dim."""
+        return self.dim
+
+    def identity(self) -> Vector:
+        """(1, ..., 1)."""
+        return np.ones(self.dim)
+
+    def move_inside(self, v: Vector, margin: Vector) -> Vector:
+        """max(|v|, margin)."""
+        return np.maximum(np.abs(v), margin)
+
+    def inverse(self, s: Vector) -> Vector:
+        """1 / s."""
+        return 1 / s
+
+    def scaling(self, s: Vector, z: Vector) -> Matrix:
+        """z / s, as a diagonal."""
+        return z / s
+
+    def longest_step(self, s: Vector, ds: Vector) -> float:
+        """min of -s_j / ds_j over ds_j < 0."""
+        shrinking = ds < 0
+        return float(np.min(-s[shrinking] / ds[shrinking], initial=math.inf))
+
+    def sensitivity(self, jacobian: Matrix) -> Vector:
+        """Row by row."""
+        return sensitivity_by_row(jacobian)
+
+    def clean(self, multiplier: Vector, value: Vector, jacobian: Matrix) -> Vector:
+        """z where z + theta c > 0, else 0: a multiplier that is kept is not changed by theta c."""
+        shifted = multiplier + self.sensitivity(jacobian) * value
+        return np.where(shifted > 0, np.maximum(multiplier, 0.0), 0.0)

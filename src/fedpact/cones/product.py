@@ -1,66 +1,114 @@
-"""Several cones side by side: one block of coordinates each."""
+"""Products of cones: one block of coordinates for each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from fedpact.cones.base import Cone, Matrix, Vector
+from fedpact.cones.base import Cone
 from fedpact.errors import ProblemError
+from fedpact.types import Matrix, Vector
 
 
 @dataclass(frozen=True)
 class Product(Cone):
-    """K = K_1 x ... x K_n; vectors are the blocks' vectors one after another.
+    """K = K_1 x ... x K_n; a vector holds the vectors of the blocks one after another.
 
-    ProblemError when there is no cone, or an element is not a Cone. Rounding of multipliers is judged block
-    by block, relative to the norm of the block.
+    Everything is computed block by block, rounding of multipliers relative to the norm of the block included. The
+    product is symmetric when all blocks are. ProblemError when there is no cone, or an element is not a Cone.
     """
 
     cones: tuple[Cone, ...]
     dim: int = field(init=False, repr=False)
+    symmetric: bool = field(init=False, repr=False, compare=False)
+    _parts: tuple[tuple[Cone, slice], ...] = field(init=False, repr=False, compare=False)
 
     def __init__(self, cones: Iterable[Cone]) -> None:
-        blocks = tuple(cones)
-        if not blocks:
+        factors = tuple(cones)
+        if not factors:
             raise ProblemError("Product: cones must hold at least one cone, found none")
-        for index, cone in enumerate(blocks):
+        for index, cone in enumerate(factors):
             if not isinstance(cone, Cone):
                 raise ProblemError(f"Product: cones[{index}] must be a Cone, found {cone!r}")
-        object.__setattr__(self, "cones", blocks)
-        object.__setattr__(self, "dim", sum(cone.dim for cone in blocks))
+        ends = list(accumulate(cone.dim for cone in factors))
+        parts = [(cone, slice(end - cone.dim, end)) for cone, end in zip(factors, ends, strict=True)]
+        object.__setattr__(self, "cones", factors)
+        object.__setattr__(self, "dim", ends[-1])
+        object.__setattr__(self, "symmetric", all(cone.symmetric for cone in factors))
+        object.__setattr__(self, "_parts", tuple(parts))
+
+    @property
+    def blocks(self) -> tuple[Cone, ...]:
+        """The blocks, those of products among them one by one."""
+        return tuple(block for cone in self.cones for block in cone.blocks)
 
     def project(self, v: Vector) -> Vector:
         """Block by block."""
-        return np.concatenate([cone.project(block) for cone, block in self._blocks(v)])
+        return np.concatenate([cone.project(v[at]) for cone, at in self._parts])
 
     def project_dual(self, v: Vector) -> Vector:
         """Block by block."""
-        return np.concatenate([cone.project_dual(block) for cone, block in self._blocks(v)])
+        return np.concatenate([cone.project_dual(v[at]) for cone, at in self._parts])
 
     def project_dual_jacobian(self, v: Vector) -> Matrix:
         """A diagonal (length dim) when every block gives one, else block diagonal (dim x dim)."""
-        jacobians = [cone.project_dual_jacobian(block) for cone, block in self._blocks(v)]
-        if all(jacobian.ndim == 1 for jacobian in jacobians):
-            return np.concatenate(jacobians)
-        dense = [np.diag(jacobian) if jacobian.ndim == 1 else jacobian for jacobian in jacobians]
-        return np.asarray(block_diag(*dense), dtype=np.float64)
+        return _block_diagonal([cone.project_dual_jacobian(v[at]) for cone, at in self._parts])
 
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
         """Block by block."""
-        prices = [price for _, price in self._blocks(multiplier)]
-        pairs = zip(self._blocks(v), prices, strict=True)
-        return np.concatenate([cone.project_normal(block, price) for (cone, block), price in pairs])
+        return np.concatenate([cone.project_normal(v[at], multiplier[at]) for cone, at in self._parts])
 
     def normal_distance(self, v: Vector, multiplier: Vector) -> float:
         """The largest over the blocks."""
-        prices = [price for _, price in self._blocks(multiplier)]
-        pairs = zip(self._blocks(v), prices, strict=True)
-        return max(cone.normal_distance(block, price) for (cone, block), price in pairs)
+        return max(cone.normal_distance(v[at], multiplier[at]) for cone, at in self._parts)
 
-    def _blocks(self, v: Vector) -> list[tuple[Cone, Vector]]:
-        cuts = np.cumsum([cone.dim for cone in self.cones])[:-1]
-        return list(zip(self.cones, np.split(v, cuts), strict=True))
+    @property
+    def degree(self) -> int:
+        """Sum over the blocks."""
+        return sum(cone.degree for cone in self.cones)
+
+    @property
+    def has_slack(self) -> NDArray[np.bool_]:
+        """Block by block."""
+        return np.concatenate([cone.has_slack for cone in self.cones])
+
+    def identity(self) -> Vector:
+        """Block by block."""
+        return np.concatenate([cone.identity() for cone in self.cones])
+
+    def move_inside(self, v: Vector, margin: Vector) -> Vector:
+        """Block by block."""
+        return np.concatenate([cone.move_inside(v[at], margin[at]) for cone, at in self._parts])
+
+    def inverse(self, s: Vector) -> Vector:
+        """Block by block."""
+        return np.concatenate([cone.inverse(s[at]) for cone, at in self._parts])
+
+    def scaling(self, s: Vector, z: Vector) -> Matrix:
+        """A diagonal (length dim) when every block gives one, else block diagonal (dim x dim)."""
+        return _block_diagonal([cone.scaling(s[at], z[at]) for cone, at in self._parts])
+
+    def longest_step(self, s: Vector, ds: Vector) -> float:
+        """The shortest over the blocks."""
+        return min(cone.longest_step(s[at], ds[at]) for cone, at in self._parts)
+
+    def sensitivity(self, jacobian: Matrix) -> Vector:
+        """Block by block."""
+        return np.concatenate([cone.sensitivity(jacobian[at]) for cone, at in self._parts])
+
+    def clean(self, multiplier: Vector, value: Vector, jacobian: Matrix) -> Vector:
+        """Block by block."""
+        return np.concatenate([cone.clean(multiplier[at], value[at], jacobian[at]) for cone, at in self._parts])
+
+
+def _block_diagonal(blocks: list[Matrix]) -> Matrix:
+    """Diagonals joined to one diagonal; dense as soon as one block is a matrix."""
+    if all(block.ndim == 1 for block in blocks):
+        return np.concatenate(blocks)
+    dense = [np.diag(block) if block.ndim == 1 else block for block in blocks]
+    return np.asarray(block_diag(*dense), dtype=np.float64)

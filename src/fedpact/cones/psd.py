@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from math import isqrt
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedpact.cones.base import Cone, Matrix, Vector, positive_int
+from fedpact.cones.base import Cone, positive_int, shift_inside
 from fedpact.cones.max_norm import max_norm, ray_distance, splitting_distance
 from fedpact.errors import ProblemError
+from fedpact.types import Matrix, Vector
 
 
 def svec(matrix: Matrix) -> Vector:
     """A symmetric k x k matrix as a vector of length k(k+1)/2 with <A, B> = <svec(A), svec(B)>.
 
-    The lower triangle column by column, off-diagonal entries times sqrt(2); the upper triangle is not
-    read. ProblemError unless the matrix is square.
+    The lower triangle column by column, off-diagonal entries times sqrt(2); the upper triangle is not read.
+    ProblemError unless the matrix is square.
     """
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ProblemError(f"svec: the matrix must be k x k, found shape {matrix.shape}")
@@ -26,16 +29,19 @@ def svec(matrix: Matrix) -> Vector:
 
 def smat(vector: Vector) -> Matrix:
     """The symmetric matrix whose svec is the vector. ProblemError unless the length is k(k+1)/2."""
-    order = (isqrt(8 * vector.size + 1) - 1) // 2
+    order = (math.isqrt(8 * vector.size + 1) - 1) // 2
     if vector.ndim != 1 or order < 1 or order * (order + 1) // 2 != vector.size:
         raise ProblemError(f"smat: the vector must have length k(k+1)/2 (1, 3, 6, 10, ...), found shape {vector.shape}")
     rows, columns = _lower(order)
+    entries = vector * np.where(rows == columns, 1.0, np.sqrt(0.5))
     matrix = np.empty((order, order))
-    matrix[rows, columns] = matrix[columns, rows] = vector * np.where(rows == columns, 1.0, np.sqrt(0.5))
+    matrix[rows, columns] = entries
+    matrix[columns, rows] = entries
     return matrix
 
 
-def _lower(order: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarray[tuple[int], np.dtype[np.intp]]]:
+@lru_cache(maxsize=64)
+def _lower(order: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Row and column indices of the lower triangle, column by column."""
     columns, rows = np.triu_indices(order)
     return rows, columns
@@ -43,10 +49,23 @@ def _lower(order: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.nd
 
 @dataclass(frozen=True)
 class PSD(Cone):
-    """K = K* = {svec(M) : M symmetric order x order, M >= 0}. ProblemError unless order is an integer >= 1."""
+    """K = K* = {svec(M) : M symmetric order x order, M >= 0}.
+
+    Interior, for positive definite S = smat(s) and Z = smat(z):
+
+        barrier   phi(S) = -log det S, of degree `order`
+        identity  I
+        inverse   S^-1
+        scaling   D: M -> V M V  with  V = S^-1/2 (S^1/2 Z S^1/2)^1/2 S^-1/2,  so that V S V = Z.
+
+    V is computed from Cholesky factors, S = L_s L_s' and Z = L_z L_z': with the singular value decomposition
+    L_z' L_s = P diag(sigma) Q' it is V = R R' with R = L_s^-T Q diag(sigma)^1/2 (Nesterov and Todd 1997;
+    Vandenberghe 2010). ProblemError unless order is an integer of at least 1.
+    """
 
     order: int
     dim: int = field(init=False, repr=False)
+    symmetric = True
 
     def __post_init__(self) -> None:
         order = positive_int("PSD", "order", self.order)
@@ -59,34 +78,37 @@ class PSD(Cone):
         return svec((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
     def project_dual(self, v: Vector) -> Vector:
-        """The same: K is self-dual."""
+        """`project`: K is self-dual."""
         return self.project(v)
 
     def project_dual_jacobian(self, v: Vector) -> Matrix:
         """dim x dim: divided differences of max(., 0) in the eigenbasis (Malick and Sendov 2006)."""
         values, vectors = np.linalg.eigh(smat(v))
         rows, columns = _lower(self.order)
-        # column (i, j): svec of the unit symmetric matrix made of eigenvectors i and j
-        left, right = vectors[:, rows], vectors[:, columns]
+        on_diagonal = rows == columns
+        # Column (i, j) of the basis: svec of the unit symmetric matrix of eigenvectors i and j.
+        left = vectors[:, rows]
+        right = vectors[:, columns]
         products = left[:, None, :] * right[None, :, :]
-        symmetric = (products + products.transpose(1, 0, 2)) * np.where(rows == columns, 0.5, np.sqrt(0.5))
-        basis = symmetric[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))[:, None]
+        symmetric = (products + products.transpose(1, 0, 2)) * np.where(on_diagonal, 0.5, np.sqrt(0.5))
+        basis = symmetric[rows, columns] * np.where(on_diagonal, 1.0, np.sqrt(2.0))[:, None]
+        # (p_i - p_j) / (l_i - l_j) is 1 or 0 for equal signs, p / (|l_i| + |l_j|) for opposite ones.
         positive = np.maximum(values, 0.0)
         sums = positive[rows] + positive[columns]
         sizes = np.abs(values[rows]) + np.abs(values[columns])
-        # (p_i - p_j) / (l_i - l_j) is 1 or 0 for equal signs, p / (|l_i| + |l_j|) for opposite ones
         weights = np.divide(sums, sizes, out=np.zeros(self.dim), where=sizes > 0.0)
         return np.asarray((basis * weights) @ basis.T)
 
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
-        """-U X U' with X >= 0, U an orthonormal basis of the null space of the multiplier."""
+        """N = {-U X U' : X >= 0}, U an orthonormal basis of the null space of the multiplier."""
         return _project_face(v, self._null_space(multiplier))
 
     def _normal_distance(self, v: Vector, multiplier: Vector) -> float:
         null = self._null_space(multiplier)
-        if null.shape[1] == 0:
+        nullity = null.shape[1]
+        if nullity == 0:
             return max_norm(v)
-        if null.shape[1] == 1:
+        if nullity == 1:
             return ray_distance(v, -svec(null @ null.T))
         return splitting_distance(lambda w: _project_face(w, null), v)
 
@@ -94,9 +116,45 @@ class PSD(Cone):
         values, vectors = np.linalg.eigh(smat(multiplier))
         return vectors[:, values <= self.rounding * np.linalg.norm(multiplier)]
 
+    @property
+    def degree(self) -> int:
+        """order."""
+        return self.order
+
+    def identity(self) -> Vector:
+        """svec of the identity matrix."""
+        return svec(np.eye(self.order))
+
+    def move_inside(self, v: Vector, margin: Vector) -> Vector:
+        """smat(v) + tau I, by its smallest eigenvalue."""
+        depth = float(np.linalg.eigvalsh(smat(v))[0])
+        return shift_inside(v, depth, margin, self.identity())
+
+    def inverse(self, s: Vector) -> Vector:
+        """svec of the inverse matrix."""
+        return svec(np.asarray(np.linalg.inv(smat(s)), dtype=np.float64))
+
+    def scaling(self, s: Vector, z: Vector) -> Matrix:
+        """D of the class docstring in svec coordinates, dim x dim."""
+        lower_s = np.linalg.cholesky(smat(s))
+        lower_z = np.linalg.cholesky(smat(z))
+        _, values, right = np.linalg.svd(lower_z.T @ lower_s)
+        root = np.linalg.solve(lower_s.T, right.T * np.sqrt(values))
+        outer = root @ root.T
+        return np.array([svec(outer @ smat(unit) @ outer) for unit in np.eye(self.dim)])
+
+    def longest_step(self, s: Vector, ds: Vector) -> float:
+        """-1 / lambda for the smallest eigenvalue lambda < 0 of L^-1 smat(ds) L^-T, S = L L'."""
+        lower = np.linalg.cholesky(smat(s))
+        half = np.linalg.solve(lower, smat(ds))
+        smallest = float(np.linalg.eigvalsh(np.linalg.solve(lower, half.T))[0])
+        if smallest < 0:
+            return -1 / smallest
+        return math.inf
+
 
 def _project_face(v: Vector, null: Matrix) -> Vector:
-    """The point nearest to v in {-U X U' : X >= 0}, where U = null has orthonormal columns."""
+    """Euclidean projection of v onto {-U X U' : X >= 0}, where U = null has orthonormal columns."""
     values, vectors = np.linalg.eigh(null.T @ smat(v) @ null)
     frame = null @ vectors
     return svec((frame * np.minimum(values, 0.0)) @ frame.T)

@@ -25,7 +25,7 @@ def read_csv(path: str | Path, label: str, columns: Sequence[str] | None = None,
     cells = read_cells(path)
     wanted = [name for name in cells.names if name not in (label, group)] if columns is None else list(columns)
     if not wanted:
-        raise DataError(f"{path} has no columns beside {label!r}; give it some features")
+        raise DataError(f"{path} has no columns beside {label!r}; give it some features", code="FP-DATA-014")
     features = [cells.numbers(name) for name in wanted]
     groups = None if group is None else _whole(cells.numbers(group))
     return Table(np.column_stack(features), _whole(cells.numbers(label)), tuple(wanted), groups)

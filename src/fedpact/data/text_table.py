@@ -28,7 +28,11 @@ class TextTable:
 
     def position(self, name: str) -> int:
         if name not in self.columns:
-            raise DataError(f"{self.path} has no column {name!r}; its columns are: {', '.join(self.columns)}")
+            raise DataError(
+                f"{self.path} has no column {name!r}; its columns are: {', '.join(self.columns)}",
+                code="FP-DATA-020",
+                column=name,
+            )
         return self.columns.index(name)
 
     def column(self, name: str) -> list[str]:
@@ -37,7 +41,12 @@ class TextTable:
         values = [row[where].strip() for row in self.rows]
         for value, number in zip(values, self.numbers, strict=True):
             if not value:
-                raise DataError(f"{self.path}: column {name!r} is empty in line {number}; fill it in, or drop the row")
+                raise DataError(
+                    f"{self.path}: column {name!r} is empty in line {number}; fill it in, or drop the row",
+                    code="FP-DATA-021",
+                    column=name,
+                    rows=values.count(""),
+                )
         return values
 
 
@@ -56,15 +65,20 @@ def read_text_table(path: str | Path) -> TextTable:
                 records.append((begins + 1, cells, "".join(text[begins : reader.line_num])))
             begins = reader.line_num
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as a CSV file in UTF-8: {error}") from error
+        raise DataError(f"{path} cannot be read as a CSV file in UTF-8: {error}", code="FP-DATA-022") from error
     if len(records) < 2:
-        raise DataError(f"{path} needs a line of column names and at least one row; it has {len(records)} lines")
+        raise DataError(
+            f"{path} needs a line of column names and at least one row; it has {len(records)} lines",
+            code="FP-DATA-023",
+        )
     (_, names, header), *rest = records
     columns = tuple(name.strip() for name in names)
     _check_names(path, columns)
     for number, cells, _ in rest:
         if len(cells) != len(columns):
-            raise DataError(f"{path}: line {number} has {len(cells)} cells, the header has {len(columns)}")
+            raise DataError(
+                f"{path}: line {number} has {len(cells)} cells, the header has {len(columns)}", code="FP-DATA-024"
+            )
     ending = "\r\n" if header.endswith("\r\n") else "\n"
     lines = [line if line.endswith(("\n", "\r")) else line + ending for _, _, line in rest]  # the last may have none
     return TextTable(path, columns, [cells for _, cells, _ in rest], lines, header, [number for number, _, _ in rest])
@@ -76,9 +90,14 @@ def _check_names(path: Path, columns: tuple[str, ...]) -> None:
     numbers = [float(name) for name in columns if _is_number(name)]
     counting = all(value.is_integer() for value in numbers) and numbers == sorted(set(numbers))
     if not counting or (twice is not None and _is_number(twice)):
-        raise DataError(f"{path} has no header: its first line holds {columns[0]!r}, ...; put the column names there")
+        raise DataError(
+            f"{path} has no header: its first line holds {columns[0]!r}, ...; put the column names there",
+            code="FP-DATA-025",
+        )
     if twice is not None:
-        raise DataError(f"{path} has more than one column {twice!r}; give each a name of its own")
+        raise DataError(
+            f"{path} has more than one column {twice!r}; give each a name of its own", code="FP-DATA-026", column=twice
+        )
 
 
 def _is_number(text: str) -> bool:

@@ -1,9 +1,12 @@
 """Where owners run. Only files of this room import an engine, and only when it is used."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpact.engines.in_process import InProcess
 from fedpact.engines.ray import Ray
+
+if TYPE_CHECKING:
+    from fedpact.engines.flower import Flower
 
 __all__ = ["Flower", "InProcess", "Ray"]
 

@@ -28,7 +28,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedpact.engines.flower_site import pause, pull_sooner, speak
 from fedpact.errors import OptionError, OwnerLost
-from fedpact.federation import Fleet, RemoteFleet
+from fedpact.federation import Fleet, RemoteFleet, refuse
 
 #: Flower wants one of train, evaluate and query before the point.
 HELLO, ORDER = "query.hello", "query.order"
@@ -49,7 +49,8 @@ log = logging.getLogger("fedpact.flower")
 def client_app(make_handler: Callable[[dict[str, Any]], Callable[[bytes], bytes]]) -> ClientApp:
     """A site's Flower app: the bytes of an order go to the handler, what it returns goes back.
 
-    make_handler is called with the site's node config at the first order, once per process.
+    make_handler is called with the site's node config at the first order, once per process. Exceptions of both end
+    here: Flower would send their text to the coordinator.
     """
     app = ClientApp()
     handlers: dict[tuple[Any, ...], Callable[[bytes], bytes]] = {}
@@ -62,9 +63,13 @@ def client_app(make_handler: Callable[[dict[str, Any]], Callable[[bytes], bytes]
     @app.query("order")
     def order(message: Message, context: Context) -> Message:
         key = tuple(sorted(context.node_config.items()))
-        if key not in handlers:
-            handlers[key] = make_handler(dict(context.node_config))
-        return Message(_content(data=handlers[key](_value(message, "data", bytes))), reply_to=message)
+        try:
+            if key not in handlers:
+                handlers[key] = make_handler(dict(context.node_config))
+            data = handlers[key](_value(message, "data", bytes))
+        except Exception as error:
+            data = refuse(error)
+        return Message(_content(data=data), reply_to=message)
 
     return app
 

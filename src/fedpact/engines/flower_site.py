@@ -32,6 +32,9 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedpact.errors import CODES
+from fedpact.federation.failure import UNEXPECTED
+
 try:
     from flwr.common.config import parse_config_args
     from flwr.common.constant import ErrorCode
@@ -143,9 +146,9 @@ def _answer(app: ClientApp, node_config: dict[str, Any], superlink: Connection, 
 def _reply(app: ClientApp, message: Message, context: Context) -> Message:
     try:
         return app(message, context)
-    except Exception as error:
+    except Exception:  # its text may hold data, and stays in the log
         log.exception("%s failed", message.metadata.message_type)
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{UNEXPECTED}: {CODES[UNEXPECTED]}"
         return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
 

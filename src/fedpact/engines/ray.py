@@ -141,7 +141,9 @@ class _Host:
         fleet, owner, folder = about
         if about not in self._sites:
             self._sites = {key: site for key, site in self._sites.items() if key[0] == fleet}  # the others are closed
-            self._sites[about] = Site(owner, partial(_built, source[0]), None if folder is None else Path(folder))
+            memory = None if folder is None else Path(folder)
+            # A cluster is one organisation: whoever runs the job may read the owners' errors.
+            self._sites[about] = Site(owner, partial(_built, source[0]), memory, full_text=True)
         return self._sites[about].handle(data)
 
     def process(self) -> int:

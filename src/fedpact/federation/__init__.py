@@ -5,7 +5,7 @@ from fedpact.federation.fleet import Fleet, Policy, Ticket
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
 from fedpact.federation.messages import Answers, Order, Reply, Sealed, Summed, not_finite
 from fedpact.federation.owner import Owner, Step, named
-from fedpact.federation.remote import RemoteFleet, Site
+from fedpact.federation.remote import RemoteFleet, Site, refuse
 from fedpact.federation.wire import client_step, skippable
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "named",
     "not_finite",
     "read_record",
+    "refuse",
     "skippable",
 ]

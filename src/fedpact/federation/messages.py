@@ -108,7 +108,7 @@ def _size(name: str, value: object) -> int:
     if isinstance(value, int | float | np.integer | np.floating | np.bool_):
         return 8
     found = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-    raise OwnerError(f"{name} is of type {found}: only arrays of numbers and scalars travel")
+    raise OwnerError(f"{name} is of type {found}: only arrays of numbers and scalars travel", code="FP-OWNER-012")
 
 
 def sealed_size(sealed: Sealed[Any]) -> int:

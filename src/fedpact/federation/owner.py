@@ -16,6 +16,7 @@ from typing import Any
 
 from fedpact.errors import FedpactError, OwnerError, OwnerLost, WireError
 from fedpact.federation import secure_sum
+from fedpact.federation.failure import UNEXPECTED
 from fedpact.federation.messages import Order, Reply, Sealed, not_finite, payload, seal, size, summed_fields
 from fedpact.federation.wire import (
     dumps,
@@ -42,9 +43,10 @@ def named(owner: str, what: str) -> Iterator[None]:
     except FedpactError as error:
         if str(error).startswith((f"{owner}:", f"owner {owner!r}:")):
             raise
-        raise type(error)(f"{owner}: {error}") from error
+        raise error.within(owner) from error
     except Exception as error:
-        raise OwnerError(f"{owner}: {what} failed with {type(error).__name__}: {error}") from error
+        words = f"{owner}: {what} failed with {type(error).__name__}: {error}"
+        raise OwnerError(words, code=UNEXPECTED) from error
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,14 @@ class Owner:
             self._memory = self._load(order.run)
         known = self._memory
         if order.run != known.run:
-            raise OwnerError(f"{self.name}: got an order of run {order.run!r} during run {known.run!r}")
+            raise OwnerError(
+                f"{self.name}: got an order of run {order.run!r} during run {known.run!r}", code="FP-OWNER-002"
+            )
         if order.after > known.round:
             raise OwnerLost(
                 f"{self.name}: has no memory of round {order.after}, its last is {known.round}; it was restarted "
-                "without its state folder, or with an older copy of it"
+                "without its state folder, or with an older copy of it",
+                code="FP-LOST-001",
             )
         if order.look:
             # A look at the first round, when a run is resumed, is as the first time: without a state.
@@ -98,10 +103,14 @@ class Owner:
         if order.round in known.answers:
             before, sealed = known.answers[order.round]
             if (before if isinstance(before, str) else key_of(*before)) != key_of(step, order):
-                raise OwnerError(f"{self.name}: round {order.round} was answered before, for another order")
+                raise OwnerError(
+                    f"{self.name}: round {order.round} was answered before, for another order", code="FP-OWNER-003"
+                )
             return sealed
         if order.round <= known.round:
-            raise OwnerError(f"{self.name}: got an order of round {order.round} after round {known.round}")
+            raise OwnerError(
+                f"{self.name}: got an order of round {order.round} after round {known.round}", code="FP-OWNER-004"
+            )
         after, sealed = self._worked(step, order, known)
         needed = {r: answer for r, answer in known.answers.items() if r > order.durable}
         self._memory = replace(after, round=order.round, answers={**needed, order.round: ((step, order), sealed)})
@@ -125,11 +134,15 @@ class Owner:
             if (bad := not_finite(reply)) is not None:
                 raise OwnerError(
                     f"{step.__name__} gave a non-finite {bad}; check this owner's data and functions for NaN, "
-                    "infinities and overflow (scaling the columns often helps)"
+                    "infinities and overflow (scaling the columns often helps)",
+                    code="FP-OWNER-005",
                 )
             sealed = seal(reply)
             if not order.secure and sealed.sums.size and known.keys is not None and known.keys.shared:
-                raise OwnerError("agreed on secure sums in this run, and was then asked for numbers without a mask")
+                raise OwnerError(
+                    "agreed on secure sums in this run, and was then asked for numbers without a mask",
+                    code="FP-OWNER-006",
+                )
             if order.secure and sealed.sums.size:
                 sealed = _masked(step, order, reply, sealed, known.keys)
         return (replace(known, keys=after) if about_keys else replace(known, state=after)), sealed
@@ -178,19 +191,20 @@ class Owner:
                 {a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]},
             )
         except (WireError, KeyError, TypeError) as error:
-            raise OwnerLost(f"{self.name}: its memory of run {run} cannot be used: {error}") from error
+            words = f"{self.name}: its memory of run {run} cannot be used: {error}"
+            raise OwnerLost(words, code="FP-LOST-002") from error
 
     def _path(self, run: str) -> Path:
         assert self._folder is not None
         if not re.fullmatch(r"[\w-]{1,64}", run):
-            raise OwnerError(f"{self.name}: {run!r} is not the name of a run")
+            raise OwnerError(f"{self.name}: {run!r} is not the name of a run", code="FP-OWNER-007")
         digest = hashlib.sha256(self.name.encode()).hexdigest()[:8]  # "a b" and "a_b" are two owners
         return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.name)[:40]}-{digest}" / f"{run}.state"
 
 
 def _masked(step: Step, order: Order, reply: Reply, sealed: Sealed[Any], keys: secure_sum.Keys | None) -> Sealed[Any]:
     if keys is None or not keys.shared:
-        raise OwnerLost("has no keys for a secure sum; it was restarted without its state folder")
+        raise OwnerLost("has no keys for a secure sum; it was restarted without its state folder", code="FP-LOST-003")
     values = {f"{type(reply).__name__}.{name}": getattr(reply, name) for name in summed_fields(type(reply))}
     secure_sum.check_range(values, len(keys.shared))
     return replace(sealed, sums=secure_sum.protect(sealed.sums, keys, key_of(step, order)))

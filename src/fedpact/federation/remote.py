@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedpact import errors
 from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost, WireError
+from fedpact.federation.failure import UNEXPECTED, Failure
 from fedpact.federation.fleet import Fleet
 from fedpact.federation.messages import Order, Sealed, not_finite
 from fedpact.federation.owner import Owner, Step, named
@@ -34,36 +36,57 @@ LARGEST = 2**29
 #: Runs that a site remembers in memory.
 RUNS = 4
 
+log = logging.getLogger("fedpact.site")
+
 
 class Site:
-    """An owner's process: bytes in, bytes out. Everything that goes wrong becomes a reply that says so.
+    """An owner's process: bytes in, bytes out. Everything that goes wrong becomes a reply that says so (`Failure`).
 
-    build:  makes the share, here, from the job that the coordinator states
-    folder: where the owner's memory is kept on its own disk
+    build:     makes the share, here, from the job that the coordinator states
+    folder:    where the owner's memory is kept on its own disk
+    full_text: send the text of errors too; only where owner and coordinator are one organisation, since it may quote
+               cells and name files and columns. Otherwise it goes to the log "fedpact.site" and nowhere else
     """
 
-    def __init__(self, name: str, build: Callable[[dict[str, Any]], object], folder: Path | None = None) -> None:
-        self.name, self._build, self._folder = name, build, folder
+    def __init__(
+        self,
+        name: str,
+        build: Callable[[dict[str, Any]], object],
+        folder: Path | None = None,
+        *,
+        full_text: bool = False,
+    ) -> None:
+        self.name, self._build, self._folder, self._full_text = name, build, folder, full_text
         self._owners: dict[str, Owner] = {}
 
     def handle(self, data: bytes) -> bytes:
+        job: object = None
         try:
             with named(self.name, "handling an order"):
-                return dumps(self._handled(data))
-        except FedpactError as error:
-            return dumps({"error": type(error).__name__, "message": str(error)})
+                message = self._read(data)
+                job = message["job"]
+                return dumps(self._answer(message))
+        except Exception as error:
+            if self._full_text:
+                return _failed(replace(Failure.of(error, job), text=str(error)))
+            return refuse(error, job)
 
-    def _handled(self, data: bytes) -> dict[str, Any]:
+    def _read(self, data: bytes) -> dict[str, Any]:
         if len(data) > LARGEST:
-            raise WireError(f"a message of {len(data)} bytes is over the limit of {LARGEST}")
+            raise WireError(f"a message of {len(data)} bytes is over the limit of {LARGEST}", code="FP-WIRE-001")
         message = loads(data)
         if not isinstance(message, dict) or {"owner", "step", "order", "job"} - message.keys():
-            raise WireError("this is no order")
+            raise WireError("this is no order", code="FP-WIRE-002")
         if message["owner"] != self.name:
-            raise OwnerError(f"got an order for {message['owner']!r}")
+            raise OwnerError(f"got an order for {message['owner']!r}", code="FP-OWNER-008")
+        return message
+
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         step = STEPS.get(str(message["step"]))
         if step is None:
-            raise OwnerError(f"asked to run {message['step']!r}, which is no step of a method of this fedpact")
+            raise OwnerError(
+                f"asked to run {message['step']!r}, which is no step of a method of this fedpact", code="FP-OWNER-009"
+            )
         order: Order = from_tree(order_type(step), message["order"], "order")
         if order.run not in self._owners:
             while len(self._owners) >= RUNS:
@@ -71,6 +94,17 @@ class Site:
             self._owners[order.run] = Owner(self.name, partial(self._build, message["job"]), self._folder)
         sealed = self._owners[order.run].handle(step, order)
         return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
+
+
+def refuse(error: Exception, job: object = None) -> bytes:
+    """A reply for a coordinator of another organisation; the whole error goes to the log of this site."""
+    failure = Failure.of(error, job)
+    log.error("%s: %s", failure.code, error, exc_info=error if failure.code == UNEXPECTED else None)
+    return _failed(failure)
+
+
+def _failed(failure: Failure) -> bytes:
+    return dumps({"error": to_tree(failure)})
 
 
 class RemoteFleet(Fleet):
@@ -117,8 +151,8 @@ def read_reply(owner: str, step: Step, order: Order, data: bytes) -> Sealed[Any]
         if not isinstance(message, dict):
             raise WireError("this is no reply")
         if "error" in message:
-            kind = getattr(errors, str(message["error"]), OwnerError)
-            raise (OwnerLost if kind is WireError else kind)(str(message.get("message")))
+            told = from_tree(Failure, message["error"], "error").to_error(owner)
+            raise OwnerLost(str(told), code=told.code) if isinstance(told, WireError) else told
         if (message.get("run"), message.get("round")) != (order.run, order.round):
             raise WireError(f"a reply to round {message.get('round')} came instead of {order.round}")
         sealed = sealed_from_tree(reply_type(step), message.get("reply"))

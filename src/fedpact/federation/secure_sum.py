@@ -78,7 +78,10 @@ def agree(share: object, keys: Keys, order: Agree) -> tuple[Keys, Agreed]:
     names, publics = json.loads(order.names), json.loads(order.publics)
     # Alone, or with its own key twice, it would send its values as they are.
     if len(set(publics)) != len(names) or len(publics) != len(names) or len(names) < 2 or own not in publics:
-        raise OwnerError("the public keys are not one for each of two or more owners, with this owner's own among them")
+        raise OwnerError(
+            "the public keys are not one for each of two or more owners, with this owner's own among them",
+            code="FP-OWNER-010",
+        )
     shared = []
     for public in publics:
         if public == own:
@@ -97,7 +100,8 @@ def check_range(fields: dict[str, object], owners: int) -> None:
         if (found := float(np.max(np.abs(np.asarray(value)), initial=0.0))) > largest:
             raise OwnerError(
                 f"{name} has a value of size {found:.3g}; a secure sum over {owners} owners holds numbers up to "
-                f"{largest:.3g}: scale the columns, or solve with secure_sum=False"
+                f"{largest:.3g}: scale the columns, or solve with secure_sum=False",
+                code="FP-OWNER-011",
             )
 
 
@@ -181,6 +185,7 @@ def _x25519() -> Any:
         from cryptography.hazmat.primitives.asymmetric import x25519
     except ImportError as error:
         raise OptionError(
-            "secure_sum=True needs the package cryptography at every owner: pip install 'fedpact[secure]'"
+            "secure_sum=True needs the package cryptography at every owner: pip install 'fedpact[secure]'",
+            code="FP-OPTION-001",
         ) from error
     return x25519

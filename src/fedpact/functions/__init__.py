@@ -1,7 +1,7 @@
-"""Smooth functions and maps: what the owners minimise and what they agreed to keep below zero."""
+"""Smooth functions (objectives) and maps (constraint functions) of one vector w."""
 
 from fedpact.functions.affine import Affine
-from fedpact.functions.base import Function, Indices, Map, Matrix, Vector
+from fedpact.functions.base import Function, Indices, Map
 from fedpact.functions.callables import Smooth, SmoothMap
 from fedpact.functions.extended import extend
 from fedpact.functions.jax_adapter import from_jax, parameters_from_jax, parameters_to_jax
@@ -12,6 +12,7 @@ from fedpact.functions.operators import Linear, Operator, Saddle
 from fedpact.functions.quadratic import Quadratic
 from fedpact.functions.softmax import SoftmaxLoss
 from fedpact.functions.torch_adapter import from_torch, parameters_from_torch, parameters_to_torch
+from fedpact.types import Matrix, Vector
 
 __all__ = [
     "Affine",

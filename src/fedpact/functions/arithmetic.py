@@ -1,4 +1,4 @@
-"""Sums and multiples of functions and of maps. Users write `0.5 * f + g - 0.2`; the operators of base.py come here."""
+"""Sums and multiples of functions and of maps: what `0.5 * f + g - 0.2` builds."""
 
 from __future__ import annotations
 
@@ -11,34 +11,38 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
 from fedpact.functions.arrays import first_of
-from fedpact.functions.base import Function, Indices, Map, Matrix, Vector
+from fedpact.functions.base import Function, Indices, Map
+from fedpact.types import Matrix, Vector
 
 Part = TypeVar("Part", Function, Map)
 
 
 class FunctionSum(Function):
-    """constant + sum_k factor_k f_k. Sums inside sums are opened, so the terms are never sums themselves."""
+    """f(w) = constant + sum_k factor_k f_k(w). Nested sums are flattened, so no f_k is a sum itself."""
 
     def __init__(self, terms: Sequence[tuple[float, Function]], constant: float = 0.0) -> None:
-        self.terms, self.constant = _opened(terms), constant
+        self.terms = _flatten(terms)
+        self.constant = constant
         for factor, function in terms:
             if isinstance(function, FunctionSum):
                 self.constant += factor * function.constant
         parts = [function for _, function in self.terms]
         if not all(part.gradient_field for part in parts):
-            raise ProblemError("an operator is not added or scaled; do that inside its fun")
-        self.dim, self.start = common_dim(parts), first_start(parts)
+            raise ProblemError("an operator cannot be added or scaled; do that inside its fun")
+        self.dim = common_dim(parts)
+        self.start = first_start(parts)
         self.has_hessian = all(part.has_hessian for part in parts)
         self.constant_hessian = all(part.constant_hessian for part in parts)
         self.convex = all(factor >= 0 and part.convex for factor, part in self.terms)
         self.rows = sum(part.rows for part in parts)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        value, gradient = self.constant, np.zeros(w.size)
+        value = self.constant
+        gradient = np.zeros(w.size)
         for factor, function in self.terms:
-            part, slope = function.value_and_gradient(w)
-            value += factor * part
-            gradient += factor * slope
+            part_value, part_gradient = function.value_and_gradient(w)
+            value += factor * part_value
+            gradient += factor * part_gradient
         return float(value), gradient
 
     def value(self, w: Vector) -> float:
@@ -51,10 +55,11 @@ class FunctionSum(Function):
         return np.asarray(sum(factor * function.hessian_product(w, v) for factor, function in self.terms))
 
     def batch(self, indices: Indices) -> FunctionSum:
-        """The rows of all terms count through, one term after the other; terms without rows stay whole."""
+        """Rows are numbered through the terms, one term after another; terms without rows stay whole."""
         if self.rows == 0:
             super().batch(indices)
-        terms, start = [], 0
+        terms = []
+        start = 0
         for factor, function in self.terms:
             if function.rows == 0:
                 terms.append((factor, function))
@@ -62,6 +67,7 @@ class FunctionSum(Function):
             chosen = indices[(start <= indices) & (indices < start + function.rows)] - start
             start += function.rows
             if chosen.size:
+                # The batch holds this share of the term's rows, relative to its share of all rows.
                 share = (chosen.size / function.rows) / (indices.size / self.rows)
                 terms.append((factor * share, function.batch(chosen)))
         return FunctionSum(terms, self.constant)
@@ -71,16 +77,18 @@ class FunctionSum(Function):
 
 
 class MapSum(Map):
-    """constant + sum_k factor_k c_k, the constant a number or a vector as long as the maps."""
+    """c(w) = constant + sum_k factor_k c_k(w); the constant is a number or a vector of the maps' length."""
 
     def __init__(self, terms: Sequence[tuple[float, Map]], constant: float | Vector = 0.0) -> None:
-        self.terms, self.constant = _opened(terms), constant
+        self.terms = _flatten(terms)
+        self.constant = constant
         for factor, inner in terms:
             if isinstance(inner, MapSum):
                 _check_lengths([_size(self.constant), _size(inner.constant)])
                 self.constant = self.constant + factor * inner.constant
         parts = [part for _, part in self.terms]
-        self.dim, self.start = common_dim(parts), first_start(parts)
+        self.dim = common_dim(parts)
+        self.start = first_start(parts)
         self.length = _check_lengths([_size(self.constant), *(part.length for part in parts)])
         self.has_hessian = all(part.has_hessian for part in parts)
         self.affine = all(part.affine for part in parts)
@@ -96,7 +104,7 @@ class MapSum(Map):
         return self._total([part.value(w) for _, part in self.terms])
 
     def _total(self, values: Sequence[Vector]) -> Vector:
-        # Lengths unknown before this call would otherwise broadcast in silence.
+        # Lengths that were not known before this call would otherwise broadcast silently.
         _check_lengths([_size(self.constant), *(value.size for value in values)])
         total = sum(factor * value for (factor, _), value in zip(self.terms, values, strict=True))
         return np.asarray(self.constant + total)
@@ -112,16 +120,19 @@ class MapSum(Map):
 
 
 def add(function: Function, other: Function | float) -> Function:
+    """function + other."""
     if isinstance(other, Function):
         return FunctionSum([(1.0, function), (1.0, other)])
     return FunctionSum([(1.0, function)], _number(function, other, "a Function or a number can be added to"))
 
 
 def scale(function: Function, factor: float) -> Function:
+    """factor * function."""
     return FunctionSum([(_number(function, factor, "a number can multiply"), function)])
 
 
 def add_maps(map_: Map, other: Map | ArrayLike) -> Map:
+    """map_ + other."""
     if isinstance(other, Map):
         return MapSum([(1.0, map_), (1.0, other)])
     if isinstance(other, np.ndarray | Sequence):
@@ -132,18 +143,22 @@ def add_maps(map_: Map, other: Map | ArrayLike) -> Map:
 
 
 def scale_map(map_: Map, factor: float) -> Map:
+    """factor * map_."""
     return MapSum([(_number(map_, factor, "a number can multiply"), map_)])
 
 
 def _number(operand: Function | Map, given: object, allowed: str) -> float:
-    # Raised here, not by returning NotImplemented: numpy's own message about its arrays would mislead.
-    if isinstance(given, Real) or (isinstance(given, np.ndarray) and given.ndim == 0 and given.dtype.kind in "biuf"):
+    """`given` as a float; TypeError when it is not a real number."""
+    if isinstance(given, Real):
         return float(given)
+    if isinstance(given, np.ndarray) and given.ndim == 0 and given.dtype.kind in "biuf":
+        return float(given)
+    # Returning NotImplemented instead would show numpy's message about its arrays, which misleads.
     raise TypeError(f"only {allowed} {operand!r}, not {type(given).__name__}")
 
 
 def common_dim(parts: Iterable[Function | Map]) -> int | None:
-    """The one `dim` on which all parts that know theirs agree; ProblemError when they do not."""
+    """The `dim` of the parts, None if no part knows its own; ProblemError when they differ."""
     known = [part for part in parts if part.dim is not None]
     if len({part.dim for part in known}) > 1:
         listing = ", ".join(repr(part) for part in known)
@@ -152,18 +167,20 @@ def common_dim(parts: Iterable[Function | Map]) -> int | None:
 
 
 def first_start(parts: Iterable[Function | Map]) -> Vector | None:
-    """The start that the first part suggests which suggests one."""
+    """The first start that is not None."""
     return next((part.start for part in parts if part.start is not None), None)
 
 
 def _check_lengths(lengths: Sequence[int | None]) -> int | None:
+    """The common length, None if none is known; ProblemError when they differ."""
     known = sorted({length for length in lengths if length is not None})
     if len(known) > 1:
         raise ProblemError(f"maps and constants of lengths {known} cannot be added; make their lengths equal")
     return known[0] if known else None
 
 
-def _opened(terms: Sequence[tuple[float, Part]]) -> list[tuple[float, Part]]:
+def _flatten(terms: Sequence[tuple[float, Part]]) -> list[tuple[float, Part]]:
+    """The terms, with every sum replaced by its own terms."""
     flat = []
     for factor, part in terms:
         if isinstance(part, FunctionSum | MapSum):
@@ -174,10 +191,14 @@ def _opened(terms: Sequence[tuple[float, Part]]) -> list[tuple[float, Part]]:
 
 
 def _size(constant: float | Vector) -> int | None:
-    return constant.size if isinstance(constant, np.ndarray) else None
+    """The length of a vector; None for a number, which fits any length."""
+    if isinstance(constant, np.ndarray):
+        return constant.size
+    return None
 
 
 def _number_defect(terms: Sequence[tuple[float, object]], constant: float | Vector) -> str | None:
+    """Which kind of number in the sum is not finite; None when all are."""
     if not np.all(np.isfinite([factor for factor, _ in terms])):
         return "a factor in this sum is NaN or infinite; scale by finite numbers"
     if not np.all(np.isfinite(constant)):

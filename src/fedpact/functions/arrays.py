@@ -1,4 +1,4 @@
-"""Turning what the user gives into float64 arrays, and saying in one sentence what is wrong with their values."""
+"""Conversion of user input to float64 arrays, and one-sentence descriptions of invalid values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from fedpact.errors import ProblemError
-from fedpact.functions.base import Matrix, Vector
+from fedpact.types import Matrix, Vector
 
-#: A matrix of data: dense, or sparse by rows.
+#: A matrix of data, dense or CSR.
 Data = Matrix | sp.csr_array
 
 
@@ -21,7 +21,7 @@ def as_data(owner: str, name: str, given: object) -> Data:
 
     Raises ProblemError when it is not two-dimensional or does not hold real numbers.
     """
-    array: Any = given if sp.issparse(given) else _dense(owner, name, given)
+    array: Any = given if sp.issparse(given) else _to_array(owner, name, given)
     if array.dtype.kind not in "biuf":
         raise ProblemError(f"{owner}: {name} holds {array.dtype} values, not real numbers; encode them as numbers")
     if array.ndim != 2:
@@ -33,8 +33,8 @@ def as_data(owner: str, name: str, given: object) -> Data:
 
 
 def as_vector(owner: str, name: str, given: object, length: int, why: str) -> Vector:
-    """A float64 copy of `given`, a vector of that length; `why` tells in the error where the length comes from."""
-    array = _dense(owner, name, given)
+    """A float64 copy of `given`, a vector of this length; `why` explains the expected length in the error."""
+    array = _to_array(owner, name, given)
     if array.dtype.kind not in "biuf":
         raise ProblemError(f"{owner}: {name} holds {array.dtype} values, not real numbers; encode them as numbers")
     if array.shape != (length,):
@@ -42,22 +42,25 @@ def as_vector(owner: str, name: str, given: object, length: int, why: str) -> Ve
     return np.array(array, dtype=np.float64)
 
 
-def _dense(owner: str, name: str, given: object) -> NDArray[Any]:
+def _to_array(owner: str, name: str, given: object) -> NDArray[Any]:
     try:
         return np.asarray(given)
     except ValueError as error:  # ragged lists
-        raise ProblemError(f"{owner}: {name} is no array of numbers ({error})") from error
+        raise ProblemError(f"{owner}: {name} is not an array of numbers ({error})") from error
 
 
-def frozen(array: Matrix) -> Matrix:
-    """A copy of `array` that nobody can write into, so that it may be handed out again and again."""
+def freeze(array: Matrix) -> Matrix:
+    """A read-only copy of `array`, safe to return from every call."""
     copy = np.array(array, dtype=np.float64)
     copy.setflags(write=False)
     return copy
 
 
-def dense(data: Data) -> Matrix:
-    return data.toarray() if isinstance(data, sp.csr_array) else data
+def to_dense(data: Data) -> Matrix:
+    """`data` as a dense matrix; not copied when it is one already."""
+    if isinstance(data, sp.csr_array):
+        return np.asarray(data.toarray())
+    return data
 
 
 def gram(data: Data, weight: Vector) -> Matrix:
@@ -70,8 +73,8 @@ def gram(data: Data, weight: Vector) -> Matrix:
     return half.T @ half
 
 
-def non_finite(name: str, data: Data | Vector) -> str | None:
-    """How many entries are NaN or infinite and where the first one is, or None."""
+def non_finite_defect(name: str, data: Data | Vector) -> str | None:
+    """How many entries are NaN or infinite and where the first one is; None when all are finite."""
     if isinstance(data, sp.csr_array):
         bad = np.flatnonzero(~np.isfinite(data.data))
         if bad.size == 0:
@@ -82,21 +85,28 @@ def non_finite(name: str, data: Data | Vector) -> str | None:
         bad = np.flatnonzero(~np.isfinite(data))
         if bad.size == 0:
             return None
-        where = np.unravel_index(bad[0], data.shape)
-        place = f"row {where[0]}, column {where[1]}" if data.ndim == 2 else f"position {where[0]}"
-    return f"{name} has {count(bad.size, 'value')} NaN or infinite, first at {place}; impute or remove such values"
+        first = np.unravel_index(bad[0], data.shape)
+        place = f"row {first[0]}, column {first[1]}" if data.ndim == 2 else f"position {first[0]}"
+    found = count(bad.size, "NaN or infinite value")
+    return f"{name} has {found}, first at {place}; impute or remove such values"
 
 
-def listed(values: ArrayLike, limit: int = 4) -> str:
-    """A few distinct values, for error messages."""
+def list_distinct(values: ArrayLike, limit: int = 4) -> str:
+    """The first few distinct values, for error messages."""
     distinct = np.unique(np.asarray(values))
-    shown = ", ".join(f"{value:g}" for value in distinct[:limit])
-    return shown + (", ..." if distinct.size > limit else "")
+    text = ", ".join(f"{value:g}" for value in distinct[:limit])
+    if distinct.size > limit:
+        return f"{text}, ..."
+    return text
 
 
 def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """\"1 label\", \"2 labels\"."""
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}s"
 
 
 def first_of(defects: Iterable[str | None]) -> str | None:
+    """The first defect that is not None."""
     return next((defect for defect in defects if defect is not None), None)

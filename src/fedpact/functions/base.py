@@ -1,4 +1,4 @@
-"""What a smooth function and a smooth map offer, and their arithmetic."""
+"""The contracts of a smooth function and of a smooth map, with their arithmetic."""
 
 from __future__ import annotations
 
@@ -7,59 +7,64 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from fedpact.types import Matrix, Vector
+
 Indices = NDArray[np.intp]
 
-# The operators below import `arithmetic` when called: it needs the classes of this file first.
+# Arithmetic operators import `arithmetic` when they are called, since that module imports this one.
 
 
 class Function(ABC):
-    """A continuously differentiable f: R^dim -> R. `dim` is None when only a call can tell.
+    """A continuously differentiable f: R^dim -> R.
 
-    Functions add, subtract and scale: `0.5 * f + g - 0.2`, `sum([f, g])`. They hold no state that a call changes.
+    Functions add, subtract and scale: `0.5 * f + g - 0.2`, `sum([f, g])`. Evaluating a function does not change it.
     """
 
+    #: Number of variables; None when it is not known before a call.
     dim: int | None = None
+    #: Whether `hessian` is implemented.
     has_hessian: bool = False
-    #: False for operators that are no gradient of anything; see `Operator`.
+    #: False for an operator that is not the gradient of a function; see `Operator`.
     gradient_field: bool = True
     #: True when the Hessian is the same everywhere (quadratics): solvers may factor it once.
     constant_hessian: bool = False
-    #: True when the function is known to be convex; then a stationary point is a minimiser, and a Solution says so.
+    #: True when the function is known to be convex; a stationary point is then reported as a minimiser.
     convex: bool = False
-    #: Where to begin when the caller names no w0; None: at zero.
+    #: Starting point when the caller gives no w0; None means zero.
     start: Vector | None = None
-    #: Rows of data over which the function is a mean; 0 when it is not one, and then it has no `batch`.
+    #: Number of data rows over which the function is a mean; 0 when it is not a mean and has no `batch`.
     rows: int = 0
-    # Makes `np.float64(2) * f` ask f instead of building an array of objects.
+    # Makes `np.float64(2) * f` call f instead of building an array of objects.
     __array_ufunc__ = None
 
     @abstractmethod
-    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]: ...
+    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        """f(w) and its gradient, of shape (dim,)."""
 
     def value(self, w: Vector) -> float:
+        """f(w)."""
         return self.value_and_gradient(w)[0]
 
     def gradient(self, w: Vector) -> Vector:
+        """The gradient at w."""
         return self.value_and_gradient(w)[1]
 
     def hessian(self, w: Vector) -> Matrix:
-        """The dim x dim Hessian, dense; only when `has_hessian`. It may be read-only: copy before writing into it."""
+        """The dense dim x dim Hessian, only when `has_hessian`. It may be read-only: copy it before writing."""
         raise TypeError(f"{self!r} has no Hessian")
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        """Hessian times v without forming the Hessian where that is cheaper."""
+        """Hessian times v, without forming the Hessian where that is cheaper."""
         return np.asarray(self.hessian(w) @ v)
 
     def batch(self, indices: Indices) -> Function:
-        """The function over these of its rows only, 0 ... rows - 1, scaled so that the mean over all rows is itself."""
+        """The function on the rows with these indices, scaled so that its mean over all batches is the function."""
         raise TypeError(f"{self!r} is not a mean over rows: there are no batches of it")
 
     def defect(self) -> str | None:
-        """What makes the data of this function unusable, with the remedy; None when nothing does.
+        """Why the data of this function cannot be used, with the remedy; None if it can.
 
-        Asked by FederatedProblem, which knows the owner's name, before any round.
+        FederatedProblem asks for it before the first round and adds the owner's name.
         """
         return None
 
@@ -94,19 +99,22 @@ class Function(ABC):
 
 
 class Map(ABC):
-    """A continuously differentiable c: R^dim -> R^length. `length` and `dim` are None when only a call can tell.
+    """A continuously differentiable c: R^dim -> R^length.
 
     Maps add, subtract and scale like functions; a constant is a number or a vector of the map's length.
     """
 
+    #: Number of variables; None when it is not known before a call.
     dim: int | None = None
+    #: Number of components; None when it is not known before a call.
     length: int | None = None
+    #: Whether `weighted_hessian` is implemented.
     has_hessian: bool = False
     #: True when the Jacobian is the same everywhere.
     affine: bool = False
     #: True when every component is known to be convex.
     convex: bool = False
-    #: As for Function.
+    #: Starting point when the caller gives no w0; None means zero.
     start: Vector | None = None
     __array_ufunc__ = None
 
@@ -115,20 +123,23 @@ class Map(ABC):
         """c(w) of shape (length,) and its Jacobian of shape (length, dim), which may be read-only."""
 
     def value(self, w: Vector) -> Vector:
+        """c(w)."""
         return self.value_and_jacobian(w)[0]
 
     def jacobian(self, w: Vector) -> Matrix:
+        """The Jacobian at w."""
         return self.value_and_jacobian(w)[1]
 
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
-        """sum_j weights_j hess c_j(w), dense; only when `has_hessian`. It may be read-only."""
+        """sum_j weights_j hess c_j(w), dense, only when `has_hessian`. It may be read-only."""
         raise TypeError(f"{self!r} has no Hessian")
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
+        """weighted_hessian(w, weights) @ v, without forming the matrix where that is cheaper."""
         return np.asarray(self.weighted_hessian(w, weights) @ v)
 
     def defect(self) -> str | None:
-        """As for Function."""
+        """Why the data of this map cannot be used, with the remedy; None if it can."""
         return None
 
     def __repr__(self) -> str:
@@ -155,7 +166,9 @@ class Map(ABC):
         return self * -1.0
 
     def __sub__(self, other: Map | ArrayLike) -> Map:
-        return self + (-other if isinstance(other, Map) else -np.asarray(other))
+        if isinstance(other, Map):
+            return self + (-other)
+        return self + (-np.asarray(other))
 
     def __rsub__(self, other: ArrayLike) -> Map:
         return -self + other

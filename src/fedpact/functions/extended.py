@@ -1,4 +1,4 @@
-"""Functions and maps of a part of a longer vector, as slack reformulations need them."""
+"""Functions and maps of some coordinates of a longer vector, for reformulations with slack variables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import overload
 import numpy as np
 
 from fedpact.errors import ProblemError
-from fedpact.functions.base import Function, Indices, Map, Matrix, Vector
+from fedpact.functions.base import Function, Indices, Map
+from fedpact.types import Matrix, Vector
 
 
 @overload
@@ -17,10 +18,10 @@ def extend(inner: Map, dim: int, start: int = 0, inner_dim: int | None = None) -
 def extend(
     inner: Function | Map, dim: int, start: int = 0, inner_dim: int | None = None
 ) -> ExtendedFunction | ExtendedMap:
-    """`inner` applied to the coordinates [start, start + inner.dim) of vectors of length dim.
+    """`inner` on the coordinates [start, start + inner.dim) of vectors of length dim.
 
-    `inner_dim` stands in for inner.dim when that is None. Raises ProblemError when neither is known, they differ, or
-    the range does not fit into dim.
+    `inner_dim` replaces inner.dim when that is None. Raises ProblemError when neither is known, when they differ, or
+    when the range does not fit into dim.
     """
     if isinstance(inner, Function):
         return ExtendedFunction(inner, dim, start, inner_dim)
@@ -31,26 +32,30 @@ class ExtendedFunction(Function):
     """f(w[start : start + f.dim]); derivatives are zero in the other coordinates. Made by `extend`."""
 
     def __init__(self, inner: Function, dim: int, start: int = 0, inner_dim: int | None = None) -> None:
-        self.inner, self.dim = inner, dim
-        self.part = _part(inner, dim, start, inner_dim)
-        self.has_hessian, self.constant_hessian = inner.has_hessian, inner.constant_hessian
-        self.convex, self.rows = inner.convex, inner.rows
+        self.inner = inner
+        self.dim = dim
+        self.part = _coordinates(inner, dim, start, inner_dim)
+        self.has_hessian = inner.has_hessian
+        self.constant_hessian = inner.constant_hessian
+        self.convex = inner.convex
+        self.rows = inner.rows
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient = self.inner.value_and_gradient(w[self.part])
-        return value, _padded(gradient, w.size, self.part)
+        return value, _pad(gradient, w.size, self.part)
 
     def value(self, w: Vector) -> float:
         return self.inner.value(w[self.part])
 
     def hessian(self, w: Vector) -> Matrix:
-        return _framed(self.inner.hessian(w[self.part]), w.size, self.part)
+        return _embed(self.inner.hessian(w[self.part]), w.size, self.part)
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        return _padded(self.inner.hessian_product(w[self.part], v[self.part]), w.size, self.part)
+        return _pad(self.inner.hessian_product(w[self.part], v[self.part]), w.size, self.part)
 
     def batch(self, indices: Indices) -> ExtendedFunction:
-        start, stop = self.part.start, self.part.stop
+        start = self.part.start
+        stop = self.part.stop
         return ExtendedFunction(self.inner.batch(indices), self.dim or stop, start, stop - start)
 
     def defect(self) -> str | None:
@@ -61,28 +66,33 @@ class ExtendedMap(Map):
     """c(w[start : start + c.dim]); derivatives are zero in the other coordinates. Made by `extend`."""
 
     def __init__(self, inner: Map, dim: int, start: int = 0, inner_dim: int | None = None) -> None:
-        self.inner, self.dim, self.length = inner, dim, inner.length
-        self.part = _part(inner, dim, start, inner_dim)
-        self.has_hessian, self.affine, self.convex = inner.has_hessian, inner.affine, inner.convex
+        self.inner = inner
+        self.dim = dim
+        self.length = inner.length
+        self.part = _coordinates(inner, dim, start, inner_dim)
+        self.has_hessian = inner.has_hessian
+        self.affine = inner.affine
+        self.convex = inner.convex
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, jacobian = self.inner.value_and_jacobian(w[self.part])
-        return value, _padded(jacobian, w.size, self.part)
+        return value, _pad(jacobian, w.size, self.part)
 
     def value(self, w: Vector) -> Vector:
         return self.inner.value(w[self.part])
 
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
-        return _framed(self.inner.weighted_hessian(w[self.part], weights), w.size, self.part)
+        return _embed(self.inner.weighted_hessian(w[self.part], weights), w.size, self.part)
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
-        return _padded(self.inner.weighted_hessian_product(w[self.part], weights, v[self.part]), w.size, self.part)
+        return _pad(self.inner.weighted_hessian_product(w[self.part], weights, v[self.part]), w.size, self.part)
 
     def defect(self) -> str | None:
         return self.inner.defect()
 
 
-def _part(inner: Function | Map, dim: int, start: int, inner_dim: int | None) -> slice:
+def _coordinates(inner: Function | Map, dim: int, start: int, inner_dim: int | None) -> slice:
+    """The range of coordinates that `inner` takes."""
     known = {size for size in (inner.dim, inner_dim) if size is not None}
     if len(known) != 1:
         remedy = "pass inner_dim" if not known else f"inner_dim = {inner_dim} contradicts it"
@@ -93,14 +103,15 @@ def _part(inner: Function | Map, dim: int, start: int, inner_dim: int | None) ->
     return slice(start, start + size)
 
 
-def _padded(array: Vector, dim: int, part: slice) -> Vector:
-    """`array` with zeros around its last axis."""
+def _pad(array: Vector, dim: int, part: slice) -> Vector:
+    """`array` padded with zeros to length dim along its last axis."""
     wide = np.zeros((*array.shape[:-1], dim))
     wide[..., part] = array
     return wide
 
 
-def _framed(hessian: Matrix, dim: int, part: slice) -> Matrix:
+def _embed(hessian: Matrix, dim: int, part: slice) -> Matrix:
+    """`hessian` as the diagonal block `part` of a dim x dim matrix of zeros."""
     wide = np.zeros((dim, dim))
     wide[part, part] = hessian
     return wide

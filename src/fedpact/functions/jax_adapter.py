@@ -1,8 +1,8 @@
-"""Losses written in JAX as smooth functions of one vector. JAX is an extra, imported when it is asked for.
+"""Losses written in JAX as smooth functions of one vector. JAX is an extra, imported when it is used.
 
-w lists the leaves of the tree of parameters in the order of `jax.tree.leaves` (dictionaries by their sorted keys), each
-row by row. Everything is computed in float64: 64-bit numbers are switched on around every call, for the calling thread
-only, and JAX's own configuration is left alone.
+w lists the leaves of the parameter tree in the order of `jax.tree.leaves` (dictionaries by sorted keys), each row by
+row. Everything is computed in float64: 64-bit mode is enabled around every call, for the calling thread only, and JAX's
+global configuration does not change.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
-from fedpact.functions.arrays import first_of, non_finite
-from fedpact.functions.base import Matrix, Vector
+from fedpact.functions.arrays import first_of, non_finite_defect
 from fedpact.functions.callables import Smooth
+from fedpact.types import Matrix, Vector
 
 
 def from_jax(fun: Callable[..., Any], data: Any = (), params: Any = None, *, hessian: bool = True) -> JaxLoss:
     """f(w) = fun(params, *data), where w holds the parameters.
 
     fun:     returns one number; compiled by jax.jit, so it must be a pure function
-    data:    an array or a tuple of arrays; real numbers become float64, whole numbers (classes) stay what they are
+    data:    an array or a tuple of arrays; floats become float64, integers (class labels) keep their type
     params:  a tree of arrays with the shapes of the parameters; None when fun takes the vector w itself
-    hessian: False leaves gradients only, and then local solvers use L-BFGS
+    hessian: False for gradients only; local solvers then use L-BFGS
 
-    Methods assume that f is smooth: prefer tanh, softplus, GELU or SiLU to ReLU. A solve without w0 starts from params:
-    in w = 0 all hidden units of a network are alike, and most never leave it.
+    Methods assume that f is smooth: prefer tanh, softplus, GELU or SiLU to ReLU. A solve without w0 starts from params,
+    since at w = 0 all hidden units of a network are equal and usually stay equal.
 
     Raises OptionError when jax is not installed, ProblemError when fun fails or does not return one real number.
     """
@@ -39,7 +39,7 @@ def from_jax(fun: Callable[..., Any], data: Any = (), params: Any = None, *, hes
 
 
 def parameters_from_jax(params: Any) -> Vector:
-    """w: the leaves of a tree of arrays, as one vector. Raises ProblemError when one does not hold real numbers."""
+    """w: the leaves of a tree of arrays as one vector. Raises ProblemError when a leaf does not hold floats."""
     jax = _jax()
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
     for leaf in leaves:
@@ -49,15 +49,18 @@ def parameters_from_jax(params: Any) -> Vector:
 
 
 def parameters_to_jax(w: ArrayLike, params: Any) -> Any:
-    """A tree like params with the numbers of w, in the precision of each leaf. ProblemError when w does not fit."""
-    jax, vector = _jax(), np.array(w, dtype=np.float64)
+    """A tree like params with the entries of w, in the precision of each leaf. ProblemError when w does not fit."""
+    jax = _jax()
+    vector = np.array(w, dtype=np.float64)
     dim = parameters_from_jax(params).size
     if vector.shape != (dim,):
         raise ProblemError(f"w has shape {vector.shape}; params take ({dim},): are they those that were trained?")
     leaves, form = jax.tree.flatten(params)
-    pieces = zip(_pieces(vector, tuple(map(np.shape, leaves))), leaves, strict=True)
-    # Without 64-bit numbers JAX takes float64 leaves as float32, as it did when they were made.
-    return jax.tree.unflatten(form, [jax.numpy.asarray(piece.astype(np.asarray(leaf).dtype)) for piece, leaf in pieces])
+    new_leaves = []
+    for piece, leaf in zip(_pieces(vector, tuple(map(np.shape, leaves))), leaves, strict=True):
+        # Outside of 64-bit mode JAX takes float64 leaves as float32, as it did when they were created.
+        new_leaves.append(jax.numpy.asarray(piece.astype(np.asarray(leaf).dtype)))
+    return jax.tree.unflatten(form, new_leaves)
 
 
 class JaxLoss(Smooth):
@@ -65,11 +68,15 @@ class JaxLoss(Smooth):
 
     def __init__(self, fun: Callable[..., Any], data: Any, params: Any, hessian: bool) -> None:
         jax = _jax()
+        arrays = data if isinstance(data, tuple) else (data,)
         self.loss = fun
-        self.data = tuple(_array(i, part) for i, part in enumerate(data if isinstance(data, tuple) else (data,)))
-        self.params = None if params is None else jax.tree.map(np.asarray, params)
-        self.start = None if params is None else parameters_from_jax(params)
-        dim = None if self.start is None else self.start.size
+        self.data = tuple(_as_array(place, given) for place, given in enumerate(arrays))
+        self.params = None
+        dim = None
+        if params is not None:
+            self.params = jax.tree.map(np.asarray, params)
+            self.start = parameters_from_jax(params)
+            dim = self.start.size
         super().__init__(self._value_and_gradient, self._hessian if hessian else None, dim)
         if dim is not None:
             self._check(dim)
@@ -81,7 +88,7 @@ class JaxLoss(Smooth):
         return np.asarray(self._run("product", w, v))
 
     def defect(self) -> str | None:
-        return first_of(non_finite(f"data[{i}]", part) for i, part in enumerate(self.data))
+        return first_of(non_finite_defect(f"data[{i}]", part) for i, part in enumerate(self.data))
 
     def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient = self._run("first", w)
@@ -102,7 +109,7 @@ class JaxLoss(Smooth):
         return _compiled(self.loss, form, tuple(map(np.shape, leaves)))
 
     def _check(self, dim: int) -> None:
-        """Trace once: does it give one real number?"""
+        """ProblemError unless tracing fun gives one real number."""
         try:
             with _double():
                 found = _jax().eval_shape(self._compiled()["value"], np.zeros(dim), *self.data)
@@ -110,21 +117,23 @@ class JaxLoss(Smooth):
             raise ProblemError(f"from_jax: fun failed with {type(error).__name__}: {error}") from error
         if getattr(found, "shape", None) != () or found.dtype != np.float64:
             what = f"{found.dtype} of shape {found.shape}" if hasattr(found, "shape") else type(found).__name__
-            raise ProblemError(f"from_jax: fun came back with {what}; return one real number, such as losses.mean()")
+            raise ProblemError(f"from_jax: fun returned {what}; return one real number, such as losses.mean()")
 
 
 @lru_cache(maxsize=64)
 def _compiled(fun: Callable[..., Any], form: Any, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
-    """fun and its derivatives as functions of (w, *data). Kept, so that owners with data of one shape share them."""
+    """fun and its derivatives as functions of (w, *data), cached: owners with data of one shape share them."""
     jax = _jax()
 
-    def at(w: Any, *data: Any) -> Any:
-        return fun(w if form is None else jax.tree.unflatten(form, _pieces(w, shapes)), *data)
+    def value(w: Any, *data: Any) -> Any:
+        if form is None:
+            return fun(w, *data)
+        return fun(jax.tree.unflatten(form, _pieces(w, shapes)), *data)
 
     def product(w: Any, v: Any, *data: Any) -> Any:
-        return jax.jvp(lambda u: jax.grad(at)(u, *data), (w,), (v,))[1]
+        return jax.jvp(lambda u: jax.grad(value)(u, *data), (w,), (v,))[1]
 
-    parts = {"value": at, "first": jax.value_and_grad(at), "second": jax.hessian(at), "product": product}
+    parts = {"value": value, "first": jax.value_and_grad(value), "second": jax.hessian(value), "product": product}
     return {name: jax.jit(part) for name, part in parts.items()}
 
 
@@ -134,15 +143,18 @@ def _pieces(w: Any, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
     return [w[end - math.prod(shape) : end].reshape(shape) for end, shape in zip(ends, shapes, strict=True)]
 
 
-def _array(place: int, given: Any) -> Any:
+def _as_array(place: int, given: Any) -> Any:
+    """One array of the data; floats as float64."""
     array = np.asarray(given)
     if array.dtype.kind not in "biuf":
-        raise ProblemError(f"from_jax: data[{place}] holds {array.dtype} values, no real numbers; encode them")
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+        raise ProblemError(f"from_jax: data[{place}] holds {array.dtype} values, not real numbers; encode them")
+    if array.dtype.kind == "f":
+        return array.astype(np.float64)
+    return array
 
 
 def _double() -> Any:
-    """64-bit numbers inside, for this thread only."""
+    """Context manager: 64-bit mode, for this thread only."""
     jax = _jax()
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)

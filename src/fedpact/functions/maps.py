@@ -9,11 +9,12 @@ import numpy as np
 from fedpact.errors import ProblemError
 from fedpact.functions.arithmetic import common_dim, first_start
 from fedpact.functions.arrays import first_of
-from fedpact.functions.base import Function, Map, Matrix, Vector
+from fedpact.functions.base import Function, Map
+from fedpact.types import Matrix, Vector
 
 
 def as_map(given: Function | Map) -> Map:
-    """A function as the map of length 1; a map as it is. Raises ProblemError for anything else."""
+    """A map unchanged, a function as a map of length 1. Raises ProblemError for anything else."""
     if isinstance(given, Map):
         return given
     if isinstance(given, Function):
@@ -32,7 +33,9 @@ class Single(Map):
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.dim, self.has_hessian, self.start = function.dim, function.has_hessian, function.start
+        self.dim = function.dim
+        self.has_hessian = function.has_hessian
+        self.start = function.start
         self.convex = function.convex
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
@@ -53,9 +56,9 @@ class Single(Map):
 
 
 class TwoSided(Map):
-    """c(w) = (f(w) - upper, lower - f(w)): both are at most zero exactly when lower <= f(w) <= upper.
+    """c(w) = (f(w) - upper, lower - f(w)), so that c(w) <= 0 exactly when lower <= f(w) <= upper.
 
-    Raises ProblemError when lower > upper. One call of f serves both rows.
+    f is evaluated once for both rows. Raises ProblemError when lower > upper.
     """
 
     length = 2
@@ -65,8 +68,12 @@ class TwoSided(Map):
             raise ProblemError(f"TwoSided: expected a Function, got {type(function).__name__}")
         if lower > upper:
             raise ProblemError(f"TwoSided: lower = {lower:g} is above upper = {upper:g}; no value lies between")
-        self.function, self.lower, self.upper = function, float(lower), float(upper)
-        self.dim, self.has_hessian, self.start = function.dim, function.has_hessian, function.start
+        self.function = function
+        self.lower = float(lower)
+        self.upper = float(upper)
+        self.dim = function.dim
+        self.has_hessian = function.has_hessian
+        self.start = function.start
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, gradient = self.function.value_and_gradient(w)
@@ -92,15 +99,17 @@ class TwoSided(Map):
 
 
 class Stack(Map):
-    """The values of several maps, one after the other; functions count as maps of length 1."""
+    """c(w) = (c_1(w), ..., c_n(w)); functions are taken as maps of length 1."""
 
     def __init__(self, parts: Sequence[Function | Map]) -> None:
         if not parts:
             raise ProblemError("Stack: no maps given; give at least one")
         self.parts = [as_map(part) for part in parts]
-        self.dim, self.start = common_dim(self.parts), first_start(self.parts)
+        self.dim = common_dim(self.parts)
+        self.start = first_start(self.parts)
         lengths = [part.length for part in self.parts if part.length is not None]
-        self.length = sum(lengths) if len(lengths) == len(self.parts) else None
+        if len(lengths) == len(self.parts):
+            self.length = sum(lengths)
         self.has_hessian = all(part.has_hessian for part in self.parts)
         self.affine = all(part.affine for part in self.parts)
         self.convex = all(part.convex for part in self.parts)
@@ -121,6 +130,7 @@ class Stack(Map):
         return np.asarray(sum(part.weighted_hessian_product(w, piece, v) for part, piece in pieces))
 
     def _split(self, w: Vector, weights: Vector) -> list[Vector]:
+        """The weights of each part; a part of unknown length is evaluated to learn it."""
         lengths = [part.length if part.length is not None else part.value(w).size for part in self.parts]
         return np.split(weights, np.cumsum(lengths)[:-1])
 

@@ -1,4 +1,4 @@
-"""Operators that are not gradients: saddle functions and games. They stand where a function stands."""
+"""Operators that need not be gradients, for saddle points and games; they take the place of a function."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fedpact.errors import ProblemError
-from fedpact.functions.base import Function, Matrix, Vector
-from fedpact.functions.callables import _shaped
+from fedpact.functions.base import Function
+from fedpact.functions.callables import to_shape
+from fedpact.types import Matrix, Vector
 
 
 class Operator(Function):
     """F: R^d -> R^d from `fun(x) -> F(x)` and, optionally, `jac(x) -> (d, d)` matrix; F should be monotone.
 
-    Its `gradient` is F, its `hessian` the Jacobian (not symmetric in general), and its value is zero.
+    `gradient` is F, `hessian` is its Jacobian (not symmetric in general), and `value` is zero.
     """
 
     gradient_field = False
@@ -26,22 +27,24 @@ class Operator(Function):
         jac: Callable[[Vector], object] | None = None,
         dim: int | None = None,
     ) -> None:
-        self.fun, self.jac, self.dim = fun, jac, dim
+        self.fun = fun
+        self.jac = jac
+        self.dim = dim
         self.has_hessian = jac is not None
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        return 0.0, _shaped(self.fun(w.copy()), w.shape, f"{type(self).__name__}: the image")
+        return 0.0, to_shape(self.fun(w.copy()), w.shape, f"{type(self).__name__}: the value of fun")
 
     def hessian(self, w: Vector) -> Matrix:
         if self.jac is None:
             return super().hessian(w)
-        return _shaped(self.jac(w.copy()), (w.size, w.size), f"{type(self).__name__}: the Jacobian")
+        return to_shape(self.jac(w.copy()), (w.size, w.size), f"{type(self).__name__}: the Jacobian")
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         return self.hessian(w) @ v
 
     def _no_arithmetic(self, *_: Any) -> NoReturn:
-        raise ProblemError("an operator is not added or scaled; do that inside its fun")
+        raise ProblemError("an operator cannot be added or scaled; do that inside its fun")
 
     __add__ = __mul__ = __truediv__ = __neg__ = __sub__ = __rsub__ = __radd__ = __rmul__ = _no_arithmetic
 
@@ -58,7 +61,10 @@ class Linear(Operator):
         offset = np.zeros(len(matrix)) if q is None else np.array(q, dtype=np.float64)
         if offset.shape != (len(matrix),):
             raise ProblemError(f"Linear: q has shape {offset.shape}; M has {len(matrix)} rows")
-        self.M, self.q, self.dim, self.has_hessian = matrix, offset, len(matrix), True
+        self.M = matrix
+        self.q = offset
+        self.dim = len(matrix)
+        self.has_hessian = True
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         return 0.0, self.M @ w + self.q
@@ -67,14 +73,17 @@ class Linear(Operator):
         return self.M
 
     def defect(self) -> str | None:
-        finite = np.all(np.isfinite(self.M)) and np.all(np.isfinite(self.q))
-        return None if finite else "M or q holds NaN or infinite values; check the data"
+        if np.all(np.isfinite(self.M)) and np.all(np.isfinite(self.q)):
+            return None
+        return "M or q holds NaN or infinite values; check the data"
 
 
 class Saddle(Operator):
     """f(u, v), convex in u and concave in v, as the operator (grad_u f, -grad_v f) of x = (u, v).
 
-    fun(u, v) -> (value, grad_u, grad_v); `split` is the length of u. `jac(x)` is the Jacobian of the operator.
+    fun:   fun(u, v) -> (value, grad_u, grad_v)
+    split: the length of u
+    jac:   jac(x) -> the Jacobian of the operator, a (d, d) matrix
     """
 
     def __init__(
@@ -84,18 +93,23 @@ class Saddle(Operator):
         jac: Callable[[Vector], object] | None = None,
         dim: int | None = None,
     ) -> None:
-        if not isinstance(split, int | np.integer) or not 0 <= split <= (split if dim is None else dim):
-            most = "" if dim is None else f" of at most {dim}"
+        most = "" if dim is None else f" of at most {dim}"
+        whole = isinstance(split, int | np.integer)
+        if not whole or split < 0 or (dim is not None and split > dim):
             raise ProblemError(f"Saddle: split = {split!r}; give the length of u, a whole number{most}")
-        self.saddle, self.split, self.jac, self.dim = fun, int(split), jac, dim
+        self.saddle = fun
+        self.split = int(split)
+        self.jac = jac
+        self.dim = dim
         self.has_hessian = jac is not None
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        u, v = w[: self.split].copy(), w[self.split :].copy()
+        u = w[: self.split].copy()
+        v = w[self.split :].copy()
         returned = self.saddle(u, v)
         if not isinstance(returned, tuple | list) or len(returned) != 3:
-            raise ProblemError("Saddle: fun must return three things: the value, the gradient by u, the gradient by v")
-        value, by_u, by_v = returned
-        upper = _shaped(by_u, u.shape, "Saddle: the gradient by u")
-        lower = _shaped(by_v, v.shape, "Saddle: the gradient by v")
-        return float(_shaped(value, (), "Saddle: the value")), np.concatenate([upper, -lower])
+            raise ProblemError("Saddle: fun must return three items: the value, the gradient in u, the gradient in v")
+        value = float(to_shape(returned[0], (), "Saddle: the value"))
+        gradient_u = to_shape(returned[1], u.shape, "Saddle: the gradient in u")
+        gradient_v = to_shape(returned[2], v.shape, "Saddle: the gradient in v")
+        return value, np.concatenate([gradient_u, -gradient_v])

@@ -1,4 +1,4 @@
-"""1/2 w'Aw + b'w."""
+"""The quadratic function 1/2 w'Aw + b'w."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
-from fedpact.functions.arrays import Data, as_data, as_vector, dense, first_of, frozen, non_finite
-from fedpact.functions.base import Function, Matrix, Vector
+from fedpact.functions.arrays import Data, as_data, as_vector, first_of, freeze, non_finite_defect, to_dense
+from fedpact.functions.base import Function
+from fedpact.types import Matrix, Vector
 
-#: Largest |A - A'| relative to the largest |A| that passes for rounding.
+#: Largest |A - A'| relative to the largest |A| that counts as rounding.
 SYMMETRY = 1e-10
-#: Above this many variables A is not factored just to learn whether it is positive semidefinite.
+#: With more variables than this, A is not factored just to learn whether it is positive semidefinite.
 FACTORED = 1000
 
 
@@ -30,29 +31,38 @@ class Quadratic(Function):
         given = as_data("Quadratic", "A", A)
         if given.shape[0] != given.shape[1]:
             raise ProblemError(f"Quadratic: A must be square; its shape is {given.shape}")
-        self.dim = int(given.shape[0])
         _check_symmetric(given)
-        self.A: Data = sp.csr_array(0.5 * (given + given.T)) if sp.issparse(given) else frozen(0.5 * (given + given.T))
+        self.A: Data
+        if isinstance(given, sp.csr_array):
+            self.A = sp.csr_array(0.5 * (given + given.T))
+        else:
+            self.A = freeze(0.5 * (given + given.T))
+        self.dim = int(given.shape[0])
         self.convex = _is_convex(self.A)
-        self.b: Vector = np.zeros(self.dim) if b is None else as_vector("Quadratic", "b", b, self.dim, "as A has rows")
+        self.b: Vector = np.zeros(self.dim)
+        if b is not None:
+            self.b = as_vector("Quadratic", "b", b, self.dim, "as A has rows")
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         product = self.A @ w
         return float(0.5 * (w @ product) + self.b @ w), product + self.b
 
     def hessian(self, w: Vector) -> Matrix:
-        return dense(self.A)
+        return to_dense(self.A)
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         return np.asarray(self.A @ v)
 
     def defect(self) -> str | None:
-        return first_of([non_finite("A", self.A), non_finite("b", self.b)])
+        return first_of([non_finite_defect("A", self.A), non_finite_defect("b", self.b)])
 
 
 def _is_convex(A: Data) -> bool:
-    """Is A known to be positive semidefinite, up to rounding?"""
-    if A.shape[0] > FACTORED or not np.all(np.isfinite(matrix := dense(A))):
+    """Whether A is known to be positive semidefinite, up to rounding."""
+    if A.shape[0] > FACTORED:
+        return False
+    matrix = to_dense(A)
+    if not np.all(np.isfinite(matrix)):
         return False
     shift = SYMMETRY * float(np.max(np.abs(matrix), initial=0.0)) or 1.0
     try:
@@ -63,9 +73,17 @@ def _is_convex(A: Data) -> bool:
 
 
 def _check_symmetric(A: Data) -> None:
-    entries, skew = (A.data, (A - A.T).tocsr().data) if isinstance(A, sp.csr_array) else (A, A - A.T)
+    """ProblemError unless A = A' up to rounding; a matrix with NaN or infinite entries is left to `defect`."""
+    entries: Matrix
+    skew: Matrix
+    if isinstance(A, sp.csr_array):
+        entries = A.data
+        skew = (A - A.T).tocsr().data
+    else:
+        entries = A
+        skew = A - A.T
     if not np.all(np.isfinite(entries)):
-        return  # reported by defect(), with the owner's name
+        return
     gap = float(np.max(np.abs(skew), initial=0.0))
     if gap > SYMMETRY * float(np.max(np.abs(entries), initial=0.0)):
         raise ProblemError(f"Quadratic: A is not symmetric (entries differ by up to {gap:.3g}); pass (A + A.T) / 2")

@@ -1,7 +1,7 @@
-"""Losses of PyTorch modules as smooth functions of one vector. Torch is an extra, imported when it is asked for.
+"""Losses of PyTorch modules as smooth functions of one vector. Torch is an extra, imported when it is used.
 
 w lists the parameters that require a gradient, in the order of `module.named_parameters()`, each row by row. All other
-parameters and all buffers stay as they are.
+parameters and all buffers are constants.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
-from fedpact.functions.arrays import first_of, non_finite
-from fedpact.functions.base import Matrix, Vector
+from fedpact.functions.arrays import first_of, non_finite_defect
 from fedpact.functions.callables import Smooth
+from fedpact.types import Matrix, Vector
 
-#: Rows of the Hessian that are computed at once: each takes as much memory as a gradient.
-AT_ONCE = 64
+#: Rows of the Hessian that are computed together; each takes as much memory as a gradient.
+ROWS_TOGETHER = 64
 
 
 def from_torch(
@@ -29,28 +29,30 @@ def from_torch(
 ) -> TorchLoss:
     """f(w) = loss(module(inputs), targets), where w holds the parameters of the module.
 
-    module:  a torch.nn.Module; a copy in double precision on the CPU is used, and the module itself never changes
+    module:  a torch.nn.Module; it is copied, in double precision on the CPU, and never changed itself
     loss:    loss(outputs, targets) -> a tensor with one number, such as torch.nn.functional.cross_entropy
-    data:    (inputs, targets), tensors or arrays; real numbers become float64, whole numbers (classes) stay so
-    hessian: False leaves gradients only, and then local solvers use L-BFGS
+    data:    (inputs, targets), tensors or arrays; floats become float64, integers (class labels) keep their type
+    hessian: False for gradients only; local solvers then use L-BFGS
 
     Methods assume that f is smooth: prefer tanh, softplus, GELU or SiLU to ReLU. A solve without w0 starts from the
-    parameters that the module has now: in w = 0 all hidden units are alike, and most networks never leave it.
+    present parameters of the module, since at w = 0 all hidden units are equal and usually stay equal.
 
     Raises OptionError when torch is not installed, ProblemError when the loss is not one number, is random (dropout) or
-    changes buffers (batch normalisation): modules that do so in training must be in `eval()` mode.
+    changes buffers (batch normalisation): put such a module into `eval()` mode first.
     """
     return TorchLoss(module, loss, data, hessian)
 
 
 def parameters_from_torch(module: Any) -> Vector:
     """w: the parameters of a module that require a gradient, as one vector."""
-    return np.concatenate([np.zeros(0), *(p.detach().cpu().numpy().ravel() for p in _trained(module).values())])
+    pieces = [parameter.detach().cpu().numpy().ravel() for parameter in _trainable(module).values()]
+    return np.concatenate([np.zeros(0), *pieces])
 
 
 def parameters_to_torch(w: ArrayLike, module: Any) -> None:
     """Write w into the parameters of the module, in the precision of each. Raises ProblemError when it does not fit."""
-    torch, parameters = _torch(), _trained(module)
+    torch = _torch()
+    parameters = _trainable(module)
     vector = np.array(w, dtype=np.float64)
     dim = sum(p.numel() for p in parameters.values())
     if vector.shape != (dim,):
@@ -71,8 +73,9 @@ class TorchLoss(Smooth):
             raise ProblemError("from_torch: data must be the pair (inputs, targets), of tensors or arrays")
         self.module = copy.deepcopy(module).to("cpu", torch.float64)
         self.loss = loss
-        self.inputs, self.targets = (_tensor(name, d) for name, d in zip(("inputs", "targets"), data, strict=True))
-        self.parameters = _trained(self.module)
+        self.inputs = _as_tensor("inputs", data[0])
+        self.targets = _as_tensor("targets", data[1])
+        self.parameters = _trainable(self.module)
         if not self.parameters:
             raise ProblemError("from_torch: no parameter of the module requires a gradient; there is nothing to train")
         self._lock = Lock()
@@ -82,19 +85,23 @@ class TorchLoss(Smooth):
 
     def value(self, w: Vector) -> float:
         with _torch().no_grad():
-            return float(self._at(_torch().from_numpy(w.copy())))
+            return float(self._loss_at(_torch().from_numpy(w.copy())))
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        torch, (point, slope) = _torch(), self._slope(w)
-        product = torch.autograd.grad(slope, point, torch.from_numpy(v.copy()))[0]
+        torch = _torch()
+        point, gradient = self._differentiable_gradient(w)
+        product = torch.autograd.grad(gradient, point, torch.from_numpy(v.copy()))[0]
         return np.asarray(product.numpy())
 
     def defect(self) -> str | None:
-        return first_of(non_finite(n, getattr(self, n).numpy()) for n in ("inputs", "targets"))
+        inputs = non_finite_defect("inputs", self.inputs.numpy())
+        targets = non_finite_defect("targets", self.targets.numpy())
+        return first_of([inputs, targets])
 
-    def _at(self, w: Any) -> Any:
+    def _loss_at(self, w: Any) -> Any:
+        """The loss as a tensor, for the parameters in the tensor w."""
         named = dict(zip(self.parameters, _split(w, self.parameters), strict=True))
-        # functional_call exchanges the parameters inside the module for a while: one thread at a time.
+        # functional_call replaces the parameters inside the module while it runs: one thread at a time.
         with self._lock:
             outputs = _torch().func.functional_call(self.module, named, (self.inputs,))
         return self.loss(outputs, self.targets)
@@ -102,31 +109,34 @@ class TorchLoss(Smooth):
     def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         torch = _torch()
         point = torch.from_numpy(w).requires_grad_()
-        value = self._at(point)
+        value = self._loss_at(point)
         return value.item(), torch.autograd.grad(value, point)[0].numpy()
 
-    def _slope(self, w: Vector) -> tuple[Any, Any]:
-        """w and the gradient there, ready to be differentiated again."""
+    def _differentiable_gradient(self, w: Vector) -> tuple[Any, Any]:
+        """w and the gradient there as tensors, so that the gradient can be differentiated again."""
         torch = _torch()
         point = torch.from_numpy(w.copy()).requires_grad_()
-        slope = torch.autograd.grad(self._at(point), point, create_graph=True)[0]
-        return point, slope + 0.0 * point  # a loss that is linear in w has a constant slope
+        gradient = torch.autograd.grad(self._loss_at(point), point, create_graph=True)[0]
+        # The gradient of a loss that is linear in w does not depend on w; adding 0 w keeps it in the graph.
+        return point, gradient + 0.0 * point
 
     def _hessian(self, w: Vector) -> Matrix:
-        torch, (point, slope) = _torch(), self._slope(w)
+        torch = _torch()
+        point, gradient = self._differentiable_gradient(w)
         rows = [
-            torch.autograd.grad(slope, point, some, retain_graph=True, is_grads_batched=True)[0]
-            for some in torch.eye(w.size, dtype=torch.float64).split(AT_ONCE)
+            torch.autograd.grad(gradient, point, units, retain_graph=True, is_grads_batched=True)[0]
+            for units in torch.eye(w.size, dtype=torch.float64).split(ROWS_TOGETHER)
         ]
         hessian = torch.cat(rows).numpy()
         return np.asarray(0.5 * (hessian + hessian.T))
 
     def _check(self, start: Any) -> None:
-        """Evaluate once: is it one number of double precision, and a function of w and of nothing else?"""
+        """Evaluate once; ProblemError unless the loss is one number in double precision that depends on w alone."""
         torch = _torch()
-        seed, buffers = torch.get_rng_state(), [buffer.clone() for buffer in self.module.buffers()]
+        seed = torch.get_rng_state()
+        buffers = [buffer.clone() for buffer in self.module.buffers()]
         try:
-            value = self._at(start)
+            value = self._loss_at(start)
         except Exception as error:
             given = f"inputs: {self.inputs.dtype}, targets: {self.targets.dtype}"
             found = f"{type(error).__name__}: {error} ({given})"
@@ -135,10 +145,12 @@ class TorchLoss(Smooth):
         torch.set_rng_state(seed)
         if not isinstance(value, torch.Tensor) or value.ndim != 0:
             shape = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-            raise ProblemError(f"from_torch: the loss came back as {shape}; return one number, such as losses.mean()")
-        if value.dtype != torch.float64 or not value.requires_grad:
-            how = "does not depend on the parameters" if not value.requires_grad else f"came back as {value.dtype}"
-            raise ProblemError(f"from_torch: the loss {how}; compute it from the outputs, in their precision")
+            raise ProblemError(f"from_torch: the loss returned {shape}; return one number, such as losses.mean()")
+        remedy = "compute it from the outputs, in their precision"
+        if not value.requires_grad:
+            raise ProblemError(f"from_torch: the loss does not depend on the parameters; {remedy}")
+        if value.dtype != torch.float64:
+            raise ProblemError(f"from_torch: the loss returned {value.dtype}; {remedy}")
         if drawn:
             raise ProblemError("from_torch: the module or the loss is random (dropout?); call module.eval() first")
         if not all(torch.equal(*pair) for pair in zip(buffers, self.module.buffers(), strict=True)):
@@ -151,22 +163,28 @@ class TorchLoss(Smooth):
         vars(self).update(state, _lock=Lock())
 
 
-def _trained(module: Any) -> dict[str, Any]:
+def _trainable(module: Any) -> dict[str, Any]:
+    """The parameters that require a gradient, by name."""
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
 def _split(w: Any, parameters: dict[str, Any]) -> list[Any]:
-    """w in pieces of the shapes of the parameters."""
+    """w cut into tensors of the shapes of the parameters."""
     pieces = w.split([parameter.numel() for parameter in parameters.values()])
     return [piece.reshape(p.shape) for piece, p in zip(pieces, parameters.values(), strict=True)]
 
 
-def _tensor(name: str, given: Any) -> Any:
+def _as_tensor(name: str, given: Any) -> Any:
+    """A copy of inputs or targets as a tensor; floats as float64."""
     torch = _torch()
-    array = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else np.asarray(given)
+    if isinstance(given, torch.Tensor):
+        given = given.detach().cpu().numpy()
+    array = np.asarray(given)
     if array.dtype.kind not in "biuf":
         raise ProblemError(f"from_torch: {name} holds {array.dtype} values, not real numbers; encode them as numbers")
-    return torch.from_numpy(array.astype(np.float64) if array.dtype.kind == "f" else array.copy())
+    if array.dtype.kind == "f":
+        return torch.from_numpy(array.astype(np.float64))
+    return torch.from_numpy(array.copy())
 
 
 def _torch() -> Any:

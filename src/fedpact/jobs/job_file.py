@@ -299,7 +299,7 @@ class _Reader:
                 if key in str(error) and (("", key) in self.lines or key in found)
             ]
             line = self.lines.get(("", named[0]), [0])[0] if named else 0
-            raise OptionError(f"{self.path}:{line}: {error}" if line else f"{self.path}: {error}") from error
+            raise error.within(f"{self.path}:{line}" if line else str(self.path)) from error
 
     def _bound(self, found: Mapping[str, Any], task: str) -> tuple[float | dict[str, float], float]:
         min_recall, bound = found.get("min_recall"), found.get("bound")

@@ -160,7 +160,7 @@ def _record(file: JobFile, fitted: Fitted, engine: str, started: str, seconds: f
         feasibility=solution.certificate.feasibility,
         objective=solution.objective,
         rounds=fitted.communication.rounds,
-        convex=job.task in ("neyman_pearson", "linear_qp"),
+        convex=solution.convex,
         started=started,
         seconds=seconds,
         bounded=tuple(bounded(fitted)),

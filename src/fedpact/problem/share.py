@@ -74,7 +74,7 @@ class Share:
             try:
                 object.__setattr__(self, "coupled", as_map(self.coupled))
             except ProblemError as error:
-                raise ProblemError(f"{self.label}: the coupled constraint: {error}") from error
+                raise error.within(f"{self.label}: the coupled constraint") from error
 
     @property
     def label(self) -> str:

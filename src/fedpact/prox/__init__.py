@@ -1,6 +1,6 @@
-"""Simple convex functions h that the server adds to the owners' loss: penalties and plain sets."""
+"""Regularizers h with a cheap proximal map: penalties, and indicators of simple sets."""
 
-from fedpact.prox.base import Prox, Vector
+from fedpact.prox.base import Prox
 from fedpact.prox.blocks import Blocks
 from fedpact.prox.box import Box
 from fedpact.prox.custom import Custom
@@ -8,5 +8,6 @@ from fedpact.prox.group import GroupL2
 from fedpact.prox.l1 import L1, ElasticNet
 from fedpact.prox.quadratic import SquaredL2, Zero
 from fedpact.prox.simplex import Simplex
+from fedpact.types import Vector
 
 __all__ = ["L1", "Blocks", "Box", "Custom", "ElasticNet", "GroupL2", "Prox", "Simplex", "SquaredL2", "Vector", "Zero"]

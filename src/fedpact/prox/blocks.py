@@ -1,40 +1,49 @@
-"""Two simple functions side by side: one on the first coordinates, one on the others."""
+"""Two regularizers on two blocks of coordinates."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fedpact.errors import ProblemError
-from fedpact.prox.base import Prox, Vector
+from fedpact.prox.base import Prox
+from fedpact.types import Vector
 
 
 class Blocks(Prox):
-    """(g, h) on (u, v), u the first `split` coordinates: prox and subdifferential block by block.
+    """g(u) + h(v) on w = (u, v), where u holds the first `split` coordinates.
 
-    saddle: the value is g(u) - h(v), as in min_u max_v; else g(u) + h(v).
+    With saddle=True the value is g(u) - h(v), as in min_u max_v. The proximal map and the subdifferential are those of
+    g and of h, block by block, in both cases. Raises ProblemError unless both parts are a Prox.
     """
 
     def __init__(self, first: Prox, second: Prox, split: int, *, saddle: bool = False) -> None:
         for part in (first, second):
             if not isinstance(part, Prox):
-                raise ProblemError(f"Blocks: both parts must be ones of fedpact.prox, got {type(part).__name__}")
-        self.first, self.second, self.split, self.saddle = first, second, split, saddle
+                raise ProblemError(f"Blocks: both parts must be a Prox of fedpact.prox, got {type(part).__name__}")
+        self.first = first
+        self.second = second
+        self.split = split
+        self.saddle = saddle
         self.indicator = first.indicator and second.indicator
 
     def value(self, w: Vector) -> float:
-        upper, lower = self.first.value(w[: self.split]), self.second.value(w[self.split :])
-        if not (np.isfinite(upper) and np.isfinite(lower)):
-            return np.inf  # outside the domain
-        return upper - lower if self.saddle else upper + lower
+        first = self.first.value(w[: self.split])
+        second = self.second.value(w[self.split :])
+        if not (np.isfinite(first) and np.isfinite(second)):
+            return np.inf
+        if self.saddle:
+            return first - second
+        return first + second
 
     def prox(self, v: Vector, step: float) -> Vector:
-        return np.concatenate([self.first.prox(v[: self.split], step), self.second.prox(v[self.split :], step)])
+        first = self.first.prox(v[: self.split], step)
+        second = self.second.prox(v[self.split :], step)
+        return np.concatenate([first, second])
 
     def subdifferential_distance(self, v: Vector, w: Vector) -> float:
-        return max(
-            self.first.subdifferential_distance(v[: self.split], w[: self.split]),
-            self.second.subdifferential_distance(v[self.split :], w[self.split :]),
-        )
+        first = self.first.subdifferential_distance(v[: self.split], w[: self.split])
+        second = self.second.subdifferential_distance(v[self.split :], w[self.split :])
+        return max(first, second)
 
     def defect(self, dim: int) -> str | None:
         if not 0 <= self.split <= dim:

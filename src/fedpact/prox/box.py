@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.prox.base import ROUNDING, Prox, Vector
-from fedpact.prox.weights import as_weight, largest, length_defect, shown
+from fedpact.prox.base import ROUNDING, Prox
+from fedpact.prox.weights import as_weight, format_weight, largest, length_defect
+from fedpact.types import Vector
 
 
 class Box(Prox):
-    """The indicator of {w : lo <= w <= hi}; each bound is a number or a vector, and may be infinite."""
+    """h = indicator of {w : lo <= w <= hi}; prox(v) = min(max(v, lo), hi).
+
+    lo, hi: a number or a vector with one entry for each coordinate; entries may be infinite.
+    """
 
     indicator = True
 
@@ -19,9 +23,10 @@ class Box(Prox):
         self.hi = as_weight("Box", "hi", hi)
 
     def value(self, w: Vector) -> float:
-        below = self.lo - ROUNDING * np.maximum(1.0, np.abs(self.lo))
-        above = self.hi + ROUNDING * np.maximum(1.0, np.abs(self.hi))
-        return 0.0 if bool(np.all(np.isfinite(w) & (w >= below) & (w <= above))) else np.inf
+        lowest = self.lo - ROUNDING * np.maximum(1.0, np.abs(self.lo))
+        highest = self.hi + ROUNDING * np.maximum(1.0, np.abs(self.hi))
+        inside = np.isfinite(w) & (w >= lowest) & (w <= highest)
+        return 0.0 if inside.all() else np.inf
 
     def prox(self, v: Vector, step: float) -> Vector:
         return np.clip(v, self.lo, self.hi)
@@ -29,7 +34,7 @@ class Box(Prox):
     def subdifferential_distance(self, v: Vector, w: Vector) -> float:
         if not self.contains(w):
             return np.inf
-        # The normal cone allows what points outward at a bound that is met.
+        # The normal cone holds the directions that point outward at an active bound.
         outward = ((v < 0) & (w <= self.lo)) | ((v > 0) & (w >= self.hi))
         return largest(np.where(outward, 0.0, np.abs(v)))
 
@@ -38,8 +43,9 @@ class Box(Prox):
             wrong_length = length_defect(what, bound, dim, "one for each coordinate")
             if wrong_length is not None:
                 return wrong_length
-        lo, hi = np.broadcast_to(self.lo, dim), np.broadcast_to(self.hi, dim)
-        # Written so that NaN counts as wrong.
+        lo = np.broadcast_to(self.lo, dim)
+        hi = np.broadcast_to(self.hi, dim)
+        # Negated as a whole, so that NaN counts as wrong.
         bad = np.flatnonzero(~((lo <= hi) & (lo < np.inf) & (hi > -np.inf)))
         if bad.size == 0:
             return None
@@ -47,4 +53,4 @@ class Box(Prox):
         return f"Box: no number lies between lo = {lo[at]:g} and hi = {hi[at]:g} at position {at}; raise hi or lower lo"
 
     def __repr__(self) -> str:
-        return f"Box({shown(self.lo)}, {shown(self.hi)})"
+        return f"Box({format_weight(self.lo)}, {format_weight(self.hi)})"

@@ -1,4 +1,4 @@
-"""An h written by the user as three callables."""
+"""A regularizer given by the user as three callables."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from fedpact.errors import ProblemError
-from fedpact.prox.base import Prox, Vector
+from fedpact.prox.base import Prox
+from fedpact.types import Vector
 
 
 class Custom(Prox):
-    """h from `value(w)`, `prox(v, step)` and `subdifferential_distance(v, w)`, each as the method of that name in Prox.
+    """h from the callables `value(w)`, `prox(v, step)` and `subdifferential_distance(v, w)`.
 
-    Set `indicator` when h is the indicator of a set. Raises ProblemError when `prox` returns another shape than it got.
+    Each has the meaning of the method of that name in Prox. Set `indicator` when h is the indicator of a set.
+    Raises ProblemError when `prox` returns a vector of another shape than v.
     """
 
     def __init__(
@@ -24,8 +26,12 @@ class Custom(Prox):
         *,
         indicator: bool = False,
     ) -> None:
-        self._value, self._prox, self._distance = value, prox, subdifferential_distance
+        self._value = value
+        self._prox = prox
+        self._distance = subdifferential_distance
         self.indicator = indicator
+
+    # The callables get copies: they may write into their arguments.
 
     def value(self, w: Vector) -> float:
         return float(self._value(w.copy()))
@@ -33,7 +39,7 @@ class Custom(Prox):
     def prox(self, v: Vector, step: float) -> Vector:
         w = np.array(self._prox(v.copy(), step), dtype=np.float64)
         if w.shape != v.shape:
-            raise ProblemError(f"Custom: prox came back with shape {w.shape}; expected {v.shape}, as it was given")
+            raise ProblemError(f"Custom: prox returned shape {w.shape}; expected {v.shape}, the shape of its argument")
         return w
 
     def subdifferential_distance(self, v: Vector, w: Vector) -> float:

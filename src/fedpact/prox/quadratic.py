@@ -1,16 +1,17 @@
-"""The two h that are smooth: nothing, and a squared norm."""
+"""The smooth regularizers: h = 0 and the squared norm."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.prox.base import Prox, Vector
-from fedpact.prox.weights import as_weight, largest, shown, weight_defect
+from fedpact.prox.base import Prox
+from fedpact.prox.weights import as_weight, format_weight, largest, weight_defect
+from fedpact.types import Vector
 
 
 class Zero(Prox):
-    """h = 0."""
+    """h = 0; prox(v) = v."""
 
     curvature = 0.0
 
@@ -28,7 +29,10 @@ class Zero(Prox):
 
 
 class SquaredL2(Prox):
-    """h(w) = 1/2 sum_j weight_j w_j^2; weight >= 0 is one number or one for each coordinate."""
+    """h(w) = 1/2 sum_j weight_j w_j^2; prox(v, t)_j = v_j / (1 + t weight_j).
+
+    weight >= 0: one number, or one for each coordinate.
+    """
 
     def __init__(self, weight: ArrayLike) -> None:
         self.weight = as_weight("SquaredL2", "weight", weight)
@@ -47,4 +51,4 @@ class SquaredL2(Prox):
         return weight_defect("SquaredL2: weight", self.weight, dim)
 
     def __repr__(self) -> str:
-        return f"SquaredL2({shown(self.weight)})"
+        return f"SquaredL2({format_weight(self.weight)})"

@@ -1,16 +1,21 @@
-"""Shares of a whole."""
+"""The probability simplex, scaled."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fedpact.errors import ProblemError
-from fedpact.prox.base import ROUNDING, Prox, Vector
+from fedpact.prox.base import ROUNDING, Prox
 from fedpact.prox.weights import as_weight
+from fedpact.types import Vector
 
 
 class Simplex(Prox):
-    """The indicator of {w : w >= 0, sum_j w_j = total}, total > 0. Raises ProblemError when total is no number."""
+    """h = indicator of {w : w >= 0, sum_j w_j = total}, total > 0.
+
+    prox(v) = max(v - t, 0) with the t for which the sum is `total`, from a sort (Held, Wolfe and Crowder 1974).
+    Raises ProblemError when total is not a number.
+    """
 
     indicator = True
 
@@ -23,18 +28,19 @@ class Simplex(Prox):
     def value(self, w: Vector) -> float:
         allowance = ROUNDING * max(1.0, self.total)
         # NaN fails both comparisons.
-        inside = bool(np.all(w >= -allowance)) and bool(abs(np.sum(w) - self.total) <= allowance)
-        return 0.0 if inside else np.inf
+        nonnegative = bool(np.all(w >= -allowance))
+        complete = bool(abs(np.sum(w) - self.total) <= allowance)
+        return 0.0 if nonnegative and complete else np.inf
 
     def prox(self, v: Vector, step: float) -> Vector:
-        # max(v - t, 0) with t such that the sum is right. Shifting v by a constant changes only t; with the largest
-        # entry at 0 every entry that stays positive is within `total` of 0, so nothing is lost to cancellation.
+        # Shifting v by a constant changes t only. With the largest entry at 0, every entry that stays positive is
+        # within `total` of 0, so nothing is lost to cancellation.
         shifted = v - np.max(v)
         ordered = np.sort(shifted)[::-1]
         levels = (np.cumsum(ordered) - self.total) / np.arange(1, v.size + 1)
         support = max(int(np.count_nonzero(ordered > levels)), 1)
         w = np.maximum(shifted - levels[support - 1], 0.0)
-        # The running sum drifts with 1e5 entries by more than the domain allows.
+        # Over 1e5 entries the cumulative sum drifts by more than the domain allows.
         return np.asarray(w * (self.total / np.sum(w)))
 
     def subdifferential_distance(self, v: Vector, w: Vector) -> float:

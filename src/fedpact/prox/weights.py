@@ -1,4 +1,4 @@
-"""Weights that are one number or a vector with one entry for each coordinate."""
+"""Weights: one number, or a vector with one entry for each coordinate."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
-from fedpact.prox.base import Vector
+from fedpact.types import Vector
 
 
 def as_weight(owner: str, name: str, given: ArrayLike) -> float | Vector:
-    """`given` as a float or as a float64 vector; ProblemError when it is neither."""
+    """`given` as a float or a float64 vector; ProblemError when it is neither."""
     array = np.asarray(given)
     if array.dtype.kind not in "biuf" or array.ndim > 1:
         found = f"an array of shape {array.shape} and type {array.dtype}"
         raise ProblemError(f"{owner}: {name} must be a number or a vector of numbers; got {found}")
-    return np.array(array, dtype=np.float64) if array.ndim else float(array)
+    if array.ndim == 0:
+        return float(array)
+    return np.array(array, dtype=np.float64)
 
 
 def length_defect(what: str, weight: float | Vector, length: int, why: str) -> str | None:
+    """What is wrong with the length of a weight, or None; `why` says where the expected length comes from."""
     if isinstance(weight, np.ndarray) and weight.size != length:
         return f"{what} has {weight.size} entries; expected one number or {length} entries, {why}"
     return None
 
 
 def sign_defect(what: str, weight: float | Vector) -> str | None:
+    """The first entry that is negative or not finite, in a sentence, or None."""
     values = np.atleast_1d(weight)
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if bad.size == 0:
@@ -34,14 +38,17 @@ def sign_defect(what: str, weight: float | Vector) -> str | None:
 
 
 def weight_defect(what: str, weight: float | Vector, dim: int) -> str | None:
-    """What is wrong with a weight on the coordinates of w."""
+    """What is wrong with a weight on the coordinates of w, or None."""
     return length_defect(what, weight, dim, "one for each coordinate") or sign_defect(what, weight)
 
 
-def shown(weight: float | Vector) -> str:
-    return f"<{weight.size} values>" if isinstance(weight, np.ndarray) else f"{weight:g}"
+def format_weight(weight: float | Vector) -> str:
+    """The weight in a repr: the number, or how many entries the vector has."""
+    if isinstance(weight, np.ndarray):
+        return f"<{weight.size} values>"
+    return f"{weight:g}"
 
 
 def largest(values: Vector) -> float:
-    """max(values, 0) that lets NaN through."""
+    """max(values, 0); NaN if a value is NaN."""
     return float(np.max(values, initial=0.0))

@@ -82,7 +82,7 @@ class Record:
     versions:    of Python and packages
     started:     when, ISO 8601; seconds: how long it took
     stationarity, feasibility, tol: the certificate, and what was asked of each of the two
-    convex:      False where constraints or objectives are not convex: then the answer is stationary, not proven optimal
+    convex:      False where the problem is not known to be convex: then the answer is stationary, not proven optimal
     notes:       choices made on the way
     """
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpact.cones import Cone, Nonnegative, Product, Zero
 from fedpact.federation import Order, Reply, Summed, not_finite
-from fedpact.functions import Matrix, Vector
 from fedpact.problem import Share, owner_terms
-from fedpact.solvers.symmetric_cones import Rows, rows_of
+from fedpact.types import Matrix, Vector
 
 #: A slack starts at least this far inside its cone, relative to the size and slope of the constraint.
 ROOM = 0.01
@@ -102,10 +102,30 @@ class System(Reply):
     violation: float
 
 
-def rows_at(share: Share) -> Rows:
-    rows = rows_of(None if share.constraint is None else share.constraint.cone)
-    assert rows is not None  # refused before
-    return rows
+class NoRows(Zero):
+    """The cone of a holder without constraints: {0} in R^0."""
+
+    dim: int = 0
+
+    def __init__(self) -> None:
+        pass
+
+
+NO_ROWS = NoRows()
+
+
+def cone_of(share: Share, coupled: int = 0) -> Cone:
+    """The cone of a holder's constraint; the server's is followed by one inequality for each coupled row."""
+    cones: list[Cone] = []
+    if share.constraint is not None:
+        cones.append(share.constraint.cone)
+    if coupled:
+        cones.append(Nonnegative(coupled))
+    if not cones:
+        return NO_ROWS
+    if len(cones) == 1:
+        return cones[0]
+    return Product(cones)
 
 
 def measured(share: Share, w: Vector) -> Local:
@@ -125,36 +145,36 @@ def lagrangian_hessian(share: Share, w: Vector, multiplier: Vector, coupled: Vec
     return hessian
 
 
-def first_pair(rows: Rows, local: Local, holders: int) -> tuple[Vector, Vector]:
+def first_pair(cone: Cone, local: Local, holders: int) -> tuple[Vector, Vector]:
     """A slack inside the cone near -c, and a multiplier whose pull is as strong as that of the holder's objective."""
-    worth = rows.sensitivity(local.jacobian)
-    slack = rows.inside(-local.value, ROOM * np.maximum(1 / worth, np.abs(local.value)))
+    worth = cone.sensitivity(local.jacobian)
+    slack = cone.move_inside(-local.value, ROOM * np.maximum(1 / worth, np.abs(local.value)))
     strength = float(np.linalg.norm(local.gradient)) or 1 / holders
-    return slack, strength * worth * rows.unit()
+    return slack, strength * worth * cone.identity()
 
 
-def moved(rows: Rows, origin: Point, step: Vector, target: float, finishing: bool) -> tuple[Vector, Vector]:
+def moved(cone: Cone, origin: Point, step: Vector, target: float, finishing: bool) -> tuple[Vector, Vector]:
     """Slack and multiplier after the step, each with the longest step (up to 1) that stays inside the cone."""
     change = origin.local.jacobian @ step
     if finishing:
         assert origin.finish is not None  # the order before asked for it
         return origin.slack, origin.finish.multiplier(change, 0.0)
     assert origin.barrier is not None
-    slack_step = np.where(rows.bounds, -(origin.local.value + origin.slack) - change, 0.0)
+    slack_step = np.where(cone.has_slack, -(origin.local.value + origin.slack) - change, 0.0)
     multiplier_step = origin.barrier.multiplier(change, target) - origin.multiplier
-    slack_length = min(1.0, FRACTION * rows.longest_step(origin.slack, slack_step))
-    multiplier_length = min(1.0, FRACTION * rows.longest_step(origin.multiplier, multiplier_step))
+    slack_length = min(1.0, FRACTION * cone.longest_step(origin.slack, slack_step))
+    multiplier_length = min(1.0, FRACTION * cone.longest_step(origin.multiplier, multiplier_step))
     return (
         origin.slack + slack_length * slack_step,
-        origin.multiplier + np.where(rows.bounds, multiplier_length, 1.0) * multiplier_step,
+        origin.multiplier + np.where(cone.has_slack, multiplier_length, 1.0) * multiplier_step,
     )
 
 
 def settled(
-    share: Share, rows: Rows, w: Vector, local: Local, slack: Vector, multiplier: Vector, look: Look
+    share: Share, cone: Cone, w: Vector, local: Local, slack: Vector, multiplier: Vector, look: Look
 ) -> tuple[Point, System]:
     """The point and the system of a holder at w; the rows of the server (and of its `local`) end with coupled ones."""
-    clean = rows.cleaned(multiplier, local.value, local.jacobian)
+    clean = cone.clean(multiplier, local.value, local.jacobian)
     void = Point(w, slack, multiplier, clean, local, None, None), _void(w.size, look)
     hessian = lagrangian_hessian(share, w, clean if look.finishing else multiplier, look.coupled)
     if not _finite(np.array(local.objective), local.gradient, local.value, local.jacobian, hessian):
@@ -162,8 +182,8 @@ def settled(
     diagonal = np.abs(np.diagonal(hessian))
     curvature = look.curvature or float(np.mean(diagonal)) or 1.0
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        barrier = None if look.finishing else barrier_model(rows, local, slack, multiplier, curvature)
-        finish = finish_model(rows, local, multiplier, curvature) if look.near else None
+        barrier = None if look.finishing else barrier_model(cone, local, slack, multiplier, curvature)
+        finish = finish_model(cone, local, multiplier, curvature) if look.near else None
     point = Point(w, slack, multiplier, clean, local, barrier, finish)
     jacobian, empty = local.jacobian, np.zeros(0)
     terms = owner_terms(share, w, clean[: share.multiplier_length], look.judged_coupled) if look.judge else None
@@ -180,7 +200,7 @@ def settled(
         priced=float(multiplier @ local.value),
         objective=local.objective,
         complementarity=float(slack @ multiplier),
-        degree=rows.degree,
+        degree=cone.degree,
         miss=float(np.sum((local.value + slack) ** 2)),
         size=float(np.sum(local.value**2)),
         coupled=np.zeros(look.coupled.size) if share.coupled is None else local.coupled,
@@ -193,28 +213,29 @@ def settled(
     return (point, system) if not_finite(system) is None else void
 
 
-def barrier_model(rows: Rows, local: Local, slack: Vector, multiplier: Vector, curvature: float) -> Model:
+def barrier_model(cone: Cone, local: Local, slack: Vector, multiplier: Vector, curvature: float) -> Model:
     """D, D (c + s) and s^-1; an equality has no slack, its row is firm: z+ = z + D (c + J d)."""
-    weight = rows.scaling(slack, multiplier)
-    firm = np.where(rows.bounds, 0.0, FIRM * curvature / _mean_square(local.jacobian))
+    weight = cone.scaling(slack, multiplier)
+    firm = np.where(cone.has_slack, 0.0, FIRM * curvature / _mean_square(local.jacobian))
     weight = weight + (firm if weight.ndim == 1 else np.diag(firm))
-    pull = np.where(rows.bounds, 0.0, multiplier) + apply(weight, local.value + slack)
-    return Model(weight, pull, rows.inverse(slack))
+    pull = np.where(cone.has_slack, 0.0, multiplier) + apply(weight, local.value + slack)
+    return Model(weight, pull, cone.inverse(slack))
 
 
-def finish_model(rows: Rows, local: Local, multiplier: Vector, curvature: float) -> Model:
+def finish_model(cone: Cone, local: Local, multiplier: Vector, curvature: float) -> Model:
     """Newton's equation of z = P_{K*}(z + theta c): (I - P') dz = P' theta J d + P(z + theta c) - z.
 
     I - P' is singular where the constraint binds: a small multiple of the identity makes the row firm instead.
     """
-    theta = rows.sensitivity(local.jacobian)
-    projected, derivative = rows.projected(multiplier + theta * local.value)
-    gap, none = projected - multiplier, np.zeros(rows.dim)
+    theta = cone.sensitivity(local.jacobian)
+    shifted = multiplier + theta * local.value
+    derivative = cone.project_dual_jacobian(shifted)
+    gap, none = cone.project_dual(shifted) - multiplier, np.zeros(cone.dim)
     give = np.minimum(theta * _mean_square(local.jacobian) / (FIRM * curvature), 1e-3)
     if derivative.ndim == 1:
         stiff = 1 / (1 - derivative + give)
         return Model(stiff * derivative * theta, multiplier + stiff * gap, none)
-    inverse = np.linalg.inv(np.eye(rows.dim) - derivative + np.diag(give))
+    inverse = np.linalg.inv(np.eye(cone.dim) - derivative + np.diag(give))
     weight = inverse @ (derivative * theta)
     return Model(0.5 * (weight + weight.T), multiplier + inverse @ gap, none)
 

@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError
 from fedpact.federation import Answers, Order, Reply, Summed, client_step, named
 from fedpact.functions import Vector
@@ -41,10 +40,10 @@ from fedpact.solvers.condensation import (
     Look,
     Point,
     System,
+    cone_of,
     first_pair,
     measured,
     moved,
-    rows_at,
     settled,
     unpack,
 )
@@ -67,7 +66,6 @@ from fedpact.solvers.proximal_al import proximal_al
 from fedpact.solvers.run import MARGIN, Best, Run
 from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.solution import Solution
-from fedpact.solvers.symmetric_cones import rows_of
 
 #: The target never falls below this part of the residual, so complementarity does not run ahead of it.
 BEHIND = 0.003
@@ -145,8 +143,8 @@ class Concluded(Reply):
 def begin(share: Share, state: None, order: Begin) -> tuple[State, System]:
     """Check the share at the start, choose the first slack and multiplier, and give their system."""
     introduce(share, None, Introduce(w=order.w))
-    local, rows = measured(share, order.w), rows_at(share)
-    point, system = settled(share, rows, order.w, local, *first_pair(rows, local, order.holders), order)
+    local, cone = measured(share, order.w), cone_of(share)
+    point, system = settled(share, cone, order.w, local, *first_pair(cone, local, order.holders), order)
     if not system.usable:
         raise DataError("its Hessian is not finite at the start; check the function there, or start from another w0")
     return at_start(point), system
@@ -155,10 +153,10 @@ def begin(share: Share, state: None, order: Begin) -> tuple[State, System]:
 @client_step
 def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     """Take the step with step lengths of our own, and give the system of the new point."""
-    origin, rows = from_where(state, order), rows_at(share)
+    origin, cone = from_where(state, order), cone_of(share)
     w = origin.w + order.longer * order.step
-    pair = moved(rows, origin, order.step, order.target, order.finishing)
-    point, system = settled(share, rows, w, measured(share, w), *pair, order)
+    pair = moved(cone, origin, order.step, order.target, order.finishing)
+    point, system = settled(share, cone, w, measured(share, w), *pair, order)
     return after(state, order, point), system
 
 
@@ -244,12 +242,9 @@ class Coordinator:
 
     def __init__(self, run: Run) -> None:
         self.run, self.problem = run, run.problem
-        server, length = self.problem.server, self.problem.coupled_length
+        server = self.problem.server
         self.split = server.multiplier_length
-        coupled = Nonnegative(length) if length else None
-        rows = rows_of(None if server.constraint is None else server.constraint.cone, coupled)
-        assert rows is not None
-        self.rows = rows
+        self.cone = cone_of(server, self.problem.coupled_length)
         self.w = run.w0
         self.state: State
 
@@ -264,23 +259,23 @@ class Coordinator:
         local = self._local(replies)
         # Without an objective of its own the server's multipliers are as strong as those of an owner on average.
         share_of_gradient = np.linalg.norm(replies.total.gradient) / order.holders
-        slack, multiplier = first_pair(self.rows, replace(local, gradient=np.array([share_of_gradient])), order.holders)
-        point, own = settled(server, self.rows, self.w, local, slack, multiplier, order)
+        slack, multiplier = first_pair(self.cone, replace(local, gradient=np.array([share_of_gradient])), order.holders)
+        point, own = settled(server, self.cone, self.w, local, slack, multiplier, order)
         self.state = at_start(replace(point, clean=np.append(point.clean[: self.split], none)))
         return self._sums(own, replies, none, judged=True)
 
     def advance(self, order: Advance) -> Sums:
         """One exchange: everybody takes the step; the server's own multipliers are known before, so owners get them."""
         origin = from_where(self.state, order)
-        slack, multiplier = moved(self.rows, origin, order.step, order.target, order.finishing)
-        expected = self.rows.cleaned(multiplier, -slack, origin.local.jacobian)[self.split :]
+        slack, multiplier = moved(self.cone, origin, order.step, order.target, order.finishing)
+        expected = self.cone.clean(multiplier, -slack, origin.local.jacobian)[self.split :]
         if order.finishing:
             expected = np.maximum(multiplier[self.split :], 0.0)
         order = replace(order, coupled=multiplier[self.split :], judged_coupled=expected)
         self.w = origin.w + order.longer * order.step
         replies = self.run.fleet.ask(advance, order)
         local = self._local(replies)
-        point, own = settled(self.problem.server, self.rows, self.w, local, slack, multiplier, order)
+        point, own = settled(self.problem.server, self.cone, self.w, local, slack, multiplier, order)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
         self.state = after(self.state, order, point)
         return self._sums(own, replies, expected, order.judge)
@@ -587,6 +582,7 @@ def refusal(problem: FederatedProblem) -> str:
     for holder in (problem.server, *problem.shares):
         if not holder.has_hessian:
             return f"{holder.label}: a function has no Hessian"
-        if rows_of(None if holder.constraint is None else holder.constraint.cone) is None:
-            return f"{holder.label}: its cone is neither Zero, Nonnegative, SecondOrder nor PSD"
+        for block in cone_of(holder).blocks:
+            if not block.symmetric:
+                return f"{holder.label}: its cone {block!r} has no symmetric interior"
     return ""

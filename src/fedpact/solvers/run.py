@@ -164,4 +164,5 @@ class Best:
             history=run.history,
             communication=run.fleet.ledger.read(),
             conflict=conflict,
+            convex=run.problem.convex,
         )

@@ -109,6 +109,7 @@ class Solution:
     communication: Communication
     coupled_multiplier: Vector = field(default_factory=lambda: np.zeros(0))
     conflict: tuple[str, ...] = ()  # the owners whose constraints conflict, when infeasible
+    convex: bool = False  # is the problem known to be convex? Then a solved one is optimal, up to the tolerances
 
     @property
     def rounds(self) -> int:
@@ -130,7 +131,7 @@ class Solution:
         target = Path(path) if str(path).endswith(".npz") else Path(f"{path}.npz")
         meta: dict[str, Any] = {
             "format": FORMAT,
-            **{k: getattr(self, k) for k in ("status", "reason", "objective", "tol", "method", "conflict")},
+            **{k: getattr(self, k) for k in ("status", "reason", "objective", "tol", "method", "conflict", "convex")},
             **{k: asdict(getattr(self, k)) for k in ("certificate", "history", "communication")},
             "multipliers": len(self.multipliers),
         }

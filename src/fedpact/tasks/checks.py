@@ -22,17 +22,26 @@ def features(owner: str, X: ArrayLike, columns: Sequence[str] | None = None) -> 
     try:
         matrix = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"owner {owner!r}: X is not a dense table of numbers ({error}); encode text columns") from error
+        words = f"owner {owner!r}: X is not a dense table of numbers ({error}); encode text columns"
+        raise DataError(words, code="FP-DATA-040") from error
     if matrix.ndim != 2:
-        raise DataError(f"owner {owner!r}: X has shape {matrix.shape}; give a matrix, one row a sample")
+        raise DataError(
+            f"owner {owner!r}: X has shape {matrix.shape}; give a matrix, one row a sample", code="FP-DATA-041"
+        )
     if columns is not None and len(columns) != matrix.shape[1]:
-        raise DataError(f"owner {owner!r}: X has {matrix.shape[1]} columns, but {len(columns)} column names were given")
+        raise DataError(
+            f"owner {owner!r}: X has {matrix.shape[1]} columns, but {len(columns)} column names were given",
+            code="FP-DATA-042",
+        )
     bad = ~np.isfinite(matrix)
     for j in np.flatnonzero(bad.any(axis=0)):
         column = f"column {j}" if columns is None else f"column {columns[int(j)]!r}"
+        # No count: a job that states a scaling could ask with it how many rows lie beyond a number.
         raise DataError(
             f"owner {owner!r}: {column} has {bad[:, j].sum()} missing or infinite values "
-            f"({_rows(bad[:, j])}); impute them or drop the rows"
+            f"({_rows(bad[:, j])}); impute them or drop the rows",
+            code="FP-DATA-043",
+            column="" if columns is None else columns[int(j)],
         )
     return matrix
 
@@ -44,20 +53,21 @@ def data(owner: str, X: ArrayLike | sp.sparray | sp.spmatrix, columns: Sequence[
     given: Any = X  # the stubs of SciPy know no matrix whose kind is open
     matrix: sp.csr_array = sp.csr_array(given, dtype=np.float64)
     if bad := int(np.sum(~np.isfinite(matrix.data))):
-        raise DataError(f"owner {owner!r}: the sparse X has {bad} missing or infinite values; impute them")
+        raise DataError(
+            f"owner {owner!r}: the sparse X has {bad} missing or infinite values; impute them", code="FP-DATA-044"
+        )
     return matrix
 
 
 def whole(owner: str, name: str, values: ArrayLike, rows: int, classes: int) -> Labels:
     """`values` as a vector of the whole numbers 0 to classes - 1, one a row."""
-    vector = np.asarray(values)
-    if vector.shape != (rows,):
-        raise DataError(f"owner {owner!r}: {name} has shape {vector.shape}, X has {rows} rows; give one {name} a row")
+    vector = _one_per_row(owner, name, values, rows)
     wrong = ~np.isin(vector, np.arange(classes))
     if wrong.any():
         raise DataError(
             f"owner {owner!r}: {name} has {wrong.sum()} values other than the whole numbers 0 to {classes - 1}, the "
-            f"first is {vector[wrong][0]!s} ({_rows(wrong)}); code the classes so"
+            f"first is {vector[wrong][0]!s} ({_rows(wrong)}); code the classes so",
+            code="FP-DATA-045",
         )
     return vector.astype(np.int64)
 
@@ -69,15 +79,14 @@ def coded(owner: str, name: str, values: ArrayLike, rows: int, levels: int) -> L
 
 def binary(owner: str, name: str, values: ArrayLike, rows: int, *, both: bool = True) -> Labels:
     """`values` as a vector of 0 and 1, one a row; with `both`, each of the two must occur."""
-    vector = np.asarray(values)
-    if vector.shape != (rows,):
-        raise DataError(f"owner {owner!r}: {name} has shape {vector.shape}, X has {rows} rows; give one {name} a row")
+    vector = _one_per_row(owner, name, values, rows)
     wrong = ~np.isin(vector, (0, 1))
     if wrong.any():
         found = vector[wrong][0]
         raise DataError(
             f"owner {owner!r}: {name} has {wrong.sum()} values other than 0 and 1, the first is {found!s} "
-            f"({_rows(wrong)}); code {name} as 0 and 1"
+            f"({_rows(wrong)}); code {name} as 0 and 1",
+            code="FP-DATA-046",
         )
     codes = vector.astype(np.int64)
     some_of_each(owner, name, codes, (0, 1) if both else ())
@@ -91,7 +100,9 @@ def some_of_each(owner: str, name: str, codes: Labels, needed: Iterable[int], le
             level = levels[value] if levels else value
             raise DataError(
                 f"owner {owner!r}: no row has {name} = {level} among {len(codes)}; its mean loss is undefined: "
-                "give this owner more data, merge it with another, or leave it out"
+                "give this owner more data, merge it with another, or leave it out",
+                code="FP-DATA-047",
+                column=name,
             )
 
 
@@ -102,29 +113,32 @@ def same_columns(matrices: Mapping[str, Data]) -> None:
         if matrix.shape[1] != reference.shape[1]:
             raise DataError(
                 f"owner {owner!r}: X has {matrix.shape[1]} columns, owner {first!r} has {reference.shape[1]}; "
-                "all owners must use the same columns in the same order"
+                "all owners must use the same columns in the same order",
+                code="FP-DATA-048",
             )
 
 
 def owner_tables(owners: Mapping[str, object], parts: Sequence[str]) -> None:
     """There is an owner, none is called 'server', and each has a tuple of these parts."""
     if not owners:
-        raise DataError("there are no owners; give a mapping with at least one, name -> table")
+        raise DataError("there are no owners; give a mapping with at least one, name -> table", code="FP-DATA-049")
     for name, table in owners.items():
         if name == "server":
-            raise DataError("an owner is called 'server', the name of the server itself; give it another name")
+            raise DataError(
+                "an owner is called 'server', the name of the server itself; give it another name", code="FP-DATA-050"
+            )
         tuple_of(name, table, parts)
 
 
 def tuple_of(name: str, table: object, parts: Sequence[str]) -> None:
     if not isinstance(table, tuple) or len(table) != len(parts):
         found = f"{len(table)} items" if isinstance(table, tuple) else type(table).__name__
-        raise DataError(f"owner {name!r}: expected a tuple ({', '.join(parts)}), got {found}")
+        raise DataError(f"owner {name!r}: expected a tuple ({', '.join(parts)}), got {found}", code="FP-DATA-051")
 
 
 def positive(name: str, value: float) -> float:
     if not (isfinite(value) and value > 0):
-        raise OptionError(f"{name} is {value}; it must be a positive number")
+        raise OptionError(f"{name} is {value}; it must be a positive number", code="FP-OPTION-030")
     return float(value)
 
 
@@ -136,20 +150,34 @@ def bound_of_each(what: str, bound: float | Mapping[str, float], owners: Iterabl
     for name in names:
         if name not in bound:
             raise OptionError(
-                f"{what} has no entry for owner {name!r}; give one for every owner, or one number for all"
+                f"{what} has no entry for owner {name!r}; give one for every owner, or one number for all",
+                code="FP-OPTION-031",
+                key=what,
             )
     for name in bound:
         if name not in names:
             raise OptionError(
-                f"{what} has an entry for {name!r}, which is no owner; the owners are: {', '.join(names)}"
+                f"{what} has an entry for {name!r}, which is no owner; the owners are: {', '.join(names)}",
+                code="FP-OPTION-032",
+                key=what,
             )
     return {name: positive(f"{what} of owner {name!r}", bound[name]) for name in names}
 
 
 def nonnegative(name: str, value: float) -> float:
     if not (isfinite(value) and value >= 0):
-        raise OptionError(f"{name} is {value}; it must be a number of at least 0")
+        raise OptionError(f"{name} is {value}; it must be a number of at least 0", code="FP-OPTION-033", key=name)
     return float(value)
+
+
+def _one_per_row(owner: str, name: str, values: ArrayLike, rows: int) -> NDArray[Any]:
+    vector = np.asarray(values)
+    if vector.shape != (rows,):
+        raise DataError(
+            f"owner {owner!r}: {name} has shape {vector.shape}, X has {rows} rows; give one {name} a row",
+            code="FP-DATA-052",
+        )
+    return vector
 
 
 def _rows(mask: NDArray[np.bool_], shown: int = 5) -> str:

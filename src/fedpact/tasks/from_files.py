@@ -138,11 +138,13 @@ def _quadratic(name: str, path: Path) -> Share:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
     except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise DataError(
-            f"{path} cannot be read as .npz ({error}); write it with numpy.savez(A=, b=, C=, d=)"
-        ) from error
+        words = f"{path} cannot be read as .npz ({error}); write it with numpy.savez(A=, b=, C=, d=)"
+        raise DataError(words, code="FP-DATA-060") from error
     if absent := {"A", "b"} - arrays.keys():
-        raise DataError(f"{path} has no array {', '.join(sorted(absent))}; write it with numpy.savez(A=, b=, C=, d=)")
+        raise DataError(
+            f"{path} has no array {', '.join(sorted(absent))}; write it with numpy.savez(A=, b=, C=, d=)",
+            code="FP-DATA-061",
+        )
     return linear_qp_share(arrays["A"], arrays["b"], arrays.get("C"), arrays.get("d"), name=name)
 
 
@@ -151,13 +153,15 @@ def _custom(job: Job, name: str, table: Table) -> Share:
     path = Path(job.functions)
     spec = importlib.util.spec_from_file_location("fedpact_custom_task", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise OptionError(f"functions = {job.functions!r} is no Python file; correct the path")
+        raise OptionError(f"functions = {job.functions!r} is no Python file; correct the path", code="FP-OPTION-060")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     build = getattr(module, "share", None)
     if not callable(build):
-        raise OptionError(f"{path} has no function share(table, name, owners); define it")
+        raise OptionError(f"{path} has no function share(table, name, owners); define it", code="FP-OPTION-061")
     made = build(table, name, job.owners)
     if not isinstance(made, Share):
-        raise OptionError(f"{path}: share(...) returned {type(made).__name__}; return an fp.Share")
+        raise OptionError(
+            f"{path}: share(...) returned {type(made).__name__}; return an fp.Share", code="FP-OPTION-062"
+        )
     return made if made.name else Share(made.objective, made.constraint, made.coupled, name, made.measures)

@@ -105,9 +105,13 @@ def group_fairness_share(
     column, levels: words for the groups, used in error messages
     """
     if parity not in PARITIES:
-        raise OptionError(f"parity is {parity!r}; choose {', '.join(PARITIES)}")
+        raise OptionError(f"parity is {parity!r}; choose {', '.join(PARITIES)}", code="FP-OPTION-034", key="parity")
     if parity != "loss" and classes != 2:
-        raise OptionError(f"parity {parity!r} is about a rate of positive decisions; with {classes} classes use 'loss'")
+        raise OptionError(
+            f"parity {parity!r} is about a rate of positive decisions; with {classes} classes use 'loss'",
+            code="FP-OPTION-035",
+            key="parity",
+        )
     matrix = checks.features(name, X)
     labels = checks.coded(name, "label", y, len(matrix), classes)  # one class is enough for a mean loss
     kinds = checks.coded(name, "group", group, len(matrix), groups)
@@ -119,7 +123,9 @@ def group_fairness_share(
         if parity == "equal_opportunity" and not np.any(inside & (labels == 1)):
             raise DataError(
                 f"owner {name!r}: no row of class 1 has {column} = {levels[g] if levels else g}, so its rate is "
-                "undefined: give this owner more data, merge it with another, or use parity = 'demographic_parity'"
+                "undefined: give this owner more data, merge it with another, or use parity = 'demographic_parity'",
+                code="FP-DATA-053",
+                column=column,
             )
         means.append(_mean(matrix, labels, inside, parity, classes))
     pairs = [TwoSided(means[b] - means[a], -limit, limit) for a, b in combinations(range(groups), 2)]

@@ -65,43 +65,81 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise OptionError(f"task {self.task!r} is unknown; choose {', '.join(TASKS)}")
+            raise OptionError(
+                f"task {self.task!r} is unknown; choose {', '.join(TASKS)}", code="FP-OPTION-040", key="task"
+            )
         if self.task == "group_fairness" and not self.group:
-            raise OptionError("task 'group_fairness' needs group=, the name of the column of the groups")
+            raise OptionError(
+                "task 'group_fairness' needs group=, the name of the column of the groups",
+                code="FP-OPTION-041",
+                key="group",
+            )
         if self.task == "custom" and not self.functions:
             raise OptionError(
-                "task 'custom' needs functions=, a Python file with a function share(table, name, owners)"
+                "task 'custom' needs functions=, a Python file with a function share(table, name, owners)",
+                code="FP-OPTION-042",
+                key="functions",
             )
         if self.task == "linear_qp":
             return
         if not self.columns:
-            raise OptionError("a job needs columns=, the names of the features that every owner has")
+            raise OptionError(
+                "a job needs columns=, the names of the features that every owner has",
+                code="FP-OPTION-043",
+                key="columns",
+            )
         for name in (self.label, self.group):
             if name and name in self.columns:
-                raise OptionError(f"{name!r} is a feature and the label or group as well; take it out of the columns")
+                raise OptionError(
+                    f"{name!r} is a feature and the label or group as well; take it out of the columns",
+                    code="FP-OPTION-044",
+                    column=name,
+                )
         if twice := [c for c in self.columns if self.columns.count(c) > 1]:
-            raise OptionError(f"column {twice[0]!r} is listed twice; list every feature once")
+            raise OptionError(
+                f"column {twice[0]!r} is listed twice; list every feature once", code="FP-OPTION-045", column=twice[0]
+            )
         if unknown := [c for c in self.categories if c not in self.columns]:
-            raise OptionError(f"categories are given for {unknown[0]!r}, which is no feature; list it, or drop them")
+            raise OptionError(
+                f"categories are given for {unknown[0]!r}, which is no feature; list it, or drop them",
+                code="FP-OPTION-046",
+                column=unknown[0],
+            )
         for column, levels in self.categories.items():
-            _distinct(f"categories of {column!r}", levels, 1)
+            _distinct("categories", levels, 1, column)
         _distinct("classes", self.classes, 2)
         _distinct("groups", self.groups, 2)
         if self.protected and self.protected not in self.classes:
-            raise OptionError(f"protected = {self.protected!r} is none of the classes {', '.join(self.classes)}")
+            raise OptionError(
+                f"protected = {self.protected!r} is none of the classes {', '.join(self.classes)}",
+                code="FP-OPTION-047",
+                key="protected",
+            )
         if self.parity not in PARITIES:
-            raise OptionError(f"parity = {self.parity!r} is unknown; choose {', '.join(PARITIES)}")
+            raise OptionError(
+                f"parity = {self.parity!r} is unknown; choose {', '.join(PARITIES)}", code="FP-OPTION-048", key="parity"
+            )
         if self.missing not in ("error", "mean"):
-            raise OptionError(f'missing = {self.missing!r} is unknown; choose "error" or "mean"')
+            raise OptionError(
+                f'missing = {self.missing!r} is unknown; choose "error" or "mean"', code="FP-OPTION-049", key="missing"
+            )
         if not 0 <= self.min_recall < 1:
-            raise OptionError(f"min_recall = {self.min_recall}: give a number above 0 and below 1")
+            raise OptionError(
+                f"min_recall = {self.min_recall}: give a number above 0 and below 1",
+                code="FP-OPTION-050",
+                key="min_recall",
+            )
 
     @classmethod
     def read(cls, stated: Mapping[str, Any]) -> Job:
         """The job as it came with an order. OptionError when it is not one."""
         known = {f.name for f in fields(cls)}
         if unknown := set(stated) - known:
-            raise OptionError(f"the job states {', '.join(sorted(unknown))}, which this version does not know")
+            raise OptionError(
+                f"the job states {', '.join(sorted(unknown))}, which this version does not know",
+                code="FP-OPTION-051",
+                key=min(unknown),
+            )
         texts = {key: tuple(stated[key]) for key in ("columns", "classes", "groups") if key in stated}
         levels = categories_from(stated.get("categories", {}))
         scaling = stated.get("scaling")
@@ -109,7 +147,7 @@ class Job:
             scaled = None if scaling is None else Scaling(**{key: tuple(value) for key, value in scaling.items()})
             return cls(**{**stated, **texts, "categories": levels, "scaling": scaled})
         except TypeError as error:
-            raise OptionError(f"the job is incomplete: {error}") from error
+            raise OptionError(f"the job is incomplete: {error}", code="FP-OPTION-052") from error
 
     def stated(self) -> dict[str, Any]:
         return {key: _listed(value) for key, value in asdict(self).items()}
@@ -131,7 +169,9 @@ class Job:
             return self.bound
         if owner not in self.bound:
             raise OptionError(
-                f"bound has no entry for owner {owner!r}; give one for every owner, or one number for all"
+                f"bound has no entry for owner {owner!r}; give one for every owner, or one number for all",
+                code="FP-OPTION-053",
+                key="bound",
             )
         return self.bound[owner]
 
@@ -148,9 +188,11 @@ class Job:
         return SquaredL2(one if len(self.classes) == 2 else np.tile(one, len(self.classes)))
 
 
-def _distinct(what: str, levels: Sequence[str], least: int) -> None:
+def _distinct(key: str, levels: Sequence[str], least: int, column: str = "") -> None:
     if len(levels) < least or len(set(levels)) < len(levels):
-        raise OptionError(f"{what} are {list(levels)}; give {least} or more, all different")
+        what = f"{key} of {column!r}" if column else key
+        words = f"{what} are {list(levels)}; give {least} or more, all different"
+        raise OptionError(words, code="FP-OPTION-054", column=column, key=key)
 
 
 def _listed(value: Any) -> Any:

@@ -72,7 +72,8 @@ def exact(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> Exact:
     except (LinAlgError, LinAlgWarning) as error:
         raise ProblemError(
             f"the optimality conditions of this program are singular: {len(J)} equalities in {dim} variables are "
-            "dependent, or the quadratic form is flat along them; remove dependent rows of C or regularize A"
+            "dependent, or the quadratic form is flat along them; remove dependent rows of C or regularize A",
+            code="FP-PROBLEM-001",
         ) from error
     w = solution[:dim]
     multipliers = list(solution[dim:].reshape(blocks, m))
@@ -83,14 +84,17 @@ def _checked(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> tuple[Ar
     A, b, C, d = (np.asarray(array, dtype=np.float64) for array in (A, b, C, d))
     if A.ndim != 3 or C.ndim != 3 or len(A) == 0:
         raise ProblemError(
-            f"A has shape {A.shape} and C has shape {C.shape}; needed: n x d x d and (n + 1) x m x d, n >= 1"
+            f"A has shape {A.shape} and C has shape {C.shape}; needed: n x d x d and (n + 1) x m x d, n >= 1",
+            code="FP-PROBLEM-002",
         )
     n, (dim, m) = len(A), (A.shape[1], C.shape[1])
     needed = {"A": (A, (n, dim, dim)), "b": (b, (n, dim)), "C": (C, (n + 1, m, dim)), "d": (d, (n + 1, m))}
     for name, (array, shape) in needed.items():
         if array.shape != shape:
-            raise ProblemError(f"{name} has shape {array.shape}; with A of shape {A.shape} it must be {shape}")
+            raise ProblemError(
+                f"{name} has shape {array.shape}; with A of shape {A.shape} it must be {shape}", code="FP-PROBLEM-003"
+            )
         for i in np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1)):
             owner = "server" if name in "Cd" and i == 0 else f"client {i if name in 'Cd' else i + 1}"
-            raise DataError(f"{owner}: {name}[{i}] has values that are not finite; replace them")
+            raise DataError(f"{owner}: {name}[{i}] has values that are not finite; replace them", code="FP-DATA-062")
     return A, b, C, d

@@ -89,10 +89,11 @@ class Model:
         try:
             about = json.loads((source / "model.json").read_text())
             if about["format"] != FORMAT:
-                raise FedpactError(f"{source} holds no model of format {FORMAT}")
+                raise FedpactError(f"{source} holds no model of format {FORMAT}", code="FP-002")
             encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])
             with np.load(source / about["arrays"], allow_pickle=False) as file:
                 arrays = {key: file[key] for key in ("coefficients", "intercept", "mean")}
             return cls(encoding, tuple(about["classes"]), **arrays)
         except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-            raise FedpactError(f"{source} holds no readable model ({error}); run the job again") from error
+            words = f"{source} holds no readable model ({error}); run the job again"
+            raise FedpactError(words, code="FP-003") from error

@@ -47,10 +47,16 @@ def vertical_fairness(
     Raises DataError for ids that are there twice, missing, or nowhere else; messages name the party.
     """
     if COORDINATOR in tables:
-        raise DataError("a party is called 'coordinator', the name of the coordinator itself; give it another name")
+        raise DataError(
+            "a party is called 'coordinator', the name of the coordinator itself; give it another name",
+            code="FP-DATA-070",
+        )
     for name, table in tables.items():
         if len(table.ids) != len(np.asarray(table.X)):
-            raise DataError(f"{name}: {len(table.ids)} ids for {len(np.asarray(table.X))} rows; give one id a row")
+            raise DataError(
+                f"{name}: {len(table.ids)} ids for {len(np.asarray(table.X))} rows; give one id a row",
+                code="FP-DATA-071",
+            )
     known = {**{name: table.ids for name, table in tables.items()}, COORDINATOR: ids}
     if alignment == "id":
         rows = align(known, on_missing=on_missing)
@@ -59,14 +65,14 @@ def vertical_fairness(
     elif alignment == "private":
         rows = align_privately(known, on_missing=on_missing)
     else:
-        raise OptionError(f"alignment = {alignment!r}: choose 'id', 'keyed-hash' or 'private'")
+        raise OptionError(f"alignment = {alignment!r}: choose 'id', 'keyed-hash' or 'private'", code="FP-OPTION-063")
     own = rows[COORDINATOR]
     labels = np.asarray(y)
     if labels.shape != (len(ids),):
-        raise DataError(f"y has shape {labels.shape} for {len(ids)} ids; give one label an id")
+        raise DataError(f"y has shape {labels.shape} for {len(ids)} ids; give one label an id", code="FP-DATA-072")
     members = None if group is None else np.asarray(group)
     if members is not None and members.shape != labels.shape:
-        raise DataError(f"group has shape {members.shape} for {len(ids)} ids; give one group an id")
+        raise DataError(f"group has shape {members.shape} for {len(ids)} ids; give one group an id", code="FP-DATA-073")
     return VerticalProblem(
         {name: np.asarray(table.X)[rows[name]] for name, table in tables.items()},
         labels[own],
