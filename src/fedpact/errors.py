@@ -138,8 +138,6 @@ CODES = {
     "FP-DATA-024": "a row of the table to split has another number of cells than the header",
     "FP-DATA-025": "the table to split has no header",
     "FP-DATA-026": "the table to split has a column more than once",
-    "FP-DATA-027": "a row of a data file has another number of fields than expected",
-    "FP-OPTION-020": "an unknown encoding was asked for",
     # ---- tasks: what a share needs
     "FP-002": "the folder holds no model of this format",
     "FP-003": "the model cannot be read",
