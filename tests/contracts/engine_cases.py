@@ -122,7 +122,7 @@ class FlowerInMemory(Place):
         from fedpact.engines.flower import client_app
 
         source = self._shares[owner]
-        return client_app(lambda config: Site(owner, lambda job: built(source), self._disk).handle)
+        return client_app(lambda config: Site(owner, lambda: built(source), self._disk).handle)
 
 
 class OnRay(Place):
