@@ -123,7 +123,9 @@ def solve(
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
         solver.check(run)
-        hidden = _hides(solver, session) if session.secure_sum is None else session.secure_sum
+        hidden = session.secure_sum
+        if hidden is None:
+            hidden = solver.hides(session.networked) and len(session.owners) > 1
         if not hidden and solver.needs.private:
             run.note("the coordinator sees the replies of every single owner")
         try:
@@ -134,16 +136,6 @@ def solve(
             answer = give_up(run, str(lost))
         session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
         return answer
-
-
-def _hides(solver: Solver[Any], session: Session) -> bool:
-    """Are sums masked by default?
-
-    A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default. Scores of
-    single parties tell their columns, so vertical methods never show them unless asked to.
-    """
-    telling = solver.needs.private or (solver.needs.matrices and session.networked)
-    return telling and len(session.owners) > 1
 
 
 @dataclass(frozen=True)

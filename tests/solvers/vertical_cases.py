@@ -124,7 +124,7 @@ class Door:
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet: Any = InProcess(self.threads).open(shares, folder)
-        direct = fleet._start
+        direct = fleet.start
         for name, owner in fleet._owners.items():
             owner.handle = self._slow(name, owner, owner.handle)
 
@@ -142,15 +142,15 @@ class Door:
             lost.set_exception(OwnerLost(f"{name}: its {what}"))
             return lost
 
-        fleet._start = start
+        fleet.start = start
         return fleet
 
-    def _slow(self, name: str, owner: Any, handle: Callable[[Step, Order], Any]) -> Callable[[Step, Order], Any]:
-        def handled(step: Step, order: Order) -> Any:
+    def _slow(self, name: str, owner: Any, handle: Callable[..., Any]) -> Callable[..., Any]:
+        def handled(step: Step, order: Order, task: Any) -> Any:
             pause = next((w for n, o, w in reversed(self.sent) if n == name and o.round == order.round), "")
             if isinstance(pause, float):
                 time.sleep(pause)
-            reply = handle(step, order)
+            reply = handle(step, order, task)
             self.states.setdefault(name, []).append(owner._memory.state)
             return reply
 

@@ -186,6 +186,14 @@ class Solver(ABC, Generic[S]):
                 raise OptionError(f"method {cls.name!r} has no option {name!r}; {takes}")
         return cls(**{name: value for name, value in options.items() if value is not None})
 
+    def hides(self, networked: bool) -> bool:
+        """Are sums masked by default? networked: the owners are other organisations.
+
+        A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default. Scores
+        of single parties tell their columns, so vertical methods never show them unless asked to.
+        """
+        return self.needs.private or (self.needs.matrices and networked)
+
     def check(self, run: Run) -> None:
         """OptionError for options that do not fit the problem; called before the first exchange."""
 

@@ -170,7 +170,7 @@ def _hand_over(run: Run) -> None:
     """The next method starts from the best point, and its owners from the prices they had there."""
     run.start = run.best.w
     run.warm = run.best.iteration
-    run.first = run.history.outer[-1].iteration + 1
+    run.first = run.latest + 1
 
 
 # -------------------------------------------------------------------------------------------------------------- the end
@@ -179,9 +179,8 @@ def _hand_over(run: Run) -> None:
 def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> Solution:
     """One last exchange, and the status that its certificate carries."""
     best = run.best
-    if best.certificate is None:  # stopped before anything was judged: the start is given
-        best.w = run.w0
-        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+    if best.certificate is None:  # stopped before anything was judged
+        _return_start(run)
     ending = solver.finish(run, state)
     met = ending.certificate.meets(run.tol)
     if met and verdict.status in ("solved", "max_rounds", "stalled", "interrupted"):
@@ -193,20 +192,25 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
 
 
+def _return_start(run: Run) -> None:
+    """The start, without prices, is what will be returned."""
+    run.best.w = run.w0
+    run.best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+
+
 def give_up(run: Run, reason: str) -> Solution:
     """The best point so far, without the owners' prices: somebody cannot be asked any more."""
     folder = run.session.folder
     if folder is not None:
         reason += f"; the run is kept in {folder}, resume=True goes on with it"
     best = run.best
-    if best.latest_only and run.start_judged is not None:  # parties keep where they are: only the start is known
-        best.certificate, best.objective = run.start_judged
-        best.w = run.w0
+    if best.latest_only:  # parties keep where they are: only the start is known
+        best.certificate, best.objective = run.start_judged or (None, np.nan)
+        _return_start(run)
     certificate = best.certificate
     if certificate is None:
         certificate = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)
-        best.w = run.w0
-        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+        _return_start(run)
     asked = run.problem.own(best.w, best.multiplier)[0]
     prices = [np.full(share.multiplier_length, np.nan) for share in asked.shares]
     verdict = Verdict("client_lost", reason)

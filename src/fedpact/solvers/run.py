@@ -130,7 +130,7 @@ class Run:
 
     problem: without coupled constraints, unless the method takes them as they are
     start:   inside dom(h); after a hand-over the best point of the method before
-    first:   number of the first iteration of this method; -1 - first ... are those of methods before it
+    first:   number of this method's first iteration; methods before it had the smaller ones
     warm:    iteration whose prices the owners start with; -1: zero
     """
 
@@ -149,6 +149,7 @@ class Run:
     begun: Communication = field(default_factory=lambda: Communication(0, {}))  # what had passed before
     best: Best = field(init=False)
     start_judged: tuple[Certificate, float] | None = None
+    latest: int = -1  # number of the latest iterate
     _judged_at: int = 0
     _gradients: int = 0
     _hessians: int = 0
@@ -188,6 +189,9 @@ class Run:
 
     def follow(self, iterate: Iterate) -> None:
         """Write an iterate down, remember it if it is the best, and tell the callbacks, who may say Stop."""
+        if self.latest < 0:
+            self.start_judged = iterate.judged
+        self.latest = iterate.number
         self._gradients += iterate.gradients
         self._hessians += iterate.hessians
         if isinstance(iterate.record, InnerRecord):
@@ -196,7 +200,6 @@ class Run:
             self.history.local.append(iterate.record)
         if iterate.judged is not None:
             self.best.offer(iterate)
-            self.start_judged = self.start_judged or iterate.judged
             self._record(iterate, *iterate.judged)
         self._report(iterate)
 
