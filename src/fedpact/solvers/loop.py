@@ -188,7 +188,7 @@ def _hand_over(run: Run) -> None:
     """The next method starts from the best point, and its owners from the prices they had there."""
     run.start = run.best.w
     run.warm = run.best.iteration
-    run.first = run.history.outer[-1].iteration + 1
+    run.first = run.latest + 1
 
 
 # -------------------------------------------------------------------------------------------------------------- the end
@@ -197,9 +197,8 @@ def _hand_over(run: Run) -> None:
 def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> Solution:
     """One last exchange, and the status that its certificate carries."""
     best = run.best
-    if best.certificate is None:  # stopped before anything was judged: the start is given
-        best.w = run.w0
-        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+    if best.certificate is None:  # stopped before anything was judged
+        _return_start(run, best)
     ending = solver.finish(run, state)
     met = ending.certificate.meets(run.tol)
     if met and verdict.status in ("solved", "max_rounds", "stalled", "interrupted"):
@@ -209,6 +208,12 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
     if verdict.status == "solved" and ending.unbounded:
         verdict = Verdict("unbounded", UNBOUNDED)
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
+
+
+def _return_start(run: Run, best: Best) -> None:
+    """The start, without prices, is what will be returned."""
+    best.w = run.w0
+    best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
 
 
 def _give_up(run: Run, reason: str) -> Solution:
@@ -224,8 +229,7 @@ def _give_up(run: Run, reason: str) -> Solution:
     certificate = best.certificate
     if certificate is None:
         certificate = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)
-        best.w = run.w0
-        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+        _return_start(run, best)
     asked = run.problem.own(best.w, best.multiplier)[0]
     prices = [np.full(share.multiplier_length, np.nan) for share in asked.shares]
     verdict = Verdict("client_lost", reason)
