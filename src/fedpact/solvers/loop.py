@@ -43,7 +43,10 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
             if verdict.status in ("stalled", "max_rounds"):
                 verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
             following = _fallback(run, verdict)
-        answer = _conclude(run, solver, state, _explain(run, solver, verdict))
+        try:
+            answer = _conclude(run, solver, state, _explain(run, solver, verdict))
+        except KeyboardInterrupt:  # inside the last exchange: once more, only looking
+            answer = _conclude(run, solver, state, _interrupted(run, "interrupted"))
         run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
         return answer
     except OwnerLost as lost:
@@ -201,7 +204,7 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
         _return_start(run, best)
     ending = solver.finish(run, state)
     met = ending.certificate.meets(run.tol)
-    if met and verdict.status in ("solved", "max_rounds", "stalled", "interrupted"):
+    if met and verdict.status in ("solved", "max_rounds", "stalled"):
         verdict = SOLVED
     elif verdict.status == "solved":
         verdict = Verdict("stalled", "the certificate of the returned pair misses the tolerances")
