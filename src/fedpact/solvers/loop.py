@@ -39,7 +39,11 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
             if verdict.status in ("stalled", "max_rounds"):
                 verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
             following = _fallback(run, verdict)
-        answer = _conclude(run, solver, state, verdict)
+        try:
+            answer = _conclude(run, solver, state, verdict)
+        except KeyboardInterrupt:  # all is there but the owners' last word: ask once more
+            run.session.look()
+            answer = _conclude(run, solver, state, verdict)
         run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
         return answer
     except OwnerLost as lost:
