@@ -28,9 +28,9 @@ from fedpact.report.record import Record
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
-from test_engines_flower_transport import EXAMPLE, QUICK, load_deployment
+from test_engines_flower_transport import EXAMPLE, PYTHONPATH, load_deployment
 
-pytestmark = pytest.mark.xdist_group("flower")  # one deployment, on one worker
+pytestmark = [pytest.mark.flower, pytest.mark.slow, pytest.mark.xdist_group("flower")]  # one deployment, on one worker
 
 SITES = ("hospital 1", "hospital 2", "hospital 3")
 COLUMNS = ("age", "dose", "pressure", "weight")
@@ -129,7 +129,7 @@ def rounds_on_record(output: Path) -> int:
 @pytest.fixture(scope="module")
 def clinics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinics]:
     folder = tmp_path_factory.mktemp("clinics")
-    with load_deployment().Deployment(folder, {"PYTHONPATH": str(QUICK)}) as deployment:
+    with load_deployment().Deployment(folder, {"PYTHONPATH": PYTHONPATH}) as deployment:
         deployment.start_superlink()
         made = Clinics(deployment, folder)
         for site in SITES:

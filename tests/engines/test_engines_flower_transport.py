@@ -16,19 +16,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedpact
 from fedpact.errors import OwnerLost
 from fedpact.federation.failure import Failure
 from fedpact.federation.wire import loads, to_tree
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
-pytestmark = pytest.mark.xdist_group("flower")  # one deployment at a time
+from flower_echo import SLEEPING
+
+pytestmark = [pytest.mark.flower, pytest.mark.slow, pytest.mark.xdist_group("flower")]  # one deployment at a time
 
 HERE = Path(__file__).parent
 #: For the processes of a deployment: what makes Flower notice sooner who is gone.
 QUICK = HERE / "quick_flower"
 EXAMPLE = HERE.parents[1] / "examples" / "flower"
 SITES = ("hospital 1", "hospital 2", "hospital 3")
+#: Where those processes find it, this folder, and the fedpact that is tested here.
+PYTHONPATH = os.pathsep.join(map(str, (HERE, QUICK, Path(fedpact.__file__).parents[1])))
 #: A site's process starts, connects and says its name within this many seconds, also on a machine that is busy.
 START = 120.0
 
@@ -112,7 +117,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
     (app / "pyproject.toml").write_text(example + 'port = 0\nsecret = ""\n')
     secret = secrets.token_hex(16)
     with (
-        load_deployment().Deployment(folder, {"PYTHONPATH": f"{HERE}{os.pathsep}{QUICK}"}) as deployment,
+        load_deployment().Deployment(folder, {"PYTHONPATH": PYTHONPATH}) as deployment,
         Listener(("127.0.0.1", 0), authkey=secret.encode()) as door,
     ):
         deployment.start_superlink()
@@ -194,7 +199,10 @@ def flowers_own_supernode_runs_the_same_app(federation: Federation) -> None:
 
 def a_site_restarted_in_the_middle_of_an_order_is_noticed(federation: Federation) -> None:
     federation.begin("hospital 1", b"sleep")
-    time.sleep(2)  # the order has arrived
+    deadline = time.monotonic() + START
+    while SLEEPING not in federation.deployment.output("hospital 1"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     federation.deployment.kill_site("hospital 1")
     federation.start("hospital 1")  # at once: the SuperLink still takes the killed one for alive
     reply = federation.finish()  # for some milliseconds it is offline, which may be noticed too

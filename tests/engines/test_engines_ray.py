@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ray_steps import count
+from counting import count
 
 import fedpact as fp
 from fedpact import data, tasks
@@ -54,7 +54,7 @@ def cluster() -> Iterator[str]:
     """A Ray of two processors that every engine here finds running; its address."""
     found = {
         "env_vars": {"PYTHONPATH": PYTHONPATH},  # functions of this file are imported over there
-        "worker_process_setup_hook": "ray_steps.start_worker",
+        "worker_process_setup_hook": "counting.start_worker",
     }
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=found)
     yield ray.get_runtime_context().gcs_address
