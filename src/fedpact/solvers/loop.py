@@ -45,8 +45,9 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
             following = _fallback(run, verdict)
         try:
             answer = _conclude(run, solver, state, _explain(run, solver, verdict))
-        except KeyboardInterrupt:  # inside the last exchange: once more, only looking
-            answer = _conclude(run, solver, state, _interrupted(run, "interrupted"))
+        except KeyboardInterrupt:  # all is there but the owners' last word: ask once more
+            run.session.look()
+            answer = _conclude(run, solver, state, verdict)
         run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
         return answer
     except OwnerLost as lost:
