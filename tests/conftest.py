@@ -25,6 +25,17 @@ def data_folder() -> Path:
     return folder
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder that `fedpact init` writes: a job, and the tables of three hospitals."""
+    from click.testing import CliRunner
+
+    from fedpact.cli.init import init
+
+    assert CliRunner().invoke(init, [str(tmp_path / "x")]).exit_code == 0
+    return tmp_path / "x"
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[str]:
     """A Ray of two processors that every engine finds running, started once a session; its address."""
