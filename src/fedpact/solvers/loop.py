@@ -205,7 +205,7 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
         _return_start(run, best)
     ending = solver.finish(run, state)
     met = ending.certificate.meets(run.tol)
-    if met and verdict.status in ("solved", "max_rounds", "stalled"):
+    if met and verdict.status in ("solved", "max_rounds", "stalled", "interrupted"):
         verdict = SOLVED
     elif verdict.status == "solved":
         verdict = Verdict("stalled", "the certificate of the returned pair misses the tolerances")
