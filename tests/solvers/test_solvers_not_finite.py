@@ -16,7 +16,7 @@ import pytest
 import fedpact as fp
 from fedpact.cones import Nonnegative
 from fedpact.errors import FedpactError, OwnerError, ProblemError
-from fedpact.functions import Affine, Function, Quadratic, Smooth, Vector
+from fedpact.functions import Affine, Function, Quadratic, Smooth, SmoothMap, Vector
 from fedpact.prox import L1, Custom, Prox
 from fedpact.solvers import METHODS
 from fedpact.solvers.local import exact, newton
@@ -143,6 +143,31 @@ def test_a_function_that_returns_no_number_later(method: str, part: str, after: 
 
     found = outcome(method, problem(method, objective=Smooth(fun, hessian, dim=3)), problem(method))
     assert found in ("solved", "stalled", "max_rounds") or "a: " in found
+
+
+@BAD
+@AFTER
+@pytest.mark.parametrize("part", ["value", "Jacobian", "Hessian"])
+@pytest.mark.parametrize("method", CONSTRAINED)
+def test_a_constraint_of_the_server_that_returns_no_number(method: str, part: str, after: int, bad: float) -> None:
+    inner = Affine([[1.0, 0.1, 0.0]], [-0.4])
+    broken = Turning(lambda: False, lambda: True, after)
+
+    def fun(w: Vector) -> tuple[Vector, Vector]:
+        value, jacobian = inner.value_and_jacobian(w)
+        if part != "Hessian" and broken():
+            return (np.full(1, bad), jacobian) if part == "value" else (value, np.full((1, 3), bad))
+        return value, jacobian
+
+    def hessian(w: Vector, weights: Vector) -> Vector:
+        return np.full((3, 3), bad if part == "Hessian" and broken() else 0.0)
+
+    shares = problem("ifeddr").shares  # without constraints
+    server = fp.Share(None, fp.Constraint(SmoothMap(fun, hessian, 1, 3), Nonnegative(1)))
+    true = fp.FederatedProblem(shares, fp.Share(None, fp.Constraint(inner, Nonnegative(1))))
+    found = outcome(method, fp.FederatedProblem(shares, server), true)
+    assert found in ("solved", "stalled", "max_rounds") or "finite" in found
+    assert "failed with" not in found
 
 
 def test_a_distance_that_is_no_number_is_told() -> None:

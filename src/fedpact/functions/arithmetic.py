@@ -148,11 +148,13 @@ def scale_map(map_: Map, factor: float) -> Map:
 
 
 def _number(operand: Function | Map, given: object, allowed: str) -> float:
-    """`given` as a float; TypeError when it is not a real number."""
-    if isinstance(given, Real):
-        return float(given)
-    if isinstance(given, np.ndarray) and given.ndim == 0 and given.dtype.kind in "biuf":
-        return float(given)
+    """`given` as a float; TypeError when it is not a real number, ProblemError when it is too large for one."""
+    real = isinstance(given, Real)
+    if real or (isinstance(given, np.ndarray) and given.ndim == 0 and given.dtype.kind in "biuf"):
+        try:
+            return float(given)  # type: ignore[arg-type]
+        except OverflowError as error:  # a whole number with hundreds of digits
+            raise ProblemError(f"a number beside {operand!r} is too large; scale the problem") from error
     # Returning NotImplemented instead would show numpy's message about its arrays, which misleads.
     raise TypeError(f"only {allowed} {operand!r}, not {type(given).__name__}")
 

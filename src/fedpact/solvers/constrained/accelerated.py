@@ -253,7 +253,10 @@ class Pace:
             return self._changed(RAISE)
         if self.fixed or len(self.residuals) < self.wait or len(self.curvatures) < WINDOW:
             return 1.0
-        left = self.residuals[-1] / max(self.residuals[-WAIT], 1e-300)
+        before = self.residuals[-WAIT]
+        if before == 0:  # at rest but for rounding
+            return 1.0
+        left = self.residuals[-1] / before
         seen = float(np.exp(np.mean(np.log(self.curvatures[-WINDOW:])))) / penalty
         if (seen > RISE and left > SLOW) or (seen < 1 / FALL and left > SLOWER):
             self.wait *= 2

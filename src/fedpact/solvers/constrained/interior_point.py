@@ -87,6 +87,8 @@ MISSED = 12
 FARTHER = 1e3
 AWAY = 1e4
 
+UNUSABLE = "its Hessian is not finite at the start; check the function there, or start from another w0"
+
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
 
@@ -123,7 +125,7 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, System]:
     local, cone = measured(share, order.w), cone_of(share)
     point, system = settled(share, cone, order.w, local, *first_pair(cone, local, order.holders), order)
     if not system.usable:
-        raise DataError("its Hessian is not finite at the start; check the function there, or start from another w0")
+        raise DataError(UNUSABLE)
     return at_start(point), system
 
 
@@ -231,6 +233,8 @@ class Coordinator:
         share_of_gradient = np.linalg.norm(replies.total.gradient) / order.holders
         slack, multiplier = first_pair(self.cone, replace(local, gradient=np.array([share_of_gradient])), order.holders)
         point, own = settled(server, self.cone, self.w, local, slack, multiplier, order)
+        if not own.usable:
+            raise DataError(f"{server.label}: {UNUSABLE}")
         self.state = at_start(replace(point, clean=np.append(point.clean[: self.split], none)))
         return self._sums(own, replies, none, judged=True)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
 from fedpact.functions import Function, Matrix, Vector
 from fedpact.prox import Prox, Zero
@@ -56,7 +58,8 @@ def minimize(
         again = proximal_gradient(function, Zero(), result.w, tolerance, 2000)
         return replace(again, gradients=result.gradients + again.gradients, indefinite=result.indefinite)
     if function.constant_hessian and _dense(start.size, 4):
-        return exact(function, start, tolerance, kept)
+        with suppress(LinAlgError):  # not convex: Newton's method says so, and descends all the same
+            return exact(function, start, tolerance, kept)
     if _dense(start.size):
         return newton(function, start, tolerance)
     return newton_cg(function, start, tolerance)
@@ -73,7 +76,10 @@ def _anchor_only(function: Anchored, regularizer: Prox | None) -> Minimum:
 def keep_factor(function: Function) -> Matrix | None:
     """The factor to pass as `kept` to later calls of `minimize`; None where they would not use one."""
     pure = isinstance(function, Anchored) and isinstance(function.function, Constant)
-    return factor(function) if function.constant_hessian and not pure and _dense(function.dim or 0, 4) else None
+    if function.constant_hessian and not pure and _dense(function.dim or 0, 4):
+        with suppress(LinAlgError):  # not convex
+            return factor(function)
+    return None
 
 
 def _dense(dim: int, times: int = 1) -> bool:

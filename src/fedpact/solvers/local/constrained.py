@@ -89,7 +89,8 @@ class _Step:
         value, jacobian = self.function.value_and_jacobian(warm.u)
         # How steep c is; its size over the way it may need guards where the Jacobian vanishes.
         steep = float(np.linalg.norm(jacobian)) / np.sqrt(self.cone.dim)
-        self.slope = max(steep, float(np.max(np.abs(value))) / (1 + float(np.max(np.abs(warm.u))))) or 1.0
+        slope = max(steep, float(np.max(np.abs(value))) / (1 + float(np.max(np.abs(warm.u)))))
+        self.slope = slope if 1e-100 < slope < 1e100 else 1.0  # its square is a number other than zero
         self.stiffness = warm.stiffness
 
     @property

@@ -10,17 +10,21 @@ from fedpact.solvers.local.base import Minimum
 
 SUFFICIENT_DECREASE = 1e-4
 ROUNDING = 1e-14
+#: So much farther out than the start, a function with negative curvature counts as unbounded below.
+FAR = 1e4
 
 
 def newton(function: Function, start: Vector, tolerance: float, max_iterations: int = 200) -> Minimum:
     """Minimise a function with a Hessian until the max-norm of its gradient is at most tolerance.
 
-    Where the Hessian is indefinite its eigenvalues are taken by their size, so every direction descends.
+    Where the Hessian is indefinite its eigenvalues are taken by their size, so every direction descends; a path that
+    leads away is left, so that whoever asked can say so.
     """
     w = start
     value, gradient = function.value_and_gradient(w)
     gradients, hessians, indefinite = 1, 0, False
     residual = float(np.max(np.abs(gradient)))
+    reach = FAR * (1 + float(np.max(np.abs(start))))
     while residual > tolerance and hessians < max_iterations:
         direction, negative = _descent(function.hessian(w), gradient)
         indefinite |= negative
@@ -43,6 +47,8 @@ def newton(function: Function, start: Vector, tolerance: float, max_iterations: 
             if step < 1e-12:
                 return Minimum(w, residual, _at_precision(residual, slope, value), gradients, hessians, indefinite)
         w, value, gradient, residual = trial, trial_value, trial_gradient, trial_residual
+        if indefinite and np.max(np.abs(w)) > reach:
+            break
     return Minimum(w, residual, residual <= tolerance, gradients, hessians, indefinite)
 
 

@@ -241,7 +241,10 @@ def _solved(matrix: Vector, rest: Vector, symmetric: bool) -> Vector:
             return np.asarray(cho_solve(cho_factor(matrix, lower=True, check_finite=False), rest, check_finite=False))
         except LinAlgError:  # not convex
             pass
-    return np.asarray(np.linalg.solve(matrix, rest))
+    try:
+        return np.asarray(np.linalg.solve(matrix, rest))
+    except LinAlgError:  # singular: the shortest of the nearest directions, which the caller shortens until it helps
+        return np.asarray(np.linalg.lstsq(matrix, rest)[0])
 
 
 def _lbfgs(problem: Subproblem, x: Vector, image: Vector, steps: int, target: float) -> Point:
