@@ -229,3 +229,11 @@ def test_the_confidence_interval_is_the_exact_one() -> None:
     for hits, rows in ((0, 20), (7, 30), (29, 30), (30, 30)):
         exact = binomtest(hits, rows).proportion_ci(0.95, "exact")
         assert interval(hits / rows, rows) == pytest.approx((exact.low, exact.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[red]", ":smile:"])
+def test_owners_may_be_called_what_markup_looks_like(name: str, folder: Path) -> None:
+    path = change(folder, "north = ", f'"{name}" = ')
+    found = CliRunner().invoke(run, [str(path)])
+    assert found.exit_code == 0, found.output
+    assert sum(line.strip().startswith(f"{name} ") for line in found.output.splitlines()) == 2

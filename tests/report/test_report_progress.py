@@ -79,3 +79,25 @@ def test_in_a_pipe_the_table_is_wide(capsys: pytest.CaptureFixture[str]) -> None
     assert console.width == 110
     console.print("x" * 110)
     assert capsys.readouterr().out == "x" * 110 + "\n"
+
+
+NAMES = ["[/x]", "[bold]a", ":smile:", "[link=x]", "a [b] c"]
+
+
+def test_names_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """Owners and columns may be called what markup looks like."""
+    for name in NAMES:
+        made = table(f"owner {name}", "rows")
+        made.add_row(name, "5")
+        terminal().print(made)
+        heading, _, row = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+        assert heading.split("  ")[0].strip() == f"owner {name}"
+        assert row.split("  ")[0].strip() == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_in_the_live_line_is_no_markup(name: str) -> None:
+    seen = io.StringIO()
+    with ProgressLine((1e-3, 1e-3), Console(file=seen, force_terminal=True, width=200)) as live:
+        live(replace(SEEN, choice=f"{name}: a function has no Hessian"))
+    assert name in seen.getvalue()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from fedpact import data
@@ -42,13 +41,13 @@ def by_rows(table: TextTable, owners: Mapping[str, Rows], label: str | None) -> 
     if label is None:
         shown = new_table("owner", "rows")
         for name, rows in owners.items():
-            shown.add_row(escape(name), str(len(rows)))
+            shown.add_row(name, str(len(rows)))
         counts = {name: {"": len(rows)} for name, rows in owners.items()}
     else:
         counts = _counts(table.column(label), owners)
-        shown = new_table("owner", "rows", *(escape(f"{label} {value}") for value in next(iter(counts.values()))))
+        shown = new_table("owner", "rows", *(f"{label} {value}" for value in next(iter(counts.values()))))
         for name, found in counts.items():
-            shown.add_row(escape(name), *map(str, (len(owners[name]), *found.values())))
+            shown.add_row(name, *map(str, (len(owners[name]), *found.values())))
     return Split(files, shown, lambda title: label_bars(counts, title, label or ""))
 
 
@@ -85,7 +84,7 @@ def by_columns(
     shown = new_table("owner", "columns", "names")
     everyone = held | ({COORDINATOR: list(kept)} if kept else {})
     for name, columns in everyone.items():
-        shown.add_row(escape(name), str(len(columns)), escape(", ".join(columns)))
+        shown.add_row(name, str(len(columns)), ", ".join(columns))
     files = {name: _columns_as_text(table, identity, ids, columns) for name, columns in held.items()}
     coordinator = _columns_as_text(table, identity, ids, kept) if kept else ""
     drawn = [column for column in table.columns if column != identity]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 if TYPE_CHECKING:
     from fedpact.solvers import Progress
@@ -20,7 +21,7 @@ class ProgressLine:
         self._live = Live(console=console or Console(stderr=True), transient=True, refresh_per_second=5)
 
     def __call__(self, progress: Progress) -> None:
-        self._live.update(line(progress, self._tol))
+        self._live.update(Text(line(progress, self._tol)))  # not markup: it may hold an owner's name
 
     def __enter__(self) -> Self:
         self._live.start()

@@ -18,5 +18,5 @@ def table(*columns: str) -> Table:
 
 
 def terminal() -> Console:
-    """Standard output; in a pipe wide enough that no cell is cut."""
-    return Console(width=None if sys.stdout.isatty() else 110)
+    """Standard output; in a pipe wide enough that no cell is cut. Names are printed as they are: [/x], :smile:."""
+    return Console(width=None if sys.stdout.isatty() else 110, markup=False, emoji=False)
