@@ -190,6 +190,7 @@ CODES = {
     "FP-OPTION-060": "the Python file of the task is none",
     "FP-OPTION-061": "the Python file of the task has no function share(table, name, owners)",
     "FP-OPTION-062": "the function share(...) of the task does not return an fp.Share",
+    "FP-OPTION-070": "a number is too large",
     "FP-OPTION-063": "an unknown alignment was asked for",
     "FP-PROBLEM-001": "the optimality conditions of the quadratic program are singular",
     "FP-PROBLEM-002": "the arrays of the quadratic program have too few or too many axes",

@@ -202,3 +202,52 @@ def test_a_bad_job_gets_one_clear_message_and_exit_code_2(
     if start is not None:
         assert f"{path}:{line_of(path, start)}: " in message
     assert not (folder / "run" / "run.json").exists()
+
+
+def test_a_byte_order_mark_is_read_over(folder: Path) -> None:
+    """Editors on Windows put one in front of a text."""
+    expected = read_job(folder / "job.toml")
+    for name in ("job.toml", "north.csv", "south.csv"):
+        (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
+    found = read_job(folder / "job.toml")
+    assert (found.job, found.owners, found.settings) == (expected.job, expected.owners, expected.settings)
+    change(folder, "bound = 0.35", "bound = -1")
+    with pytest.raises(OptionError, match=rf"job\.toml:{line_of(folder / 'job.toml', 'bound')}: bound = -1"):
+        read_job(folder / "job.toml")
+
+
+@pytest.mark.parametrize(
+    "deep",
+    ["[" * 100_000, "[" * 5000 + "1" + "]" * 5000, "{a=" * 5000 + "1" + "}" * 5000],
+    ids=["open", "lists", "tables"],
+)
+def test_a_job_that_is_nested_too_deeply_is_refused(deep: str, folder: Path) -> None:
+    path = change(folder, "bound = 0.35", f"bound = {deep}")
+    with pytest.raises(OptionError, match=r"job\.toml: its lists or tables are nested too deeply"):
+        read_job(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("bound = 0.35", f"bound = {10**400}", "bound"),
+        ("bound = 0.35", f"bound = 0x{'f' * 10_000}", "bound"),
+        ("seed = 0", f"seed = {2**63}", "seed"),
+        ("seed = 0", f"seed = {-(2**63) - 1}", "seed"),
+        ('classes = ["no", "yes"]', f"classes = [0, {10**30}]", "classes"),
+        ("tol = 1e-3", f"max_rounds = {10**30}", "max_rounds"),
+        ("tol = 1e-3", f"deadline = {10**400}", "deadline"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_a_number_that_is_too_large_is_refused_with_its_line(old: str, new: str, key: str, folder: Path) -> None:
+    path = change(folder, old, new)
+    number = line_of(path, key)
+    with pytest.raises(OptionError, match=rf"job\.toml:{number}: {key} holds a number that is too large; give one"):
+        read_job(path)
+
+
+def test_a_number_with_too_many_digits_is_no_number(folder: Path) -> None:
+    path = change(folder, "bound = 0.35", f"bound = {'9' * 10_000}")
+    with pytest.raises(OptionError, match=r"job\.toml:1: this is not TOML: .*digits"):
+        read_job(path)

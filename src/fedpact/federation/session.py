@@ -54,7 +54,8 @@ class Policy:
     def __post_init__(self) -> None:
         if self.on_failure not in ("retry", "stale", "stop"):
             raise OptionError(f"on_failure = {self.on_failure!r}: choose 'retry', 'stale' or 'stop'")
-        if self.deadline is not None and not (isinstance(self.deadline, int | float) and 0 < self.deadline < np.inf):
+        seconds = self.deadline
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds <= threading.TIMEOUT_MAX):
             raise OptionError(f"deadline = {self.deadline!r}: give a positive number of seconds, or None")
         for name, least in (("retries", 0), ("max_staleness", 1)):
             value = getattr(self, name)

@@ -107,9 +107,9 @@ class _Reader:
 
     def _parse(self) -> dict[str, Any]:
         try:
-            return tomllib.loads(self.text)
+            found = tomllib.loads(self.text)
         except RecursionError as error:
-            raise OptionError(f"{self.path}: its tables or lists are nested too deeply") from error
+            raise OptionError(f"{self.path}: its lists or tables are nested too deeply; a job has two") from error
         except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: a number of thousands of digits
             line = int(match[1]) if (match := re.search(r"line (\d+)", str(error))) else 0
             for (table, key), places in self.lines.items():
@@ -119,6 +119,19 @@ class _Reader:
                         f"{self.path}:{line}: {what} is stated twice, first in line {places[0]}; give each its own name"
                     ) from error
             raise OptionError(f"{self.path}:{line or 1}: this is not TOML: {error}") from error
+        self._check_sizes(found)
+        return found
+
+    def _check_sizes(self, found: Any, table: str = "", key: str = "") -> None:
+        """Numbers fit into 64 bits, at whatever depth they stand."""
+        if isinstance(found, dict):
+            for name, value in found.items():
+                self._check_sizes(value, key, name)
+        elif isinstance(found, list):
+            for value in found:
+                self._check_sizes(value, table, key)
+        elif isinstance(found, int) and not -(2**63) <= found < 2**63:
+            self._fail(table, key, f"{key} holds a number that is too large; give one below 2^63")
 
     def _task_name(self, found: Mapping[str, Any]) -> str:
         if "task" not in found:

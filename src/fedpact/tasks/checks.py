@@ -137,7 +137,7 @@ def tuple_of(name: str, table: object, parts: Sequence[str]) -> None:
 
 
 def positive(name: str, value: float) -> float:
-    if not (isfinite(value) and value > 0):
+    if not (_is_finite(name, value) and value > 0):
         raise OptionError(f"{name} is {value}; it must be a positive number", code="FP-OPTION-030")
     return float(value)
 
@@ -165,7 +165,7 @@ def bound_of_each(what: str, bound: float | Mapping[str, float], owners: Iterabl
 
 
 def nonnegative(name: str, value: float) -> float:
-    if not (isfinite(value) and value >= 0):
+    if not (_is_finite(name, value) and value >= 0):
         raise OptionError(f"{name} is {value}; it must be a number of at least 0", code="FP-OPTION-033", key=name)
     return float(value)
 
@@ -178,6 +178,13 @@ def _one_per_row(owner: str, name: str, values: ArrayLike, rows: int) -> NDArray
             code="FP-DATA-052",
         )
     return vector
+
+
+def _is_finite(name: str, value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError as error:  # a whole number with hundreds of digits
+        raise OptionError(f"{name} is too large for a number; give a smaller one", code="FP-OPTION-070") from error
 
 
 def _rows(mask: NDArray[np.bool_], shown: int = 5) -> str:
