@@ -30,7 +30,7 @@ from faults import (
     bits,
     clinics,
     exact,
-    refused,
+    raises,
     solve,
     stop_at,
 )
@@ -217,7 +217,7 @@ def test_a_failed_start_can_be_repaired_and_resumed(tmp_path: Path) -> None:
 
     problem = clinics()
     shares = [*problem.shares[:2], replace(problem.shares[2], objective=Smooth(broken, hess=broken, dim=3))]
-    with refused("FP-OWNER-001", "clinic c: ", "begin", "OSError: the disk is not mounted"):
+    with raises("FP-OWNER-001", "clinic c: ", "begin", "OSError: the disk is not mounted"):
         solve("interior-point", fp.FederatedProblem(shares, SERVER, REGULARIZER), checkpoint=tmp_path)
     again = solve("interior-point", checkpoint=tmp_path, resume=True)
     assert bits(again) == bits(uninterrupted("interior-point"))
@@ -662,7 +662,7 @@ def test_another_number_of_variables_is_refused(kept: Path) -> None:
 def test_other_data_at_an_owner_are_refused(method: str, tmp_path: Path) -> None:
     """Replies of the old data and of the new must not be mixed: the answer would be the history of neither."""
     stopped(method, tmp_path, 0.6)
-    with refused("FP-CHECKPOINT-001", "clinic b: "):
+    with raises("FP-CHECKPOINT-001", "clinic b: "):
         solve(method, clinics(shift=0.5), checkpoint=tmp_path, resume=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import refused
+from faults import raises
 
 from fedpact.errors import DataError, OwnerError, ProblemError
 from fedpact.federation import Order, Owner, Reply
@@ -48,7 +48,7 @@ def test_a_past_round_is_refused() -> None:
     calls: list[float] = []
     owner = Owner("hospital b", calls)
     owner.handle(add, Add(round=5))
-    with refused("FP-OWNER-004", "hospital b: ", "4", "5"):
+    with raises("FP-OWNER-004", "hospital b: ", "4", "5"):
         owner.handle(add, Add(round=4))
     assert calls == [1.0]
 
@@ -93,7 +93,7 @@ def faulty(share: Any, state: float | None, order: Add) -> tuple[float, Total]:
     ],
 )
 def test_a_reply_that_is_not_finite_is_refused(amount: float, vector: np.ndarray, field_name: str) -> None:
-    with refused("FP-OWNER-005", "hospital b: ", "faulty", field_name):
+    with raises("FP-OWNER-005", "hospital b: ", "faulty", field_name):
         Owner("hospital b", vector).handle(faulty, Add(round=1, amount=amount))
 
 
@@ -128,7 +128,7 @@ def hand_out(share: Any, state: Any, order: Order) -> tuple[Any, Anything]:
     [[1.0, 2.0], {"a": 1}, None, (1.0,), object(), np.array(["x"]), np.array([None]), 1j, np.array([1j])],
 )
 def test_only_arrays_and_scalars_leave_an_owner(value: object) -> None:
-    with refused("FP-OWNER-012", "hospital b: ", "Anything.value"):
+    with raises("FP-OWNER-012", "hospital b: ", "Anything.value"):
         Owner("hospital b", value).handle(hand_out, Order(round=1))
 
 
