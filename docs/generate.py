@@ -12,7 +12,8 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 import click
 from docstrings import escape, first_sentence, to_markdown
@@ -36,33 +37,34 @@ def fill(page: str) -> str:
 @dataclass(frozen=True)
 class Option:
     name: str
+    letter: str
     kind: str
     default: str
+    allowed: str
+    text: str
 
 
 @dataclass(frozen=True)
 class Method:
     name: str
-    summary: str
     text: str
     options: tuple[Option, ...]
 
 
 def read_methods() -> list[Method]:
     from fedpact.solvers import METHODS
+    from fedpact.solvers.base import options_of
 
-    return [_read_method(name, solver) for name, solver in METHODS.items()]
+    return [
+        Method(name, to_markdown(kind.__doc__), tuple(_read_option(o, *about) for o, about in options_of(kind).items()))
+        for name, kind in METHODS.items()
+    ]
 
 
-def _read_method(name: str, solver: Callable[..., Any]) -> Method:
-    parameters = inspect.signature(solver).parameters.values()
-    options = tuple(
-        Option(p.name, str(p.annotation), repr(p.default))
-        for p in parameters
-        if p.kind is inspect.Parameter.KEYWORD_ONLY
-    )
-    module = inspect.getmodule(solver)
-    return Method(name, first_sentence(module.__doc__ if module else None), to_markdown(solver.__doc__), options)
+def _read_option(name: str, hint: Any, default: Any, about: Any) -> Option:
+    kinds = [kind.__name__ for kind in get_args(hint) or (hint,) if kind is not NoneType]
+    allowed = ", ".join(map(repr, about.choices)) or about.range
+    return Option(name, about.letter, " or ".join(kinds), repr(default), allowed, about.doc)
 
 
 def options() -> str:
@@ -71,9 +73,13 @@ def options() -> str:
 
 
 def _method_section(method: Method) -> str:
-    rows = [(f"`{option.name}`", f"`{option.kind}`", f"`{option.default}`") for option in method.options]
-    listed = _table(("option", "type", "default"), rows) if rows else "It has no options."
-    return f"## {method.name}\n\n{method.summary}\n\n{listed}\n\n{method.text}"
+    rows = [
+        (f"`{o.name}`", escape(o.letter), o.kind, f"`{o.default}`", escape(o.allowed), escape(o.text))
+        for o in method.options
+    ]
+    head = ("option", "letter", "type", "default", "allowed", "what it is")
+    listed = _table(head, rows) if rows else "It has no options."
+    return f"## {method.name}\n\n{method.text}\n\n{listed}"
 
 
 # ------------------------------------------------------------------------------------------------------------- job keys
@@ -84,64 +90,29 @@ class Key:
     table: str
     name: str
     kind: str
+    default: str
+    tasks: str
     text: str
 
 
-#: What a key means; `table.key`, or the key alone at the top.
-MEANINGS = {
-    "title": "how the run is called in its report; by default the name of the file",
-    "task": '"neyman_pearson" (bounds the loss, or demands a recall, on one class at every owner), "group_fairness" '
-    '(bounds the gap between groups at every owner), "linear_qp" (matrices in .npz files) or "custom" (a Python file)',
-    "label": "column to predict",
-    "classes": "values the label may take; by default [0, 1]",
-    "protected": "class whose loss is bounded, or whose recall is demanded; by default the last one",
-    "features": "columns of the model, in order; by default all other columns of the first owner",
-    "bound": "largest mean loss on the protected class, or largest gap between groups, at every owner; for one bound "
-    "per owner write a table `[bound]`",
-    "min_recall": "recall of the protected class that every owner must have, in place of `bound`; the bounds that give "
-    "it are found by the run",
-    "group": 'column of the groups, for task "group_fairness"',
-    "groups": "values the group may take; by default [0, 1]",
-    "parity": 'what may differ between groups by at most `bound`: the mean "loss", or the mean probability of the '
-    'second class over all rows ("demographic_parity") or over rows of that class ("equal_opportunity")',
-    "missing": 'missing values are an "error" (the default), or replaced by the "mean" over all owners',
-    "standardize": "scale numeric columns to mean 0 and standard deviation 1 over all owners, computed from sums; by "
-    "default true",
-    "intercept": "whether the model has an intercept; by default true",
-    "regularization": "weight of half the squared norm of the model, intercepts left out; by default 0.001",
-    "functions": 'Python file with a function `share(table, name, owners)`, for task "custom"',
-    "solve.method": 'one of the methods; by default "auto"',
-    "solve.engine": '"in-process" (the default), "threads" or "ray"; owners at `flower://` addresses imply "flower"',
-    "solve.tol": "tolerance of the certificate, between 0 and 1; by default 0.001",
-    "solve.seed": "seed of everything that is drawn at random; by default 0",
-    "solve.max_rounds": "most exchanges with the owners in one solve",
-    "solve.secure_sum": "whether the coordinator sees only sums over the owners; every owner needs the extra `secure`",
-    "solve.on_failure": 'when an owner does not answer: "retry" (the default), "stale" (use its last reply where the '
-    'method allows that) or "stop"',
-    "solve.deadline": "seconds an owner has for a reply; by default as long as it takes",
-    "solve.retries": "how often an order is sent again before the owner counts as lost; by default 8",
-    "solve.compare": "whether to train without the constraints too, to show what they cost; by default true",
-    "server.data": 'table of the server, for task "group_fairness": the gap is bounded on its rows as well',
-    "output.folder": 'folder of the run; by default "run"',
-    "output.messages": "whether to keep every message in `messages.log`, for an auditor; by default false",
-    "output.track": 'trackers that write curves while it runs: "csv", "tensorboard", "mlflow"',
-    "flower.root_certificates": "certificate authority of the SuperLink",
-    "flower.patience": "seconds to wait for sites that are not online at the start; by default 120",
-    "owners.*": "name of an owner = its table (CSV or Parquet), or `flower://ADDRESS` of the SuperLink of its site",
-    "categories.*": "name of a text column = list of the values it may take, the same for all owners",
-    "bound.*": "name of an owner = its bound",
-}
-
-
 def read_job_keys() -> list[Key]:
-    from fedpact.jobs.job_file import KEYS, KINDS, OPEN
+    from fedpact.jobs.keys import KEYS, KINDS, OPEN
 
-    kinds = {kind: words.split(",")[0] for kind, (_, words) in KINDS.items()}  # without their example
-    named = [(table, name, kinds[kind]) for table, keys in KEYS.items() for name, kind in keys.items()]
-    free = [(table, "*", "an entry for each name") for table in OPEN]
-    return [
-        Key(table, name, kind, MEANINGS.get(f"{table}.{name}".strip("."), "")) for table, name, kind in [*named, *free]
+    named = [
+        Key(key.table, key.name, _kind(KINDS[key.kind].words), key.default, ", ".join(key.tasks), _meaning(key))
+        for key in KEYS.values()
     ]
+    free = [Key(table, "*", "an entry for each name", "", "", text) for table, text in OPEN.items()]
+    return [*named, *free]
+
+
+def _kind(words: str) -> str:
+    """Without its example."""
+    return words.partition(", such as")[0]
+
+
+def _meaning(key: Any) -> str:
+    return f"{key.doc}: {', '.join(key.choices)}" if key.choices else str(key.doc)
 
 
 def job_keys() -> str:
@@ -149,9 +120,13 @@ def job_keys() -> str:
     keys = read_job_keys()
     sections = []
     for table in dict.fromkeys(key.table for key in keys):
-        rows = [(f"`{key.name}`", escape(key.kind), escape(key.text)) for key in keys if key.table == table]
+        rows = [
+            (f"`{key.name}`", *map(escape, (key.kind, key.default, key.text, key.tasks or "all")))
+            for key in keys
+            if key.table == table
+        ]
         title = f"`[{table}]`" if table else "At the top"
-        sections.append(f"## {title}\n\n{_table(('key', 'value', 'meaning'), rows)}")
+        sections.append(f"## {title}\n\n{_table(('key', 'value', 'default', 'meaning', 'tasks'), rows)}")
     return "\n\n".join(sections)
 
 
@@ -160,25 +135,29 @@ def job_keys() -> str:
 
 @dataclass(frozen=True)
 class Error:
+    """code: `FP-DATA` stands for all errors of a class, `FP-DATA-003` for one of them."""
+
     code: str
-    bases: str
+    kind: str
     text: str
 
 
 def read_errors() -> list[Error]:
-    from fedpact import errors
+    from fedpact.errors import CODES, class_of
 
-    classes = [found for found in vars(errors).values() if inspect.isclass(found)]
-    return [
-        Error(found.__name__, ", ".join(f"`{base.__name__}`" for base in found.__bases__), to_markdown(found.__doc__))
-        for found in classes
-        if issubclass(found, errors.FedpactError)
-    ]
+    found = []
+    for code in sorted(CODES):
+        kind = class_of(code)
+        text = escape(f"{CODES[code][0].upper()}{CODES[code][1:]}.")
+        if code == kind.code:
+            text = to_markdown(kind.__doc__)
+        found.append(Error(code, kind.__name__, text))
+    return found
 
 
 def error_codes() -> str:
-    """A section for every error."""
-    return "\n\n".join(f"## {error.code}\n\n{error.text}\n\nBases: {error.bases}" for error in read_errors())
+    """A section for every code, each class before its codes."""
+    return "\n\n".join(f"## {error.code}\n\n`{error.kind}`: {error.text}" for error in read_errors())
 
 
 # --------------------------------------------------------------------------------------------------------- command line

@@ -2,6 +2,8 @@
 
     python examples/recall_adult.py --data FOLDER        FOLDER holds adult.data (UCI); by default FEDPACT_DATA
 
+It reads the table with the loader of fedpact-experiments: pip install -e experiments
+
 Adult income, divided evenly between ten owners. The table has, owner by owner, recall (with its 95 % Clopper-Pearson
 interval) and specificity on the rows trained on, of the model with `min_recall` and of the one without constraints.
 """
@@ -21,6 +23,7 @@ import numpy as np
 
 import fedpact as fp
 from fedpact import data
+from fedpact_experiments.datasets import adult_a
 
 
 def specificity(measures: dict[str, dict[str, float]]) -> float:
@@ -41,7 +44,7 @@ def main() -> None:
     parser.add_argument("--min-recall", type=float, default=0.9)
     options = parser.parse_args()
 
-    table = data.adult_a(options.data)
+    table = adult_a(options.data)
     owner = np.empty(len(table.y), dtype="U10")
     for number, rows in enumerate(data.stratified(table.y, options.owners, seed=0), 1):
         owner[rows] = f"owner {number:2}"

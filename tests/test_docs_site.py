@@ -13,13 +13,14 @@ from pathlib import Path
 import click
 import generate
 import pytest
-from docstrings import to_markdown
+from docstrings import escape, to_markdown
 
 import fedpact
 from fedpact import errors
 from fedpact.cli.main import cli
-from fedpact.jobs.job_file import KEYS, OPEN
+from fedpact.jobs.keys import KEYS, OPEN
 from fedpact.solvers import METHODS
+from fedpact.solvers.base import options_of
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -40,24 +41,32 @@ def filled(page: str) -> str:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_option_of_every_method_is_on_its_page(method: str) -> None:
-    parameters = inspect.signature(METHODS[method]).parameters.values()
-    options = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
     section = sections(filled("options.md"))[method]
-    assert [option for option in options if f"| `{option}` |" not in section] == []
+    for name, (_, default, about) in options_of(METHODS[method]).items():
+        (line,) = [line for line in section.splitlines() if line.startswith(f"| `{name}` |")]
+        for fact in (about.letter, f"`{default!r}`", about.range, *about.choices, about.doc):
+            assert escape(fact) in line or fact in line
 
 
 def test_every_job_key_is_on_its_page_and_explained() -> None:
     page = sections(filled("job-keys.md"))
-    for table, keys in KEYS.items():
-        section = page[f"`[{table}]`" if table else "At the top"]
-        assert [key for key in keys if f"| `{key}` |" not in section] == []
+    for key in KEYS.values():
+        section = page[f"`[{key.table}]`" if key.table else "At the top"]
+        (line,) = [line for line in section.splitlines() if line.startswith(f"| `{key.name}` |")]
+        for fact in (key.doc, key.default, *key.choices, *key.tasks):
+            assert escape(fact) in line
     assert [table for table in OPEN if f"`[{table}]`" not in page] == []
     assert [key for key in generate.read_job_keys() if not key.text] == []
 
 
 def test_every_error_is_on_its_page() -> None:
-    raised = {name for name, found in vars(errors).items() if inspect.isclass(found)}
-    assert raised == set(sections(filled("errors.md")))
+    page = sections(filled("errors.md"))
+    assert set(page) == set(errors.CODES)
+    for code, text in page.items():
+        assert f"`{errors.class_of(code).__name__}`: " in text
+        assert len(text.split()) > 3
+    raised = {found.code for found in vars(errors).values() if inspect.isclass(found)}
+    assert raised <= set(page)
 
 
 def test_every_command_is_on_its_page() -> None:
@@ -136,7 +145,7 @@ def test_versions_and_addresses_agree() -> None:
 def test_the_changelog_is_sorted_by_kind() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     releases = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
-    assert releases[0] == "Unreleased"
+    assert releases[0] in ("Unreleased", fedpact.__version__)
     kinds = set(re.findall(r"^### (.+)$", text, flags=re.MULTILINE))
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 

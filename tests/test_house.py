@@ -16,6 +16,7 @@ import fedpact
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedpact"
 SOURCES = sorted(SOURCE.rglob("*.py"))
+EXPERIMENTS = sorted((ROOT / "experiments" / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 #: What each room may import besides itself, `errors` and `types`; None means everything.
@@ -32,8 +33,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "problem": {"cones", "functions", "prox"},
     "solvers": {"problem", "federation", "functions", "prox", "cones"},
     "engines": {"federation"},
-    "tasks": {"problem", "functions", "cones", "prox", "data", "alignment"},
-    "report": {"solvers", "problem", "federation"},
+    "tasks": {"problem", "functions", "cones", "prox", "data", "alignment", "federation"},
+    "report": {"solvers", "problem", "federation", "tasks"},
     "apps": None,
     "fitting": {"data", "federation", "functions", "problem", "solve", "solvers", "tasks"},
     "jobs": None,
@@ -114,6 +115,11 @@ def test_the_import_rule_catches(room: str, source: str, found: set[str]) -> Non
     assert violations(source, room, ["fedpact", room]) == found
 
 
+def test_the_library_does_not_know_its_experiments() -> None:
+    found = [str(path) for path in SOURCES if "fedpact_experiments" in path.read_text()]
+    assert found == []
+
+
 @pytest.mark.xdist_group("tools")  # groups come first: mypy takes long, and should not be what the others wait for
 @pytest.mark.parametrize(
     "tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=["lint", "format", "types"]
@@ -132,7 +138,8 @@ HEAVY = {"sklearn", "matplotlib", "cvxpy", "rich", "ray", "flwr", "torch", "jax"
     ("code", "heavy"),
     [
         ("import fedpact", HEAVY | {"click"}),
-        ("from fedpact.cli.main import main; main()", HEAVY),  # with --help: what the script `fedpact` does
+        # with --help: what the script `fedpact` does; the commands of other packages are named, not imported
+        ("from fedpact.cli.main import main; main()", HEAVY | {"fedpact_experiments"}),
     ],
     ids=["import", "help"],
 )
@@ -153,7 +160,7 @@ def test_estimators_are_imported_when_they_are_asked_for() -> None:
 
 
 def test_the_public_surface_is_small_and_real() -> None:
-    assert len(fedpact.__all__) <= 15
+    assert len(fedpact.__all__) <= 18
     assert len(set(fedpact.__all__)) == len(fedpact.__all__)
     assert [name for name in fedpact.__all__ if not hasattr(fedpact, name)] == []
     assert {"NeymanPearsonClassifier", "FairClassifier", "FairVerticalClassifier"} <= set(fedpact.__all__)
@@ -215,7 +222,7 @@ def test_test_files_have_names_of_their_own() -> None:
 MACHINE_PATH = re.compile(r"(?<![\w./-])/(?:work|home|root|tmp)\b")
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*SOURCES, *EXPERIMENTS, *TESTS], ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_path_of_one_machine(path: Path) -> None:
     assert MACHINE_PATH.findall(path.read_text()) == []
 

@@ -59,6 +59,8 @@ class Deployment:
         self.folder = folder
         self.logs = logs or folder / "logs"
         self.port = free_port()
+        self.address = f"{HOST}:{self.port}"
+        self.authority = folder / "ca.crt"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._environment = {
             **os.environ,
@@ -76,8 +78,8 @@ class Deployment:
         self.logs.mkdir(parents=True, exist_ok=True)
         write_certificates(self.folder)
         self._home("coordinator").joinpath("config.toml").write_text(
-            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{HOST}:{self.port}"\n'
-            f'root-certificates = "{self.folder / "ca.crt"}"\n'
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{self.address}"\n'
+            f'root-certificates = "{self.authority}"\n'
         )
         return self
 
@@ -144,7 +146,7 @@ class Deployment:
             site,
             [
                 *command,
-                *("--superlink", f"{HOST}:{self.port}", "--root-certificates", str(self.folder / "ca.crt")),
+                *("--superlink", self.address, "--root-certificates", str(self.authority)),
                 *("--auth-supernode-private-key", str(self.make_key(site)), "--node-config", config),
             ],
             self._home(site),

@@ -1,7 +1,7 @@
 """Three hospitals and a coordinator on one machine, as a real Flower deployment: TLS, keys, separate processes.
 
     python examples/flower/loopback.py                    # made-up tables
-    python examples/flower/loopback.py --output answer    # keep the solution, and what every process printed
+    python examples/flower/loopback.py --output answer    # keep the job, the folder of its run, and the logs
 
 Needs the extra `flower`. Nothing listens beyond the loopback interface, and all processes end with this one.
 """
@@ -9,6 +9,7 @@ Needs the extra `flower`. Nothing listens beyond the loopback interface, and all
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ from pathlib import Path
 import numpy as np
 from deployment import Deployment
 
-APP = Path(__file__).parent / "app"
+from fedpact.cli.run import show
+from fedpact.jobs import read_job, run_on_flower
+
 SITES = ("hospital 1", "hospital 2", "hospital 3")
 COLUMNS = ("age", "dose", "pressure")
 
@@ -31,9 +34,24 @@ def write_table(path: Path, seed: int, rows: int = 200) -> None:
     np.savetxt(path, table, ["%.6f"] * len(COLUMNS) + ["%d"], ",", header=",".join([*COLUMNS, "y"]), comments="")
 
 
+def write_job(path: Path, deployment: Deployment) -> None:
+    """A job whose owners are the sites of the deployment."""
+    lines = [
+        'task = "neyman_pearson"',
+        'label = "y"',
+        f"features = {json.dumps(COLUMNS)}",
+        "bound = 0.4",
+        "[owners]",
+        *(f'"{site}" = "flower://{deployment.address}"' for site in SITES),
+        "[flower]",
+        f"root_certificates = {json.dumps(str(deployment.authority))}",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--output", type=Path, help="folder for the solution and the logs (default: a temporary one)")
+    parser.add_argument("--output", type=Path, help="folder of the job, its run and the logs (default: temporary)")
     parser.add_argument("--stock", action="store_true", help="sites under flower-supernode: seconds more per round")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="fedpact-flower-") as scratch:
@@ -49,11 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 deployment.register(site)
                 paths = {"data-path": str(home / "rows.csv"), "state-path": str(home / "state")}
                 deployment.start_site(site, paths, stock=given.stock)
-            run = deployment.run(
-                APP, {"owners": ",".join(SITES), "columns": ",".join(COLUMNS), "label": "y", "output": str(output)}
-            )
-    print(f"run {run.id}: {run.status}")
-    return 0 if run.status == "finished:completed" else 1
+            write_job(output / "job.toml", deployment)
+            record = run_on_flower(read_job(output / "job.toml"))
+    show(record)
+    return 0 if record.solved else 1
 
 
 if __name__ == "__main__":

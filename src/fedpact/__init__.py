@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from fedpact import cones, engines, functions, prox
 from fedpact import errors as errors
 from fedpact.federation import Session
+from fedpact.fitting import Fit, fit
 from fedpact.problem import Certificate, Constraint, FederatedProblem, Share, VerticalProblem, certify
 from fedpact.problem import RemoteProblem as RemoteProblem
 from fedpact.solve import solve
@@ -13,7 +14,7 @@ from fedpact.solvers import Solution
 if TYPE_CHECKING:
     from fedpact.estimators import FairClassifier, FairVerticalClassifier, NeymanPearsonClassifier
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Certificate",
@@ -21,6 +22,7 @@ __all__ = [
     "FairClassifier",
     "FairVerticalClassifier",
     "FederatedProblem",
+    "Fit",
     "NeymanPearsonClassifier",
     "Session",
     "Share",
@@ -29,6 +31,7 @@ __all__ = [
     "certify",
     "cones",
     "engines",
+    "fit",
     "functions",
     "prox",
     "solve",

@@ -104,10 +104,11 @@ CODES = {
     "FP-OWNER-006": "numbers without a mask were asked for after secure sums were agreed on",
     "FP-OWNER-007": "this is not the name of a run",
     "FP-OWNER-008": "an order for another owner came",
-    "FP-OWNER-009": "this is no step of a method that its fedpact knows",
+    "FP-OWNER-009": "this is no step of a method that its site knows; a method of your own must be installed there",
     "FP-OWNER-010": "the public keys are not one for each of two or more owners, with its own among them",
     "FP-OWNER-011": "a number is too large for a secure sum; scaling the columns helps",
     "FP-OWNER-012": "a step gave something that cannot travel",
+    "FP-OWNER-020": "an order holds a number that is not finite",
     "FP-OPTION-001": "secure sums need the package cryptography: pip install 'fedpact[secure]'",
     "FP-LOST-001": "its memory lacks the last round: it was restarted without its state folder, or with an old copy",
     "FP-LOST-002": "its memory of this run cannot be used",
@@ -137,8 +138,6 @@ CODES = {
     "FP-DATA-024": "a row of the table to split has another number of cells than the header",
     "FP-DATA-025": "the table to split has no header",
     "FP-DATA-026": "the table to split has a column more than once",
-    "FP-DATA-027": "a row of a data file has another number of fields than expected",
-    "FP-OPTION-020": "an unknown encoding was asked for",
     # ---- tasks: what a share needs
     "FP-002": "the folder holds no model of this format",
     "FP-003": "the model cannot be read",
@@ -158,6 +157,7 @@ CODES = {
     "FP-DATA-053": "no row of class 1 is of a group that is needed",
     "FP-DATA-060": "the arrays cannot be read as .npz",
     "FP-DATA-061": "an array of the quadratic program is missing",
+    "FP-DATA-090": "the file cannot be read any more",
     "FP-DATA-062": "an array of the quadratic program is not finite",
     "FP-DATA-070": "a party has the name of the coordinator",
     "FP-DATA-071": "a party has more or fewer ids than rows",
@@ -184,6 +184,9 @@ CODES = {
     "FP-OPTION-052": "the job is incomplete",
     "FP-OPTION-053": "the job has no bound for this owner",
     "FP-OPTION-054": "the job lists too few levels, or one twice",
+    "FP-OPTION-055": "the job states no bound of the gap between groups",
+    "FP-OPTION-056": "the job states neither a bound nor a recall",
+    "FP-OPTION-057": "a bound of the job is not positive",
     "FP-OPTION-060": "the Python file of the task is none",
     "FP-OPTION-061": "the Python file of the task has no function share(table, name, owners)",
     "FP-OPTION-062": "the function share(...) of the task does not return an fp.Share",
@@ -195,6 +198,7 @@ CODES = {
     "FP-OPTION-010": "the --node-config of the site lacks its name, data-path or state-path",
     "FP-OPTION-011": "the site takes part only with another value than the job states",
     "FP-OPTION-012": "the task runs code of the site's own, and the site names none",
+    "FP-OPTION-013": "the --node-config of the site states a condition that no task has",
 }
 
 

@@ -110,7 +110,16 @@ def solve(
         posed: Any = prepared.problem  # vertical methods know that theirs is a VerticalProblem
         run_type = PooledRun if solver.needs.pooled else Run
         run = run_type(
-            posed, session, begun, solver.name, prepared.start, tolerances, int(limit), seed, listeners, prepared.choice
+            posed,
+            session,
+            begun,
+            solver.name,
+            prepared.start,
+            tolerances,
+            int(limit),
+            int(seed),
+            listeners,
+            prepared.choice,
         )
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
@@ -171,6 +180,8 @@ def _prepare(
         return _Prepared(problem, np.zeros(problem.dim), solver)
     if isinstance(problem, RemoteProblem):
         session.open(problem.sources, about)
+        if problem.task is not None:
+            session.pose(problem.task)
         described = describe_problem(problem, session)
         w = described.start(w0)
         solver, choice = _choose(described, w.size, solver, options)

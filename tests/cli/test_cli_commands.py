@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from fedpact.cli.main import COMMANDS, main
+from fedpact.cli.main import COMMANDS, EXPERIMENTS, GROUP, main
 
 RUN = "from fedpact.cli.main import main; main()"
 
@@ -50,6 +50,34 @@ def test_every_command_explains_itself(name: str, monkeypatch: pytest.MonkeyPatc
     assert len(text.splitlines()) > 10
 
 
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_command_of_a_package_that_is_not_installed(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [])
+    assert call(monkeypatch, name, "--list") == 2
+    told = capsys.readouterr().err
+    assert f"Error: 'fedpact {name}' is a command of the package fedpact-experiments, which is not installed" in told
+    assert "pip install -e experiments" in told
+    assert call(monkeypatch, "--help") == 0
+    assert f"  {name} " not in capsys.readouterr().out
+
+
+def test_commands_of_other_packages_are_listed_and_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = EntryPoint("toy", "fedpact.cli.demo:demo", GROUP)
+    hidden = EntryPoint("demo", "no_such_module:demo", GROUP)  # a command of fedpact cannot be replaced
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [ours, hidden])
+    assert call(monkeypatch, "--help") == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^  toy +A command of fedpact\.$", text, re.MULTILINE)
+    assert text.count("\n  demo ") == 1
+    for name in ("toy", "demo"):
+        assert call(monkeypatch, name, "--help") == 0
+        assert "--hospitals" in capsys.readouterr().out
+
+
 def test_the_options_of_the_demo_are_all_explained(monkeypatch: pytest.MonkeyPatch, capsys: object) -> None:
     call(monkeypatch, "demo", "--help")
     text = capsys.readouterr().out
@@ -73,8 +101,8 @@ def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: object) -> None:
         (["demo", "extra"], "Error: Got unexpected extra argument (extra)"),
         (["demo", "--tol", "3"], "fedpact: tol = 3.0: give a number in (0, 1)"),
         (["demo", "--tol", "nan"], "fedpact: tol = nan: give a number in (0, 1)"),
-        (["demo", "--bound", "-1"], "fedpact: bound is -1"),
-        (["demo", "--weight", "-1"], "fedpact: regularizer: SquaredL2: weight is -1"),
+        (["demo", "--bound", "-1"], "fedpact: bound = -1"),
+        (["demo", "--weight", "-1"], "fedpact: regularization is -1"),
         (["nope"], "Error: No such command 'nope'."),
     ],
 )
@@ -132,7 +160,9 @@ def test_the_demo() -> None:
     assert gap
     assert float(gap.group(1)) < 1e-2
     assert re.search(r"^solved: ", done.stdout, re.M)
-    assert re.search(r"cost +\d+ exchanges, [\d.]+ MB over 4 hospitals", done.stdout)
+    cost = re.search(r"cost +(\d+) exchanges .*, (\d+) for this one, [\d.]+ MB over 4 hospitals", done.stdout)
+    assert cost
+    assert int(cost[1]) > int(cost[2])
 
 
 def test_the_demo_says_when_it_is_not_solved(
@@ -141,7 +171,7 @@ def test_the_demo_says_when_it_is_not_solved(
     monkeypatch.setattr(sys.modules["fedpact.solve"], "DEFAULT_MAX_ROUNDS", 8)
     assert call(monkeypatch, "demo", "--hospitals", "2") == 1
     text = capsys.readouterr().out
-    assert re.search(r"^max_rounds: the limit of 8 exchanges came before the tolerances", text, re.M)
+    assert re.search(r"^max_rounds: the limit of 8 exchanges came first", text, re.M)
     certificate = re.search(r"stationarity ([\d.e+-]+), feasibility ([\d.e+-]+)", text)
     assert certificate
     assert max(float(number) for number in certificate.groups()) > 1e-3

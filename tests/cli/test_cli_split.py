@@ -167,7 +167,7 @@ def test_the_files_and_the_lines_are_a_job(tmp_path: Path, call: Call, capsys: p
     found = fp.Solution.load(out / "run" / "solution.npz")
     parts = data.stratified(patients.y, 3)
     in_memory = {f"owner {i}": (data.with_intercept(X[rows]), patients.y[rows]) for i, rows in enumerate(parts, 1)}
-    weights = np.append(np.full(4, read_job(out / "job.toml").regularization), 0.0)  # the intercept is free
+    weights = np.append(np.full(4, read_job(out / "job.toml").task.regularization), 0.0)  # the intercept is free
     expected = fp.solve(tasks.neyman_pearson(in_memory, 0.3, fp.prox.SquaredL2(weights)), tol=1e-6)
     np.testing.assert_allclose(found.objective, expected.objective, rtol=2e-3)
 

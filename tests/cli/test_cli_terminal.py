@@ -29,6 +29,9 @@ problem = fp.FederatedProblem(shares)
 LONG = (
     PROBLEM
     + """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what was started in the background
+
 def slowly(progress):
     time.sleep(0.005)
     if progress.rounds == 150:
@@ -51,12 +54,13 @@ def test_ctrl_c_gives_the_best_point_so_far() -> None:
     try:
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=300)
     finally:
         child.kill()
     assert child.returncode == 0, err
     status, reason, rounds, same, text = json.loads(out)
     assert status == "interrupted"
+    assert reason.startswith("interrupted after ")
     assert int(re.search(r"\d+", reason)[0]) >= 150
     assert rounds >= 140
     assert same
@@ -65,7 +69,7 @@ def test_ctrl_c_gives_the_best_point_so_far() -> None:
 
 
 def test_a_pipe_sees_no_progress() -> None:
-    done = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "solved\n", "")
 
 
@@ -83,7 +87,7 @@ def test_a_terminal_sees_a_live_line() -> None:
         while part := os.read(ours, 4096):
             received += part
     os.close(ours)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=300)
     assert (child.returncode, out) == (0, b"solved\n")
     for word in (b"interior-point", b"Hessians exist", b"stationarity", b"feasibility", b"exchange", b"MB"):
         assert word in received

@@ -217,3 +217,42 @@ def test_errors() -> None:
         iid(2, 0)
     with pytest.raises(OptionError, match="n is -1"):
         stratified([0, 1], -1)
+
+
+@given(st.integers(1, 15), st.integers(0, 60), st.floats(0.01, 100), st.integers(0, 2**32 - 1))
+def test_dirichlet_is_a_partition_without_empty_owners(n: int, more: int, alpha: float, seed: int) -> None:
+    y = np.random.default_rng(seed).integers(0, 4, n + more)
+    folds = dirichlet(y, n, alpha, seed)
+    assert len(folds) == n
+    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(n + more))
+    assert min(len(fold) for fold in folds) > 0
+
+
+def test_dirichlet_has_the_share_that_alpha_says() -> None:
+    """The largest share of one draw: near one for small alpha, near 1/n for large."""
+    y = np.repeat(np.arange(200), 50)
+
+    def largest(alpha: float) -> float:
+        folds = dirichlet(y, 5, alpha, 1)
+        counts = np.array([np.bincount(y[fold], minlength=200) for fold in folds])
+        return float(np.mean(counts.max(axis=0)) / 50)
+
+    assert largest(0.01) > 0.9
+    assert largest(1000.0) < 0.25
+    rng = np.random.default_rng(0)
+    assert largest(0.5) == pytest.approx(np.mean(rng.dirichlet(np.full(5, 0.5), 4000).max(axis=1)), abs=0.04)
+
+
+def test_by_label_keeps_the_order_of_rows() -> None:
+    folds = by_label([1, 0, 1, 0, 0], 2)
+    assert [fold.tolist() for fold in folds] == [[1, 3, 4], [0, 2]]
+
+
+def test_partitions_by_label_and_dirichlet_refuse_nonsense() -> None:
+    for split in (lambda y, n: by_label(y, n), lambda y, n: dirichlet(y, n, 1.0)):
+        with pytest.raises(DataError, match="2 rows are too few for 3 owners; use at most 2"):
+            split([0, 1], 3)
+        with pytest.raises(OptionError, match="n is 0"):
+            split([0, 1], 0)
+    with pytest.raises(OptionError, match="alpha is 0"):
+        dirichlet([0, 1], 1, 0)

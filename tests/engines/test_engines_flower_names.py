@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,94 +14,29 @@ import pytest
 from counting import count
 
 import fedpact as fp
-from fedpact import tasks
 from fedpact.errors import CODES, DataError, OptionError, OwnerLost
 from fedpact.federation import Order, Site
 from fedpact.federation.failure import Failure
 from fedpact.federation.wire import loads, to_tree
+from fedpact.tasks import NeymanPearson
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
-from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flower_grid import Grid, Node, echo, impatient
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.supercore.task_identity import TaskIdentity
 
 from fedpact.engines import flower, flower_site
 
-UNAVAILABLE = 5  # Flower's error code for a node without heartbeats
 #: Seconds within which what is waited for happens, also on a busy machine.
 WAIT = 60.0
 
 
-def echo(name: str) -> Callable[[dict[str, Any]], Callable[[bytes], bytes]]:
-    return lambda config: lambda data: f"{name}: ".encode() + data
-
-
-@dataclass(frozen=True)
-class Node:
-    """A site as the SuperLink sees it: `app` None never answers, `activation` changes with a restart."""
-
-    name: str
-    app: ClientApp | None
-    activation: str = "first"
-    config: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def named(cls, name: str) -> Node:
-        return cls(name, flower.client_app(echo(name)))
-
-
-class Grid:
-    """What of Flower's grid the fleet uses. A message is delivered once: a node that was restarted does not have it."""
-
-    def __init__(self, *nodes: Node) -> None:
-        self.nodes = dict(enumerate(nodes, start=100))
-        self.got: list[tuple[str, str]] = []  # name, type of message
-        self.broken = False
-        self._sent: dict[str, tuple[Message, str]] = {}  # and the activation of the node that took it
-
-    def get_nodes(self) -> list[NodeInfo]:
-        return [NodeInfo(node_id=i, last_activated_at=node.activation) for i, node in self.nodes.items()]
-
-    def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        if self.broken:
-            raise ConnectionError("no SuperLink")
-        keys = []
-        for message in messages:
-            key = message.object_id
-            message.metadata.__dict__["_message_id"] = key
-            node = self.nodes.get(message.metadata.dst_node_id)
-            if node is not None:
-                self._sent[key] = (message, node.activation)
-                self.got.append((node.name, message.metadata.message_type))
-            keys.append("" if node is None else key)
-        return keys
-
-    def pull_messages(self, keys: Iterable[str]) -> list[Message]:
-        replies = []
-        for key in keys:
-            message, activation = self._sent[key]
-            node = self.nodes.get(message.metadata.dst_node_id)
-            if node is None:
-                replies.append(Message(Error(UNAVAILABLE, "Node Unavailable"), reply_to=message))
-            elif node.app is not None and node.activation == activation:
-                config: dict[str, Any] = {"name": node.name, **node.config} if node.name else {}
-                context = Context(1, message.metadata.dst_node_id, config, RecordDict(), {})
-                replies.append(node.app(message, context))
-        return replies
-
-
 @pytest.fixture(autouse=True)
-def _task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flower stamps messages with the task it runs. No test here has to wait for long, nor to print."""
-    for name in ("_task_id", "_run_id", "_node_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
-    monkeypatch.setattr(flower_site, "SHORTEST", 0.005)
-    monkeypatch.setattr(flower_site, "speak", lambda: None)
-    monkeypatch.setattr(flower, "LOOK", 0.05)
-    monkeypatch.setattr(flower, "GRACE", 0.1)
+def _impatient() -> Iterator[None]:
+    with impatient():
+        yield
 
 
 @contextmanager
@@ -375,11 +309,11 @@ def test_a_job_that_asks_a_site_for_a_name_gets_a_code(tmp_path: Path, caplog: p
 
     (tmp_path / "rows.csv").write_text("patient,ill\nAda Lovelace,1\nGeorge Boole,0\n")
     paths = {"data-path": str(tmp_path / "rows.csv"), "state-path": str(tmp_path / "state")}
-    job = tasks.Job("neyman_pearson", 0.3, "ill", ("patient",), 1)
+    job = NeymanPearson(bound=0.3, label="ill", columns=("patient",), owners=1)
     grid = Grid(Node("a", client_app, config=paths))
-    engine = flower.Flower(grid, job.stated(), patience=5.0)  # type: ignore[arg-type]
+    engine = flower.Flower(grid, patience=5.0)  # type: ignore[arg-type]
     with pytest.raises(DataError) as caught:
-        fp.solve(fp.RemoteProblem({"a": None}), engine=engine)
+        fp.solve(fp.RemoteProblem({"a": None}, task=job), engine=engine)
     assert str(caught.value) == (
         "a: FP-DATA-003: a value is not a number (column 'patient', a few rows); the site's own log says more"
     )
@@ -447,10 +381,3 @@ def test_with_an_unknown_flwr_the_stock_supernode_takes_over(monkeypatch: pytest
         "--auth-supernode-private-key": "key",
         "--node-config": 'name="a"',
     }
-
-
-def test_the_example_app_lists_every_key_of_a_run() -> None:
-    from fedpact.apps.flower import CONFIG
-
-    example = Path(__file__).parents[2] / "examples" / "flower" / "app" / "pyproject.toml"
-    assert tomllib.loads(example.read_text())["tool"]["flwr"]["app"]["config"] == CONFIG

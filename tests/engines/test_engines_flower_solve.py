@@ -24,17 +24,34 @@ import fedpact as fp
 from fedpact import data, tasks
 from fedpact.federation import read_record
 from fedpact.jobs import read_job, run_job
+from fedpact.jobs.on_flower import APP
 from fedpact.report.record import Record
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
-from test_engines_flower_transport import EXAMPLE, PYTHONPATH, load_deployment
+from test_engines_flower_transport import QUICK, load_deployment, search_path
 
-pytestmark = [pytest.mark.flower, pytest.mark.slow, pytest.mark.xdist_group("flower")]  # one deployment, on one worker
+pytestmark = [pytest.mark.flower, pytest.mark.xdist_group("flower")]  # one deployment, on one worker
 
 SITES = ("hospital 1", "hospital 2", "hospital 3")
 COLUMNS = ("age", "dose", "pressure", "weight")
 TOL = 1e-9
+#: In words: no scaling and no comparison, so that a run is one solve; what is appended belongs to [solve].
+JOB = f"""
+task = "neyman_pearson"
+label = "y"
+features = {json.dumps(COLUMNS)}
+bound = 0.45
+regularization = 0.01
+standardize = false
+[output]
+folder = "."
+messages = true
+[solve]
+method = "interior-point"
+tol = {TOL}
+compare = false
+"""
 
 
 class Clinics:
@@ -42,6 +59,9 @@ class Clinics:
 
     def __init__(self, deployment: Any, folder: Path) -> None:
         self.deployment, self.folder = deployment, folder
+        self.app = folder / "app"
+        self.app.mkdir()
+        (self.app / "pyproject.toml").write_text(APP)
         self.files = {}
         for seed, (site, (X, y)) in enumerate(zip(SITES, tables(), strict=True)):
             path = folder / f"{seed}.csv"
@@ -54,21 +74,17 @@ class Clinics:
         paths = {"data-path": str(self.files[site]), "state-path": str(self.folder / "state" / site)}
         self.deployment.start_site(site, {**paths, **pins})
 
-    def config(self, output: Path, **more: Any) -> dict[str, Any]:
-        return {
-            "owners": ",".join(SITES),
-            "columns": ",".join(COLUMNS),
-            "label": "y",
-            "bound": 0.45,
-            "weight": 0.01,
-            "method": "interior-point",
-            "tol": TOL,
-            "output": str(output),
-            **more,
-        }
+    def write_job(self, output: Path, **solve: Any) -> Path:
+        """A job whose folder is `output`, with these entries of [solve]."""
+        more = "\n".join(f"{key} = {json.dumps(value)}" for key, value in solve.items())
+        owners = "\n".join(f'"{site}" = "flower://127.0.0.1:{self.deployment.port}"' for site in SITES)
+        path = output / "job.toml"
+        path.write_text(f"{JOB}\n{more}\n[owners]\n{owners}\n")
+        return path
 
-    def submit(self, output: Path, **more: Any) -> str:
-        return str(self.deployment.submit(EXAMPLE / "app", self.config(output, **more)))
+    def submit(self, output: Path, resume: bool = False, **solve: Any) -> str:
+        config = {"job": str(self.write_job(output, **solve)), "resume": resume}
+        return str(self.deployment.submit(self.app, config))
 
     def finished(self, run: str, timeout: float = 180.0) -> str:
         deadline = time.monotonic() + timeout
@@ -78,7 +94,7 @@ class Clinics:
         return str(status)
 
     def expected(self) -> fp.Solution:
-        """The same files and the same job in this process."""
+        """The same files and the same problem in this process, without a job."""
         weight = fp.prox.SquaredL2(np.append(np.full(len(COLUMNS), 0.01), 0.0))
         problem = tasks.from_files(self.files, bound=0.45, label="y", columns=COLUMNS, regularizer=weight)
         return fp.solve(problem, "interior-point", tol=TOL)
@@ -129,7 +145,7 @@ def rounds_on_record(output: Path) -> int:
 @pytest.fixture(scope="module")
 def clinics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinics]:
     folder = tmp_path_factory.mktemp("clinics")
-    with load_deployment().Deployment(folder, {"PYTHONPATH": PYTHONPATH}) as deployment:
+    with load_deployment().Deployment(folder, {"PYTHONPATH": search_path(QUICK)}) as deployment:
         deployment.start_superlink()
         made = Clinics(deployment, folder)
         for site in SITES:
@@ -147,7 +163,7 @@ def assert_same(found: fp.Solution, expected: fp.Solution) -> None:
 
 
 def test_the_answer_is_that_of_one_process_and_no_row_travels(clinics: Clinics, tmp_path: Path) -> None:
-    run = clinics.submit(tmp_path, record=True)
+    run = clinics.submit(tmp_path)
     assert clinics.finished(run) == "finished:completed"
     found = fp.Solution.load(tmp_path / "solution.npz")
     assert_same(found, clinics.expected())
@@ -251,7 +267,7 @@ def test_a_site_takes_part_only_in_the_job_it_agreed_to(clinics: Clinics, tmp_pa
     clinics.deployment.stop_site("hospital 1")
     try:
         clinics.start("hospital 1", bound=0.3)
-        run = clinics.deployment.run(EXAMPLE / "app", clinics.config(tmp_path))
+        run = clinics.deployment.run(clinics.app, {"job": str(clinics.write_job(tmp_path))})
         assert run.status == "finished:failed"
         assert "hospital 1: FP-OPTION-011: " in run.log
         assert "(key 'bound')" in run.log

@@ -20,17 +20,18 @@ import fedpact
 from fedpact.errors import OwnerLost
 from fedpact.federation.failure import Failure
 from fedpact.federation.wire import loads, to_tree
+from fedpact.jobs.on_flower import APP
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
 from flower_echo import SLEEPING
 
-pytestmark = [pytest.mark.flower, pytest.mark.slow, pytest.mark.xdist_group("flower")]  # one deployment at a time
+pytestmark = [pytest.mark.flower, pytest.mark.xdist_group("flower")]  # one deployment at a time
 
 HERE = Path(__file__).parent
 #: For the processes of a deployment: what makes Flower notice sooner who is gone.
 QUICK = HERE / "quick_flower"
-EXAMPLE = HERE.parents[1] / "examples" / "flower"
+DEPLOYMENT = HERE.parents[1] / "examples" / "flower" / "deployment.py"
 SITES = ("hospital 1", "hospital 2", "hospital 3")
 #: Where those processes find it, this folder, and the fedpact that is tested here.
 PYTHONPATH = os.pathsep.join(map(str, (HERE, QUICK, Path(fedpact.__file__).parents[1])))
@@ -38,8 +39,13 @@ PYTHONPATH = os.pathsep.join(map(str, (HERE, QUICK, Path(fedpact.__file__).paren
 START = 120.0
 
 
+def search_path(*folders: Path) -> str:
+    """Where the processes of a deployment look for modules: these folders, and where this process looks."""
+    return os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
+
+
 def load_deployment() -> Any:
-    spec = importlib.util.spec_from_file_location("deployment", EXAMPLE / "deployment.py")
+    spec = importlib.util.spec_from_file_location("deployment", DEPLOYMENT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -113,11 +119,11 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
     folder = tmp_path_factory.mktemp("flower")
     app = folder / "app"
     app.mkdir()
-    example = (EXAMPLE / "app" / "pyproject.toml").read_text().replace("fedpact.apps.flower:", "flower_echo:")
-    (app / "pyproject.toml").write_text(example + 'port = 0\nsecret = ""\n')
+    about = APP.replace("fedpact.apps.flower:", "flower_echo:")
+    (app / "pyproject.toml").write_text(about + 'port = 0\nsecret = ""\n')
     secret = secrets.token_hex(16)
     with (
-        load_deployment().Deployment(folder, {"PYTHONPATH": PYTHONPATH}) as deployment,
+        load_deployment().Deployment(folder, {"PYTHONPATH": search_path(HERE, QUICK)}) as deployment,
         Listener(("127.0.0.1", 0), authkey=secret.encode()) as door,
     ):
         deployment.start_superlink()

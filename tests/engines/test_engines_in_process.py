@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedpact as fp
-from fedpact.cones import Nonnegative
 from fedpact.engines import InProcess
 from fedpact.errors import OptionError, OwnerError
 from fedpact.federation import Order, Reply, Session
-from fedpact.functions import Affine, LogisticLoss
 
 NAMES = [f"owner {i}" for i in range(6)]
 
@@ -143,33 +140,3 @@ def test_a_failure_names_the_owner_and_the_session_goes_on(threads: int) -> None
 def test_threads_are_a_positive_number(threads: object) -> None:
     with pytest.raises(OptionError, match=r"InProcess\(threads=.*\): .*at least one"):
         InProcess(threads=threads)
-
-
-# ---------------------------------------------------------------------------------------------------- a whole solve
-
-
-def problem() -> fp.FederatedProblem:
-    rng = np.random.default_rng(3)
-    shares = []
-    for shift in (-0.5, 0.0, 0.7):
-        X = rng.normal(size=(40, 3)) + shift
-        y = (X @ [1.0, -1.0, 0.5] + rng.normal(size=40) > 0).astype(int)
-        limit = fp.Constraint(LogisticLoss(X[y == 1], y[y == 1]) - 0.5, Nonnegative(1))
-        shares.append(fp.Share(LogisticLoss(X[y == 0], y[y == 0]), limit))
-    server = fp.Share(None, fp.Constraint(Affine([[1.0, 1.0, 1.0]], [-1.0]), Nonnegative(1)))
-    return fp.FederatedProblem(shares, server, fp.prox.SquaredL2(0.01))
-
-
-@pytest.mark.parametrize("method", ["interior-point", "accelerated", "proximal-al"])
-def test_every_engine_gives_the_same_bits(method: str) -> None:
-    asked = problem()
-    plain = fp.solve(asked, method)
-    assert plain.status == "solved"
-    assert len(plain.history.inner) + len(plain.history.outer) > 3
-    for engine in ("in-process", "threads", InProcess(threads=3)):
-        other = fp.solve(asked, method, engine=engine)
-        assert other.w.tobytes() == plain.w.tobytes()
-        assert [m.tobytes() for m in other.multipliers] == [m.tobytes() for m in plain.multipliers]
-        assert other.history == plain.history
-        assert other.certificate == plain.certificate
-        assert other.communication == plain.communication

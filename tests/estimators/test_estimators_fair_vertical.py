@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,11 @@ import pytest
 pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
 pytest.importorskip("cryptography", reason="needs the extra 'secure'")
 
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 import fedpact as fp
 from fedpact.errors import DataError, FedpactError, ProblemError
 from fedpact.estimators import FairVerticalClassifier
+from fedpact.federation import Fleet
 from fedpact.problem import Piece
 
 
@@ -74,6 +74,28 @@ def test_methods_and_masks_give_one_model(method: str, secure: bool) -> None:
     assert masked == secure
 
 
+class Counting:
+    """Parties in this process, and whom each fleet had."""
+
+    def __init__(self) -> None:
+        self.fleets: list[tuple[str, ...]] = []
+
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
+        self.fleets.append(tuple(shares))
+        return fp.engines.InProcess().open(shares, folder)
+
+
+def test_prediction_asks_the_parties_through_the_engine() -> None:
+    parties, y, group = people()
+    engine = Counting()
+    model = FairVerticalClassifier(0.02, engine=engine).fit(parties, y, group=group)
+    trained = len(engine.fleets)
+    expected = FairVerticalClassifier(0.02).fit(parties, y, group=group).predict_proba(parties)
+    np.testing.assert_array_equal(model.predict_proba(parties), expected)
+    model.predict({"bank": parties["bank"], "post": parties["post"]}, missing="mean")
+    assert engine.fleets[trained:] == [("bank", "shop", "post"), ("bank", "post")]
+
+
 def test_lists_names_and_labels_of_any_kind() -> None:
     parties, y, group = people()
     words = np.where(y == 1, "paid", "owes")  # the second in sorted order is the positive one
@@ -83,13 +105,6 @@ def test_lists_names_and_labels_of_any_kind() -> None:
     np.testing.assert_array_equal(named.predict(parties) == "paid", listed.predict(list(parties.values())) == 1)
     assert set(named.pieces_) == {"bank", "shop", "post"}
     assert set(listed.pieces_) == {"party 1", "party 2", "party 3"}
-
-
-def test_parameters_are_kept_as_given() -> None:
-    model = clone(FairVerticalClassifier(0.3, gap="all", weight=0.1, tol=1e-4))
-    assert (model.max_gap, model.gap, model.weight, model.tol) == (0.3, "all", 0.1, 1e-4)
-    with pytest.raises(NotFittedError, match="call fit"):
-        model.predict(people()[0])
 
 
 # ------------------------------------------------------------------------------------------------------------ in pieces

@@ -127,7 +127,7 @@ def bits(found: Solution, *, traffic: bool = True, rounds: bool = True) -> dict[
 
 
 @contextmanager
-def raises(code: str, *facts: str) -> Iterator[None]:
+def raises_code(code: str, *facts: str) -> Iterator[None]:
     """Inside, an error of this code is raised; its message begins with the first fact and holds the others."""
     with pytest.raises(class_of(code)) as caught:
         yield

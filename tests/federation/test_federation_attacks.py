@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from fedpact.federation import Order, Site
 from fedpact.federation.failure import texts_in
 from fedpact.federation.remote import read_reply
 from fedpact.federation.wire import dumps, loads, name_of, to_tree
-from fedpact.solvers.measuring import About, Finished, measure, moments
+from fedpact.fitting.agreement import About, Finished, measure, moments
 from fedpact.solvers.steps import describe_share
-from fedpact.tasks import Job, share_from_file
+from fedpact.tasks import TASKS, FileSource, NeymanPearson
+from fedpact.tasks.base import listed
 
 NAME = "hospital 2"
 #: A hospital's table; the job of an attacker knows or guesses some of its columns.
@@ -30,8 +32,7 @@ Mary Somerville,0,91.75,influenza,f
 Charles Babbage,1,79.50,cystitis,m
 George Boole,0,49.125,pneumonia,m
 """
-JOB: dict[str, Any] = {
-    "task": "neyman_pearson",
+STATED: dict[str, Any] = {
     "bound": 0.3,
     "label": "ill",
     "columns": ["age"],
@@ -41,9 +42,20 @@ JOB: dict[str, Any] = {
 }
 
 
+def state(**changes: Any) -> dict[str, Any]:
+    """A job as a coordinator sends it: every key of its task, whatever the values are."""
+    kind = TASKS.get(changes.get("task", ""), NeymanPearson)
+    defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(kind)}
+    known = {name: value for name, value in STATED.items() if name in defaults}
+    return {"task": kind.name, **{name: listed(value) for name, value in {**defaults, **known}.items()}, **changes}
+
+
+JOB = state()
+
+
 def site_with(path: Path) -> Site:
     """As a Flower site makes it."""
-    return Site(NAME, lambda job: share_from_file(Job.read(job), NAME, path))
+    return Site(NAME, FileSource(NAME, path))
 
 
 def ask(site: Site, job: Any, step: Any = describe_share, order: Order | None = None) -> bytes:
@@ -87,7 +99,7 @@ def table(tmp_path: Path) -> Path:
 
 def test_a_name_asked_for_as_a_number_is_not_told(table: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The message to the owner quotes the first cell."""
-    job = {**JOB, "columns": ["patient"]}
+    job = state(columns=["patient"])
     with caplog.at_level(logging.ERROR, "fedpact.site"):
         data = ask(site_with(table), job)
     assert b"Ada" not in data
@@ -106,21 +118,21 @@ def test_listing_a_cell_as_a_category_does_not_bring_the_next_one(table: Path) -
     answers = []
     for guess in ("Ada Lovelace", "Mary Somerville", "Charles Babbage"):
         known.append(guess)
-        job = {**JOB, "columns": ["patient"], "categories": {"patient": list(known)}}
+        job = state(columns=["patient"], categories={"patient": list(known)})
         data = ask(site_with(table), job)
         assert_silent(data, cells_of(TABLE), table, ["diagnosis", "sex", "age"], job)
         answers.append(data)
     assert told(answers[0]).code == "FP-DATA-006"
     assert told(answers[0]).rows is None
     assert len(set(answers)) == 1  # the same bytes, whoever was guessed
-    absent = ask(site_with(table), {**JOB, "columns": ["patient"], "categories": {"patient": ["Nobody"]}})
+    absent = ask(site_with(table), state(columns=["patient"], categories={"patient": ["Nobody"]}))
     assert absent == answers[0]  # nor whether a guess is in the table
 
 
 @pytest.mark.parametrize("key", ["label", "group"])
 def test_a_column_asked_for_as_label_or_group_is_not_told(key: str, table: Path) -> None:
     task = {"task": "group_fairness"} if key == "group" else {}
-    job = {**JOB, **task, key: "diagnosis"}
+    job = state(**task, **{key: "diagnosis"})
     data = ask(site_with(table), job)
     assert b"cholera" not in data
     assert_silent(data, cells_of(TABLE), table, ["patient", "sex"], job)
@@ -128,7 +140,7 @@ def test_a_column_asked_for_as_label_or_group_is_not_told(key: str, table: Path)
 
 
 def test_a_missing_column_does_not_list_the_others(table: Path, caplog: pytest.LogCaptureFixture) -> None:
-    job = {**JOB, "columns": ["height"]}
+    job = state(columns=["height"])
     data = ask(site_with(table), job)
     assert_silent(data, cells_of(TABLE), table, ["patient", "diagnosis", "sex", "age"], job)
     assert (told(data).code, told(data).column) == ("FP-DATA-001", "height")
@@ -172,7 +184,7 @@ READERS: dict[str, tuple[str | bytes | None, dict[str, Any], str]] = {
         "FP-OWNER-001",
     ),
     "no bound": (TABLE, {"bound": {"hospital 1": 0.3}}, "FP-OPTION-053"),
-    "a bound of zero": (TABLE, {"bound": 0.0}, "FP-OPTION-030"),
+    "a bound of zero": (TABLE, {"bound": 0.0}, "FP-OPTION-057"),
     "a bound that is a text": (TABLE, {"bound": "Ada Lovelace"}, "FP-OWNER-001"),
     "an unknown task": (TABLE, {"task": "read"}, "FP-OPTION-040"),
     "an unknown key": (TABLE, {"path": "x"}, "FP-OPTION-051"),
@@ -190,7 +202,7 @@ def test_no_error_of_a_reader_tells_a_cell_a_path_or_a_column(
     path = tmp_path / "register of 1843.csv"
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    job = {**JOB, **changes}
+    job = state(**changes)
     data = ask(site_with(path), job)
     assert loads(data)["error"]["code"] == code
     cells = cells_of(TABLE) | {"Grace Hopper", "odowska", "anaemia", "uncertain"}
@@ -200,7 +212,7 @@ def test_no_error_of_a_reader_tells_a_cell_a_path_or_a_column(
 def test_many_rows_are_told_roughly(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(HEADER + 33 * ROW)
-    assert "(column 'patient', 20 rows or more)" in str(told(ask(site_with(path), {**JOB, "columns": ["patient"]})))
+    assert "(column 'patient', 20 rows or more)" in str(told(ask(site_with(path), state(columns=["patient"]))))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +245,7 @@ def test_parquet_files_are_as_silent(columns: dict[str, list[Any]], code: str, t
 def test_quadratic_programs_are_as_silent(arrays: dict[str, Any], code: str, tmp_path: Path) -> None:
     path = tmp_path / "register of 1843.npz"
     np.savez(path, **arrays)
-    job = {**JOB, "task": "linear_qp"}
+    job = state(task="linear_qp")
     data = ask(site_with(path), job)
     assert loads(data)["error"]["code"] == code
     assert_silent(data, ["Ada", "4711", "1234", "1.23e+03"], path, [], job)
@@ -262,8 +274,9 @@ def share(table, name, owners):
 def test_code_of_the_sites_own_is_as_silent(body: str, code: str, table: Path) -> None:
     functions = table.with_name("mine.py")
     functions.write_text(CODE.format(body))
-    job = {**JOB, "task": "custom", "functions": "-"}
-    site = Site(NAME, lambda job: share_from_file(Job.read({**job, "functions": str(functions)}), NAME, table))
+    job = state(task="custom", functions="-")
+    source = FileSource(NAME, table)
+    site = Site(NAME, lambda job: source({**job, "functions": str(functions)}))
     data = ask(site, job)
     assert loads(data)["error"]["code"] == code
     assert_silent(data, [*cells_of(TABLE), "mine.py"], table, ["patient", "diagnosis"], job)
@@ -296,21 +309,22 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
     levels = st.lists(st.sampled_from(["0", "1", "person-12345", ""]), min_size=1, max_size=3)
     numbers = st.lists(st.sampled_from([0.0, 1.0, 1e-308, 1e308, float("nan")]), min_size=1, max_size=2)
     scaling = st.none() | st.fixed_dictionaries(dict.fromkeys(("mean", "shift", "scale"), numbers))
-    return {
-        "task": draw(st.sampled_from(["neyman_pearson", "group_fairness"])),
-        "bound": draw(st.sampled_from([0.3, -1.0, {"hospital 2": 0.2}, {}])),
-        "label": draw(names),
-        "group": draw(names | st.just("")),
-        "columns": columns,
-        "owners": draw(st.sampled_from([0, 2])),
-        "classes": draw(levels),
-        "groups": draw(levels),
-        "categories": draw(st.dictionaries(st.sampled_from(columns), levels, max_size=1)),
-        "missing": draw(st.sampled_from(["error", "mean"])),
-        "standardize": draw(st.booleans()),
-        "scaling": draw(scaling),
-        "parity": draw(st.sampled_from(["loss", "equal_opportunity"])),
-    }
+    task = draw(st.sampled_from(["neyman_pearson", "group_fairness"]))
+    of_groups = {"group": draw(names | st.just("")), "groups": draw(levels)}
+    of_groups["parity"] = draw(st.sampled_from(["loss", "equal_opportunity"]))
+    return state(
+        task=task,
+        bound=draw(st.sampled_from([0.3, -1.0, {"hospital 2": 0.2}, {}])),
+        label=draw(names),
+        columns=columns,
+        owners=draw(st.sampled_from([0, 2])),
+        classes=draw(levels),
+        categories=draw(st.dictionaries(st.sampled_from(columns), levels, max_size=1)),
+        missing=draw(st.sampled_from(["error", "mean"])),
+        standardize=draw(st.booleans()),
+        scaling=draw(scaling),
+        **(of_groups if task == "group_fairness" else {}),
+    )
 
 
 def orders() -> Iterator[tuple[Any, Order]]:

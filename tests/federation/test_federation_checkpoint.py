@@ -30,7 +30,7 @@ from faults import (
     bits,
     clinics,
     exact,
-    raises,
+    raises_code,
     solve,
     stop_at,
 )
@@ -39,7 +39,7 @@ import fedpact as fp
 import fedpact.federation
 from fedpact.engines import InProcess
 from fedpact.errors import CheckpointError, OptionError, WireError
-from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step, read_record
+from fedpact.federation import Answers, Checkpoint, Order, Reply, Session, Summed, client_step, read_record
 from fedpact.federation.checkpoint import VERSION
 from fedpact.functions import Affine, Smooth
 from fedpact.solvers import Progress, Solution
@@ -217,7 +217,7 @@ def test_a_failed_start_can_be_repaired_and_resumed(tmp_path: Path) -> None:
 
     problem = clinics()
     shares = [*problem.shares[:2], replace(problem.shares[2], objective=Smooth(broken, hess=broken, dim=3))]
-    with raises("FP-OWNER-001", "clinic c: ", "begin", "OSError: the disk is not mounted"):
+    with raises_code("FP-OWNER-001", "clinic c: ", "begin", "OSError: the disk is not mounted"):
         solve("interior-point", fp.FederatedProblem(shares, SERVER, REGULARIZER), checkpoint=tmp_path)
     again = solve("interior-point", checkpoint=tmp_path, resume=True)
     assert bits(again) == bits(uninterrupted("interior-point"))
@@ -435,6 +435,72 @@ def test_sigterm_is_as_before_after_the_solve(tmp_path: Path) -> None:
     assert set(during) == {signal.default_int_handler}
     solve("interior-point", callbacks=[lambda p: during.append(signal.getsignal(signal.SIGTERM))])
     assert during[-1] is before
+
+
+# ------------------------------------------------------------------------------------------------- two at work on one
+
+
+IN_USE = "is in use: another run is at work on this checkpoint; let it end, or use another folder"
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_second_run_in_another_process_is_refused_until_the_first_is_gone(resume: bool, tmp_path: Path) -> None:
+    """Killed with SIGKILL, the first leaves nothing behind that would keep the folder locked."""
+    method, folder = "proximal-al", tmp_path / "kept"
+    with start_process(tmp_path, method, 1, wait_at=20) as first:
+        assert first.stdout is not None
+        try:
+            assert first.stdout.readline().startswith("waiting after ")
+            before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+            with pytest.raises(CheckpointError, match=IN_USE if resume else "holds a checkpoint already"):
+                solve(method, checkpoint=folder, resume=resume)
+            assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+        finally:
+            first.kill()
+    assert bits(solve(method, checkpoint=folder, resume=True)) == bits(uninterrupted(method))
+
+
+def test_a_second_run_in_the_same_process_is_refused(tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def try_too(progress: Progress) -> None:
+        with pytest.raises(CheckpointError) as caught:
+            solve("interior-point", checkpoint=tmp_path, resume=True)
+        refused.append(str(caught.value))
+
+    assert bits(solve("interior-point", checkpoint=tmp_path, callbacks=[try_too])) == bits(
+        uninterrupted("interior-point")
+    )
+    assert set(refused) == {f"{tmp_path} {IN_USE}"}
+
+
+def test_two_that_start_at_once_are_one(tmp_path: Path) -> None:
+    """The second comes before the first has written its head."""
+    first = Checkpoint(tmp_path, {})
+    (tmp_path / "checkpoint.json").unlink()
+    with pytest.raises(CheckpointError, match=IN_USE):
+        Checkpoint(tmp_path, {})
+    first.close()
+    Checkpoint(tmp_path, {}).close()
+
+
+def test_a_refused_checkpoint_is_not_left_locked(tmp_path: Path) -> None:
+    Checkpoint(tmp_path, {"seed": 1}).close()
+    with pytest.raises(CheckpointError, match="is of a solve with seed = 1"):
+        Checkpoint(tmp_path, {"seed": 2}, resume=True)
+    Checkpoint(tmp_path, {"seed": 1}, resume=True).close()
+
+
+def test_what_is_kept_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Whatever the user's umask allows to others."""
+    before = os.umask(0)
+    try:
+        solve("interior-point", checkpoint=tmp_path / "kept", record=tmp_path / "messages.log")
+    finally:
+        os.umask(before)
+    files = [tmp_path / "messages.log", *(path for path in (tmp_path / "kept").rglob("*") if path.is_file())]
+    assert {path.name for path in files} >= {"messages.log", "rounds.log", "checkpoint.json"}
+    assert {path.name: path.stat().st_mode & 0o777 for path in files} == {path.name: 0o600 for path in files}
 
 
 # ------------------------------------------------------------------------------------------------------------- refusals
@@ -662,7 +728,7 @@ def test_another_number_of_variables_is_refused(kept: Path) -> None:
 def test_other_data_at_an_owner_are_refused(method: str, tmp_path: Path) -> None:
     """Replies of the old data and of the new must not be mixed: the answer would be the history of neither."""
     stopped(method, tmp_path, 0.6)
-    with raises("FP-CHECKPOINT-001", "clinic b: "):
+    with raises_code("FP-CHECKPOINT-001", "clinic b: "):
         solve(method, clinics(shift=0.5), checkpoint=tmp_path, resume=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -122,6 +123,51 @@ def test_a_solve_leaves_no_trace_in_the_digest() -> None:
     before = [digest(share) for share in shares]
     assert fp.solve(fp.FederatedProblem(shares), "accelerated").solved
     assert [digest(share) for share in shares] == before
+
+
+class Counting(Loss):
+    def __init__(self, X: np.ndarray) -> None:
+        super().__init__(X)
+        self.calls, self.seen = 0, list[tuple[int, float]]()
+
+    def __call__(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        self.calls += 1
+        self.seen.append((self.calls, float(w[0])))
+        return super().__call__(w)
+
+
+def test_what_a_user_counts_does_not_count() -> None:
+    """Else a run could not be resumed in the session in which it was stopped."""
+    objects = Counting(ROWS)
+    calls: list[int] = []
+    gate = threading.Event()
+
+    def closure(w: np.ndarray) -> tuple[float, np.ndarray]:
+        calls.append(len(calls))
+        gate.set()
+        return objects(w)
+
+    for function in (Smooth(objects), Smooth(closure), Smooth(partial(slope, ROWS)), Smooth(objects.__call__)):
+        before = digest(fp.Share(function))
+        function.value(np.ones(3))
+        assert digest(fp.Share(function)) == before
+    assert objects.calls == 3
+    objects.kept["rows"][0] = changed(ROWS, 0)
+    assert digest(Smooth(closure)) != before
+
+
+class Scaled(fp.functions.Function):
+    """A class derived from one of fedpact's: nothing that it holds changes by a call."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def value_and_gradient(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        return self.factor * float(w.sum()), np.full_like(w, self.factor)
+
+
+def test_a_derived_class_counts_with_all_that_it_holds() -> None:
+    assert digest(fp.Share(Scaled(1.0))) == digest(fp.Share(Scaled(1.0))) != digest(fp.Share(Scaled(1.5)))
 
 
 def test_memory_order_and_way_of_the_bytes_do_not_count() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import raises
+from faults import raises_code
 
 from fedpact.federation import Communication, Ledger, Order, Reply, Session, Traffic
 
@@ -92,7 +92,7 @@ def test_an_order_holds_arrays_and_scalars_only(value: object) -> None:
         calls.append(1)
         return None, Short(loss=0.0)
 
-    with Session().open({"a": None}) as session, raises("FP-OWNER-012", "Bad.w"):
+    with Session().open({"a": None}) as session, raises_code("FP-OWNER-012", "Bad.w"):
         session.ask(never, Bad(w=value))
     assert calls == []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import exact, raises
+from faults import exact, raises_code
 from numpy.typing import NDArray
 
 from fedpact.errors import DataError, OwnerError
@@ -163,7 +163,7 @@ def walked(folder: Path, rounds: int, restart: bool, **stamp: Any) -> Owner:
 )
 def test_another_order_in_the_same_round_is_refused(restart: bool, step: Step, changed: Go, tmp_path: Path) -> None:
     owner = walked(tmp_path, 3, restart)
-    with raises("FP-OWNER-003", "clinic b: ", "3"):
+    with raises_code("FP-OWNER-003", "clinic b: ", "3"):
         owner.handle(step, changed)
     assert exact(owner.handle(go, order(3))) == exact(walk(3)[-1])
 
@@ -171,13 +171,13 @@ def test_another_order_in_the_same_round_is_refused(restart: bool, step: Step, c
 @RESTART
 def test_a_past_round_is_refused(restart: bool, tmp_path: Path) -> None:
     owner = walked(tmp_path, 3, restart)
-    with raises("FP-OWNER-004", "clinic b: ", "2", "3"):
+    with raises_code("FP-OWNER-004", "clinic b: ", "2", "3"):
         owner.handle(go, order(2))
 
 
 def test_another_run_is_refused_in_memory_and_has_a_file_of_its_own(tmp_path: Path) -> None:
     owner = walked(tmp_path, 3, restart=False)
-    with raises("FP-OWNER-002", "clinic b: ", "'other'", "'a1b2c3'"):
+    with raises_code("FP-OWNER-002", "clinic b: ", "'other'", "'a1b2c3'"):
         owner.handle(go, order(4, run="other"))
     fresh = Owner("clinic b", Share(), tmp_path)
     assert fresh.handle(go, order(1, run="other")).kept.count == 1
@@ -188,7 +188,7 @@ def test_another_run_is_refused_in_memory_and_has_a_file_of_its_own(tmp_path: Pa
 @pytest.mark.parametrize("run", ["", "../../x", "a/b", "..", "a b", "x" * 65, "a\x00"], ids=repr)
 def test_a_run_is_never_a_path(run: str, tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b" / "c"
-    with raises("FP-OWNER-007", "clinic b: ", repr(run)):
+    with raises_code("FP-OWNER-007", "clinic b: ", repr(run)):
         Owner("clinic b", Share(), folder).handle(go, order(1, run=run))
     assert list(tmp_path.rglob("*")) == []
 
@@ -219,14 +219,14 @@ def test_owners_of_similar_names_do_not_share_a_file(tmp_path: Path) -> None:
 
 
 def test_a_round_the_server_counts_on_must_be_remembered() -> None:
-    with raises("FP-LOST-001", "clinic b: ", "5", "0", "state folder"):
+    with raises_code("FP-LOST-001", "clinic b: ", "5", "0", "state folder"):
         Owner("clinic b", Share()).handle(go, order(6))
 
 
 def test_an_empty_folder_is_a_lost_memory(tmp_path: Path) -> None:
     walked(tmp_path, 3, restart=False)
     memory_file(tmp_path).unlink()
-    with raises("FP-LOST-001", "clinic b: ", "round 3", "0", "state folder"):
+    with raises_code("FP-LOST-001", "clinic b: ", "round 3", "0", "state folder"):
         Owner("clinic b", Share(), tmp_path).handle(go, order(4))
 
 
@@ -238,7 +238,7 @@ def test_an_older_copy_of_the_memory_is_noticed(tmp_path: Path) -> None:
     newer = memory_file(tmp_path).read_bytes()
     memory_file(tmp_path).write_bytes(older)
     share = Share()
-    with raises("FP-LOST-001", "clinic b: ", "round 4", "2"):
+    with raises_code("FP-LOST-001", "clinic b: ", "round 4", "2"):
         Owner("clinic b", share, tmp_path).handle(go, order(5))
     assert share.calls == 0
     memory_file(tmp_path).write_bytes(newer)
@@ -260,7 +260,7 @@ def damaged(folder: Path, change: Callable[[bytes], bytes]) -> None:
     share = Share()
     owner = Owner("clinic b", share, folder)
     for _ in range(2):
-        with raises("FP-LOST-002", "clinic b: ", "a1b2c3"):
+        with raises_code("FP-LOST-002", "clinic b: ", "a1b2c3"):
             owner.handle(go, order(4))
     assert share.calls == 0
     path.write_bytes(whole)
@@ -332,7 +332,7 @@ def test_the_file_of_another_owner_is_refused(tmp_path: Path) -> None:
     for r in (1, 2, 3):
         other.handle(go, order(r))
     memory_file(tmp_path / "mine").write_bytes(memory_file(tmp_path / "theirs").read_bytes())
-    with raises("FP-LOST-002", "clinic b: "):
+    with raises_code("FP-LOST-002", "clinic b: "):
         Owner("clinic b", Share(), tmp_path / "mine").handle(go, order(4))
 
 
@@ -376,11 +376,11 @@ def test_replies_are_kept_until_they_are_durable(restart: bool, tmp_path: Path) 
     for r in (3, 5, 6, 4):
         assert exact(owner.handle(go, order(r, durable=2))) == exact(expected[r - 1])
     for r in (1, 2):
-        with raises("FP-OWNER-004", "clinic b: ", f"round {r}", "round 6"):
+        with raises_code("FP-OWNER-004", "clinic b: ", f"round {r}", "round 6"):
             owner.handle(go, order(r, durable=2))
     assert owner.handle(go, order(7, durable=6)).kept.count == 7
     assert loads(memory_file(tmp_path).read_bytes())["answers"][0]["round"] == 7
-    with raises("FP-OWNER-004", "clinic b: ", "round 6", "round 7"):
+    with raises_code("FP-OWNER-004", "clinic b: ", "round 6", "round 7"):
         owner.handle(go, order(6, durable=6))
 
 
@@ -405,7 +405,7 @@ def test_a_look_that_fails_leaves_no_trace(tmp_path: Path) -> None:
 
 def test_a_look_needs_the_memory_too() -> None:
     """Else the step would start from nothing, and answer something that has no meaning or fail for no reason."""
-    with raises("FP-LOST-001", "clinic b: ", "round 3"):
+    with raises_code("FP-LOST-001", "clinic b: ", "round 3"):
         Owner("clinic b", Share()).handle(go, order(4, after=3, look=True))
 
 
@@ -501,7 +501,7 @@ def test_keys_are_not_asked_of_the_share() -> None:
 
 
 def test_a_secure_order_without_keys_is_a_lost_memory() -> None:
-    with raises("FP-LOST-003", "clinic b: "):
+    with raises_code("FP-LOST-003", "clinic b: "):
         Owner("clinic b", Share()).handle(go, secure(1, after=0))
 
 

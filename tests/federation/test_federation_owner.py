@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import raises
+from faults import raises_code
 
 from fedpact.errors import DataError, OwnerError, ProblemError
 from fedpact.federation import Order, Owner, Reply
@@ -48,7 +48,7 @@ def test_a_past_round_is_refused() -> None:
     calls: list[float] = []
     owner = Owner("hospital b", calls)
     owner.handle(add, Add(round=5))
-    with raises("FP-OWNER-004", "hospital b: ", "4", "5"):
+    with raises_code("FP-OWNER-004", "hospital b: ", "4", "5"):
         owner.handle(add, Add(round=4))
     assert calls == [1.0]
 
@@ -78,9 +78,9 @@ def test_an_error_that_names_the_owner_is_passed_on_as_it_is() -> None:
         Owner("b", OwnerError("b: already named")).handle(failing, Add(round=1))
 
 
-def faulty(share: Any, state: float | None, order: Add) -> tuple[float, Total]:
-    """Changes the state, then answers with order.amount: which may be what is refused."""
-    return 1000.0, Total(total=order.amount, vector=share)
+def faulty(share: tuple[float, Any], state: float | None, order: Add) -> tuple[float, Total]:
+    """Changes the state, then answers with what the share holds: which may be what is refused."""
+    return 1000.0, Total(total=share[0], vector=share[1])
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,21 @@ def faulty(share: Any, state: float | None, order: Add) -> tuple[float, Total]:
     ],
 )
 def test_a_reply_that_is_not_finite_is_refused(amount: float, vector: np.ndarray, field_name: str) -> None:
-    with raises("FP-OWNER-005", "hospital b: ", "faulty", field_name):
-        Owner("hospital b", vector).handle(faulty, Add(round=1, amount=amount))
+    with pytest.raises(OwnerError) as caught:
+        Owner("hospital b", (amount, vector)).handle(faulty, Add(round=1))
+    assert str(caught.value).startswith(f"hospital b: faulty gave a non-finite {field_name};")
+    assert "check this owner's data and functions" in str(caught.value)
+
+
+@pytest.mark.parametrize("amount", [np.nan, np.inf, -np.inf])
+def test_an_order_that_is_not_finite_is_refused(amount: float) -> None:
+    """Before anything is computed from it: a loop may wait for ever for NaN to become small."""
+
+    def never() -> object:
+        raise AssertionError("the share is not needed")
+
+    with pytest.raises(OwnerError, match=r"^hospital b: got an order with a non-finite Add\.amount$"):
+        Owner("hospital b", never).handle(add, Add(round=1, amount=amount))
 
 
 def grows_then_fails(share: Any, state: float | None, order: Add) -> tuple[float, Total]:
@@ -128,7 +141,7 @@ def hand_out(share: Any, state: Any, order: Order) -> tuple[Any, Anything]:
     [[1.0, 2.0], {"a": 1}, None, (1.0,), object(), np.array(["x"]), np.array([None]), 1j, np.array([1j])],
 )
 def test_only_arrays_and_scalars_leave_an_owner(value: object) -> None:
-    with raises("FP-OWNER-012", "hospital b: ", "Anything.value"):
+    with raises_code("FP-OWNER-012", "hospital b: ", "Anything.value"):
         Owner("hospital b", value).handle(hand_out, Order(round=1))
 
 

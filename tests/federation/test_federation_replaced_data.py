@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import NAMES, REGULARIZER, SERVER, Faulty, Wire, bits, clinics, raises, solve, stop_at
+from faults import NAMES, REGULARIZER, SERVER, Faulty, Wire, bits, clinics, raises_code, solve, stop_at
 
 import fedpact as fp
 from fedpact import tasks
@@ -18,7 +18,7 @@ from fedpact.federation import Fleet, RemoteFleet
 from fedpact.federation.wire import loads
 from fedpact.functions import Smooth
 from fedpact.problem import RemoteProblem
-from fedpact.tasks import Job
+from fedpact.tasks import NeymanPearson, Task
 
 COLUMNS = ("age", "dose")
 METHODS = ("interior-point", "accelerated", "proximal-al")
@@ -79,7 +79,7 @@ CHANGES = [one_cell, a_label, a_row_less, another_order, another_table]
 class Sites:
     """Sites as the Flower app makes them, each with a file and a state folder of its own, restarted for every fleet."""
 
-    def __init__(self, files: Mapping[str, Path], folder: Path, job: Job) -> None:
+    def __init__(self, files: Mapping[str, Path], folder: Path, job: Task) -> None:
         self.files, self.folder, self.job = files, folder, job
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
@@ -108,7 +108,7 @@ def run(where: str, files: dict[str, Path], method: str, folder: Path, **options
     """Solve the same job over the files with owners in this process, behind bytes, or as Flower sites."""
     weight = fp.prox.SquaredL2(0.01)
     if where == "sites":
-        job = Job("neyman_pearson", 0.6, "y", COLUMNS, len(files))
+        job = NeymanPearson(bound=0.6, label="y", columns=COLUMNS, owners=len(files))
         problem = RemoteProblem(dict.fromkeys(files), regularizer=weight)
         options["engine"] = Sites(files, folder / "sites", job)
     else:
@@ -130,7 +130,7 @@ def test_a_replaced_table_is_named(
     assert first.solved is finished
     before = files["clinic b"].read_bytes()
     change(files["clinic b"])
-    with raises("FP-CHECKPOINT-001", "clinic b: "):
+    with raises_code("FP-CHECKPOINT-001", "clinic b: "):
         run(where, files, "interior-point", tmp_path, resume=True)
     files["clinic b"].write_bytes(before)  # nothing was spoiled
     again = run(where, files, "interior-point", tmp_path, resume=True)
@@ -145,7 +145,7 @@ def test_with_every_method(secure: bool, method: str, where: str, files: dict[st
         pytest.importorskip("cryptography")
     run(where, files, method, tmp_path, secure_sum=secure)
     another_table(files["clinic c"])
-    with raises("FP-CHECKPOINT-001", "clinic c: "):
+    with raises_code("FP-CHECKPOINT-001", "clinic c: "):
         run(where, files, method, tmp_path, resume=True, secure_sum=secure)
 
 
@@ -158,7 +158,7 @@ def test_a_finished_run_is_not_repeated_on_other_shares(method: str, tmp_path: P
         other = fp.FederatedProblem([fp.Share(share.objective, name=share.name) for share in shares])
     else:
         other = fp.FederatedProblem(shares, SERVER, REGULARIZER)
-    with raises("FP-CHECKPOINT-001", "clinic b: "):
+    with raises_code("FP-CHECKPOINT-001", "clinic b: "):
         solve(method, other, checkpoint=tmp_path, resume=True)
 
 
@@ -171,7 +171,7 @@ def test_a_function_of_the_user_counts_with_what_it_reads(tmp_path: Path) -> Non
     slope = np.ones(3)
     first = solve("interior-point", problem(slope), checkpoint=tmp_path, callbacks=[stop_at(4)])
     assert first.status == "interrupted"
-    with raises("FP-CHECKPOINT-001", "clinic c: "):
+    with raises_code("FP-CHECKPOINT-001", "clinic c: "):
         solve("interior-point", problem(np.array([1.0, 1.0, 1.0 + 1e-9])), checkpoint=tmp_path, resume=True)
     found = solve("interior-point", problem(slope), checkpoint=tmp_path, resume=True)
     assert bits(found) == bits(solve("interior-point", problem(slope)))
@@ -186,7 +186,7 @@ def test_an_array_changed_in_place_is_noticed(tmp_path: Path) -> None:
     problem = fp.FederatedProblem([first, mine, third], SERVER, REGULARIZER)
     solve("interior-point", problem, checkpoint=tmp_path, callbacks=[stop_at(4)])
     rows[0] = 100.0
-    with raises("FP-CHECKPOINT-001", "clinic b: "):
+    with raises_code("FP-CHECKPOINT-001", "clinic b: "):
         solve("interior-point", problem, checkpoint=tmp_path, resume=True)
 
 
@@ -200,7 +200,7 @@ def test_a_site_that_restarts_with_another_table_ends_the_run(files: dict[str, P
 
     problem = tasks.from_files(files, bound=0.6, label="y", columns=COLUMNS)
     engine = Wire(down=replaced, folder=tmp_path / "states", restarting=True)
-    with raises("FP-CHECKPOINT-001", "clinic b: "):
+    with raises_code("FP-CHECKPOINT-001", "clinic b: "):
         fp.solve(problem, "interior-point", engine=engine)
 
 
@@ -217,7 +217,7 @@ def test_only_the_owner_whose_table_changed_is_named(tmp_path: Path) -> None:
     table = tmp_path / "x" / "coast.csv"
     header, *rows = table.read_text().splitlines()
     table.write_text("\n".join([header, *rows[1:], ""]))
-    with raises("FP-CHECKPOINT-001", "coast: "):
+    with raises_code("FP-CHECKPOINT-001", "coast: "):
         run_job(read_job(job), resume=True)
 
 

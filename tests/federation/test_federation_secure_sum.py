@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-from faults import raises
+from faults import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -227,7 +227,7 @@ def test_a_set_of_keys_that_protects_nothing_is_refused(names: tuple[str, ...], 
     owner = Owner("hospital b", None)
     own = owner.handle(offer, Offer(run="r1", round=1)).kept.public
     sent = json.dumps([own if public == "own" else public for public in publics])
-    with raises(code, "hospital b: "):
+    with raises_code(code, "hospital b: "):
         owner.handle(agree, Agree(run="r1", round=2, names=json.dumps(names), publics=sent))
 
 
@@ -422,7 +422,7 @@ def test_the_largest_numbers_are_added_and_larger_ones_refused(n: int, sign: flo
     with Session().open({name: np.array([0.0, sign * largest]) for name in names}) as session:
         session.secure()
         assert session.ask(scale, Scale(factor=1.0)).total.vector[1] == pytest.approx(sign * LIMIT, rel=1e-15)
-        with raises(
+        with raises_code(
             "FP-OWNER-011", "owner 0: ", "Part.vector", f"{1.25 * largest:.3g}", f"{n} owners", f"{largest:.3g}"
         ):
             session.ask(scale, Scale(factor=1.25))
@@ -432,7 +432,7 @@ def test_the_owner_with_the_large_number_is_named() -> None:
     shares = {"north": np.ones(2), "south": np.array([LIMIT / 2, 1.0]), "west": np.ones(2)}
     with Session().open(shares) as session:
         session.secure()
-        with raises("FP-OWNER-011", "south: ", "Part.loss", f"{LIMIT / 2:.3g}", "3 owners"):
+        with raises_code("FP-OWNER-011", "south: ", "Part.loss", f"{LIMIT / 2:.3g}", "3 owners"):
             session.ask(scale, Scale(factor=1e-9))
 
 
@@ -725,7 +725,7 @@ def test_a_restarted_owner_masks_the_same_order_with_the_same_words(tmp_path: Pa
     parts = [o.handle(scale, fourth).sums for o in (owners[0], Owner("south", share, tmp_path), owners[2])]
     assert np.array_equal(secure_sum.reveal(parts)[:6], 9 * share)  # with the keys on disk
     stranger = Owner("south", share)
-    with raises("FP-LOST-003", "south: "):
+    with raises_code("FP-LOST-003", "south: "):
         stranger.handle(scale, Scale(run="r1", round=4, secure=True, factor=3.0))
 
 
@@ -763,6 +763,6 @@ def test_old_replies_cannot_stand_in_under_masks() -> None:
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
-    with raises("FP-OPTION-001", "north: ", "pip install 'fedpact[secure]'"):
+    with raises_code("FP-OPTION-001", "north: ", "pip install 'fedpact[secure]'"):
         fp.solve(small(), secure_sum=True)
     assert fp.solve(small(), secure_sum=False).solved

@@ -22,7 +22,7 @@ from faults import (
     clinics,
     clinics_elsewhere,
     gone,
-    raises,
+    raises_code,
     solve,
     stop_at,
 )
@@ -445,7 +445,7 @@ def test_data_replaced_in_either_solve_are_noticed(engine: str, which: int, at: 
     shifts[which] += 1e-6
     problems = [clinics(shift) for shift in shifts]
     with (
-        raises("FP-CHECKPOINT-001", "clinic b: "),
+        raises_code("FP-CHECKPOINT-001", "clinic b: "),
         Session(ENGINES[engine](), checkpoint=tmp_path, resume=True) as session,
     ):
         for method, problem in zip(("interior-point", "accelerated"), problems, strict=True):

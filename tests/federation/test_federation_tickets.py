@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from faults import Fault, Faulty, raises
+from faults import Fault, Faulty, raises_code
 
 from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import Order, Reply, Session
@@ -118,7 +118,7 @@ def test_another_failure_is_told_by_the_reply_and_not_sent_again(opened: Opened)
     engine, session = opened(first(1, "order lost", "b"))
     ticket = session.submit("a", fail, Order())
     assert session.wait_any([ticket]) == [ticket]
-    with raises("FP-OWNER-001", "a: ", "fail", "ZeroDivisionError: no rows"):
+    with raises_code("FP-OWNER-001", "a: ", "fail", "ZeroDivisionError: no rows"):
         ticket.reply()
     assert len(engine.orders) == 1
     after = session.submit("a", work, Order())

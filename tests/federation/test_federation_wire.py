@@ -590,6 +590,38 @@ def test_a_state_is_resolved_by_its_name(value: Any) -> None:
     assert exact(found) == exact(value)
 
 
+BROUGHT = """
+from dataclasses import dataclass
+import numpy as np
+from fedpact.federation import Order, Reply, client_step
+
+@dataclass(frozen=True)
+class Inner:
+    number: int
+
+@dataclass(frozen=True)
+class Kept:
+    inner: tuple[Inner, ...]
+    w: np.ndarray
+
+@client_step
+def remember(share, state: Kept | None, order: Order) -> tuple[Kept, Reply]:
+    return state, Reply()
+"""
+
+
+def test_a_state_of_a_step_that_was_brought_is_resolved_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of a notebook in another process: its module is not loaded there."""
+    monkeypatch.setattr("fedpact.federation.wire.STEPS", dict(STEPS))
+    names: dict[str, Any] = {"__name__": "notebook"}
+    exec(compile(BROUGHT, "cell", "exec", dont_inherit=True), names)
+    kept = names["Kept"]((names["Inner"](1), names["Inner"](2)), np.arange(3.0))
+    assert resolve("notebook:Kept") is names["Kept"]
+    assert exact(from_tree(resolve("notebook:Kept"), loads(dumps(to_tree(kept))), "state")) == exact(kept)
+    with pytest.raises(WireError, match="is not a state"):
+        resolve("notebook:remember")
+
+
 class Spying:
     """The in-process engine; keeps the latest state of every owner, as the step gave it."""
 
@@ -648,8 +680,8 @@ def test_the_states_of_every_method_are_written_and_read(
     state = "Consensus" if method == "inexact-admm" else "State"
     assert answer.solved
     assert len(engine.states) == 3
-    room = "consensus" if method == "ifeddr" else "constrained"
-    assert kinds == {f"fedpact.solvers.{room}.{method.replace('-', '_')}:{state}"}
+    module = "consensus.splitting" if method == "ifeddr" else f"constrained.{method.replace('-', '_')}"
+    assert kinds == {f"fedpact.solvers.{module}:{state}"}
 
 
 def test_client_step_registers_by_name() -> None:

@@ -7,26 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from job_files import change
 
-from fedpact.cli.init import init
 from fedpact.cli.main import main
 from fedpact.errors import OptionError
 from fedpact.jobs import read_job
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The example that `fedpact init` writes."""
-    assert CliRunner().invoke(init, [str(tmp_path / "x")]).exit_code == 0
-    return tmp_path / "x"
-
-
-def change(folder: Path, old: str, new: str, name: str = "job.toml") -> Path:
-    text = (folder / name).read_text()
-    assert old in text
-    (folder / name).write_text(text.replace(old, new, 1))
-    return folder / "job.toml"
 
 
 def line_of(path: Path, start: str) -> int:
@@ -35,9 +20,9 @@ def line_of(path: Path, start: str) -> int:
 
 def test_the_example_is_read_as_it_stands(folder: Path) -> None:
     file = read_job(folder / "job.toml")
-    assert (file.title, file.job.task, file.job.bound) == ("Three hospitals", "neyman_pearson", 0.35)
-    assert file.job.classes == ("no", "yes")
-    assert file.job.encoding.names == ("age", "dose", "pressure", "smoker=never", "smoker=former", "smoker=now")
+    assert (file.title, file.task.name, file.task.bound) == ("Three hospitals", "neyman_pearson", 0.35)
+    assert file.task.classes == ("no", "yes")
+    assert file.task.encoding.names == ("age", "dose", "pressure", "smoker=never", "smoker=former", "smoker=now")
     assert list(file.owners) == ["north", "south", "coast"]
     assert file.output == folder / "run"
     assert file.solve == {"tol": 1e-3, "seed": 0}
@@ -45,13 +30,13 @@ def test_the_example_is_read_as_it_stands(folder: Path) -> None:
 
 def test_features_are_all_other_columns_when_not_listed(folder: Path) -> None:
     path = change(folder, 'features = ["age", "dose", "pressure", "smoker"]', "")
-    assert read_job(path).job.columns == ("patient", "age", "dose", "pressure", "smoker")
+    assert read_job(path).task.columns == ("patient", "age", "dose", "pressure", "smoker")
 
 
 def test_one_bound_an_owner(folder: Path) -> None:
     path = change(folder, "bound = 0.35", "")
     path.write_text(path.read_text() + "\n[bound]\nnorth = 0.3\nsouth = 0.4\ncoast = 0.5\n")
-    assert read_job(path).job.bound == {"north": 0.3, "south": 0.4, "coast": 0.5}
+    assert read_job(path).task.bound == {"north": 0.3, "south": 0.4, "coast": 0.5}
     change(folder, "coast = 0.5", "")
     with pytest.raises(OptionError, match=r"\[bound\] has no entry for owner 'coast'"):
         read_job(path)
@@ -177,7 +162,7 @@ BAD: dict[str, tuple[Callable[[Path], Path], str | None, tuple[str, ...]]] = {
     "unknown tracker": (
         lambda f: change(f, 'folder = "run"', 'track = ["csv", "wandb"]'),
         "track",
-        ("tracker 'wandb' is unknown; choose csv, tensorboard, mlflow",),
+        ("track 'wandb' is unknown; choose csv, tensorboard, mlflow",),
     ),
     "no owners": (
         lambda f: change(f, "[owners]", "[owner]"),

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedpact.data import vertical_compas
 from fedpact.errors import DataError, OptionError
 from fedpact.postprocess import DerivedPredictor, equalized_odds
+from fedpact_experiments.datasets import vertical_compas
 
 Point = tuple[Fraction, Fraction]
 CONSTRAINTS = ("equalized_odds", "true_positive_rate")

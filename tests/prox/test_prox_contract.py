@@ -168,6 +168,10 @@ def test_contract(name: str, v: np.ndarray, other: np.ndarray, step: float) -> N
     assert 0 <= h.subdifferential_distance((v - p) / step, p) <= size / step + 1e-12
     # Convex between any two points.
     assert h.value(0.5 * (p + q)) <= 0.5 * h.value(p) + 0.5 * h.value(q) + size * 100
+    # A linear function falls no farther inside the domain than `descent` says.
+    fall, free = h.descent(v, p)
+    assert np.all(free >= 0)
+    assert v @ (q - p) >= -fall - free @ np.abs(q - p) - 100 * size * (1 + np.max(np.abs(v)))
     if h.indicator:
         assert h.value(v) in (0.0, np.inf)
         np.testing.assert_array_equal(h.prox(v, 7 * step), p)

@@ -15,7 +15,7 @@ from example_records import ended, hostile, solved
 from fedpact.report import content
 from fedpact.report.page import page
 
-pytestmark = pytest.mark.xdist_group("chromium")  # one browser, on one worker
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("chromium")]  # one browser, on one worker
 
 #: Where the pictures go: FEDPACT_ARTIFACTS, or a folder that git ignores.
 ARTIFACTS = Path(os.environ.get("FEDPACT_ARTIFACTS") or Path(__file__).parents[1] / "artifacts")

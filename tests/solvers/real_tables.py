@@ -3,8 +3,9 @@
 import numpy as np
 
 from fedpact import data, tasks
+from fedpact_experiments.datasets import adult_a, adult_b, breast_cancer_wisconsin, monks1
 
-LOADERS = {"breast-cancer-wisc": data.breast_cancer_wisconsin, "monks-1": data.monks1, "adult": data.adult_a}
+LOADERS = {"breast-cancer-wisc": breast_cancer_wisconsin, "monks-1": monks1, "adult": adult_a}
 
 
 def neyman_pearson_owners(name, n, folder, seed=0):
@@ -17,7 +18,7 @@ def neyman_pearson_owners(name, n, folder, seed=0):
 
 def fairness(n, folder, seed=0):
     """Section 5.2 on adult-b: the problem, and the rows (X, y, group) of every bank and of the regulator."""
-    tables = data.adult_b(folder)
+    tables = adult_b(folder)
     clients, server = tables.clients, tables.server
     parts = data.stratified(clients.y, n, seed)
     owners = {f"bank {i}": (clients.X[p], clients.y[p], clients.group[p]) for i, p in enumerate(parts)}

@@ -15,12 +15,16 @@ import numpy as np
 import pytest
 
 import fedpact as fp
-from fedpact import data
 from fedpact.engines import InProcess
 from fedpact.errors import OwnerLost
 from fedpact.federation import Fleet, Order, Step
+from fedpact_experiments import datasets
 
-LOADERS = {"adult": data.vertical_adult, "compas": data.vertical_compas, "communities": data.vertical_communities}
+LOADERS = {
+    "adult": datasets.vertical_adult,
+    "compas": datasets.vertical_compas,
+    "communities": datasets.vertical_communities,
+}
 EPS = 0.01
 #: Columns of the three parties of `small`.
 CUTS = {"bank": slice(0, 3), "shop": slice(3, 5), "clinic": slice(5, 8)}
@@ -49,15 +53,15 @@ def small(seed: int = 0, max_gap: Any = EPS, groups: int = 2, **options: Any) ->
 
 
 @functools.cache
-def _table(name: str, folder: Path) -> data.VerticalTable:
+def _table(name: str, folder: Path) -> datasets.VerticalTable:
     return LOADERS[name](folder)
 
 
 @functools.cache
 def real(name: str, seed: int, folder: Path) -> tuple[fp.VerticalProblem, float]:
     """The paper's training rows among six parties, eps = 0.01; and the optimum by the pooled interior point."""
-    train = data.split(_table(name, folder), seed).train
-    parties = {party: block.X for party, block in data.split_columns(train).items()}
+    train = datasets.split(_table(name, folder), seed).train
+    parties = {party: block.X for party, block in datasets.split_columns(train).items()}
     asked = fp.VerticalProblem(parties, train.y, train.group, EPS)
     return asked, pooled(asked).objective
 
@@ -151,8 +155,6 @@ class Door:
             pause = next((w for n, o, w in reversed(self.sent) if n == name and o.round == order.round), "")
             if isinstance(pause, float):
                 time.sleep(pause)
-            elif callable(pause):
-                pause()
             reply = handle(step, order, task)
             self.states.setdefault(name, []).append(owner._memory.state)
             return reply

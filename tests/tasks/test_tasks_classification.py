@@ -19,6 +19,7 @@ from fedpact.tasks import (
     neyman_pearson,
     neyman_pearson_share,
 )
+from fedpact_experiments import datasets
 
 rng = np.random.default_rng(7)
 
@@ -98,9 +99,9 @@ def test_without_server_rows_the_server_has_no_constraint() -> None:
     # The optima that the docstrings of the loaders state.
     ("loader", "options", "expected"),
     [
-        (data.breast_cancer_wisconsin, {}, 0.039),
-        (data.monks1, {"encoding": "onehot"}, 1.10),
-        (data.monks1, {"encoding": "codes"}, 1.39),
+        (datasets.breast_cancer_wisconsin, {}, 0.039),
+        (datasets.monks1, {"encoding": "onehot"}, 1.10),
+        (datasets.monks1, {"encoding": "codes"}, 1.39),
     ],
 )
 def test_pooled_optimum_by_a_conic_solver(data_folder: Path, loader: Any, options: Any, expected: float) -> None:
@@ -119,7 +120,7 @@ def test_pooled_optimum_by_a_conic_solver(data_folder: Path, loader: Any, option
 
 
 def test_both_groups_are_everywhere_in_adult_b(data_folder: Path) -> None:
-    both = data.adult_b(data_folder)
+    both = datasets.adult_b(data_folder)
     clients, server = both.clients, both.server
     assert clients.group is not None
     parts = [clients.select(fold) for fold in data.stratified(clients.y, 20)]

@@ -11,7 +11,8 @@ import pytest
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.errors import DataError, OptionError
-from fedpact.tasks import Job
+from fedpact.federation.wire import dumps, loads
+from fedpact.tasks import TASKS, Custom, GroupFairness, HeldSource, LinearQP, NeymanPearson, Rows, Task, read_task
 
 COLUMNS = ("age", "dose")
 
@@ -83,43 +84,57 @@ def test_a_bad_file_is_told_with_its_owner(tmp_path: Path, text: str, error: typ
         fp.solve(tasks.from_files(paths, bound=0.5, label="y", columns=COLUMNS))
 
 
+#: One of each, with everything stated that can be.
+ASKED: dict[str, Task] = {
+    "neyman_pearson": NeymanPearson(label="y", columns=COLUMNS, owners=2, bound={"a": 0.2, "b": 0.3}),
+    "group_fairness": GroupFairness(bound=0.2, label="y", columns=COLUMNS, owners=2, group="g", intercept=False),
+    "linear_qp": LinearQP(owners=2),
+    "custom": Custom(label="y", columns=COLUMNS, owners=2, functions="mine.py", categories={"dose": ("low", "high")}),
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"task": "other"}, "task 'other' is unknown; choose neyman_pearson, group_fairness"),
-        ({"task": "group_fairness"}, "needs group="),
+        ({"task": "group_fairness", "group": "", "groups": ["0", "1"], "parity": "loss"}, "needs group="),
         ({"columns": []}, "a job needs columns="),
         ({"more": 1}, "the job states more, which this version does not know"),
-        ({"bound": None}, "incomplete"),
+        ({"bound": None}, "incomplete: it lacks bound"),
+        ({"bound": {}}, "needs bound= or min_recall="),
     ],
 )
 def test_a_job_that_is_none(changes: dict[str, Any], message: str) -> None:
-    stated: dict[str, Any] = {**Job("neyman_pearson", 0.2, "y", COLUMNS, 2).stated(), **changes}
+    stated = {**NeymanPearson(bound=0.2, label="y", columns=COLUMNS, owners=2).stated(), **changes}
+    if stated["task"] == "group_fairness":
+        del stated["protected"], stated["min_recall"]
     if stated["bound"] is None:
         del stated["bound"]
     with pytest.raises(OptionError, match=message):
-        Job.read(stated)
+        read_task(stated)
 
 
-def test_a_job_survives_its_way_to_an_owner() -> None:
-    job = Job("group_fairness", 0.2, "y", COLUMNS, 2, "g", intercept=False)
-    assert Job.read(job.stated()) == job
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_survives_its_way_to_an_owner(name: str) -> None:
+    task = ASKED[name]
+    assert read_task(loads(dumps(task.stated()))) == task
 
 
 @pytest.mark.parametrize("constrained", [True, False])
 @pytest.mark.parametrize(
-    ("task", "y", "message"),
+    ("kind", "y", "message"),
     [
-        ("neyman_pearson", [0, 0, 0, 0], "owner 'b': no row has y = 1 among 4"),
-        ("neyman_pearson", [0, 1, 2, 0], "owner 'b': label has 1 values other than 0 and 1"),
-        ("group_fairness", [0, 1, 0, 1], "owner 'b': no row has g = 1 among 4"),
+        (NeymanPearson, [0, 0, 0, 0], "owner 'b': no row has y = 1 among 4"),
+        (NeymanPearson, [0, 1, 2, 0], "owner 'b': label has 1 values other than 0 and 1"),
+        (GroupFairness, [0, 1, 0, 1], "owner 'b': no row has g = 1 among 4"),
     ],
 )
 def test_a_table_is_checked_with_and_without_its_constraint(
-    constrained: bool, task: str, y: list[int], message: str
+    constrained: bool, kind: type[Task], y: list[int], message: str
 ) -> None:
     """The model without constraints comes first when a recall is asked for."""
-    job = Job(task, 0.2, "y", ("x",), 1, group="g", min_recall=0.9, constrained=constrained)
-    group = np.zeros(4) if task == "group_fairness" else None
+    more: dict[str, Any] = {"min_recall": 0.9} if kind is NeymanPearson else {"group": "g"}
+    task = kind(bound=0.2, label="y", columns=("x",), owners=1, constrained=constrained, **more)
+    rows = Rows.of(np.ones((4, 1)), y, np.zeros(4) if kind is GroupFairness else None)
     with pytest.raises(DataError, match=message):
-        tasks.share_from_rows(job, "b", np.ones((4, 1)), y, group)
+        HeldSource("b", rows)(task)

@@ -7,23 +7,16 @@ A site says in its --node-config who it is and where its own things are:
     state-path="state"      folder for its memory, so that it can be killed and restarted
     bound=0.2 ...           optional: values of the job that this site insists on; an order of another job is refused
 
-The coordinator states the job in --run-config (see `CONFIG`), for example
-
-    flwr run app NAME --run-config 'owners="hospital 1,hospital 2" label="y" columns="age,dose" bound=0.2 output="out"'
-
-or names a job file (`fedpact run` does this for a job whose owners are at flower://ADDRESS).
+The coordinator's run config names a job file; `fedpact run` starts it for a job whose owners are at flower://ADDRESS.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fedpact.engines.flower import Flower
 from fedpact.engines.flower import client_app as make_client_app
@@ -31,31 +24,13 @@ from fedpact.engines.flower import server_app as make_server_app
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Site
 from fedpact.jobs import read_job, run_job
-from fedpact.problem import RemoteProblem, Share, Unscaled
-from fedpact.prox import SquaredL2
-from fedpact.solve import solve
-from fedpact.tasks import Job, share_from_file
+from fedpact.tasks import TASKS, Custom, FileSource, Task
+from fedpact.tasks.base import digest_of_files
 
-#: The run config by key: what it is when it is not given. Empty means: it must be given.
-CONFIG: dict[str, Any] = {
-    "owners": "",  # names of the sites, with commas
-    "label": "",
-    "columns": "",  # features, with commas
-    "output": "",  # folder of the coordinator for the solution and the checkpoint
-    "task": "neyman_pearson",
-    "bound": 0.2,
-    "group": "-",
-    "intercept": True,
-    "weight": 0.0,  # of the squared-L2 regularizer; the intercept is free
-    "method": "auto",
-    "tol": 1e-3,
-    "secure-sum": "default",  # or true, false
-    "resume": False,
-    "record": False,  # keep every message in output/messages.log
-    "deadline": 600.0,
-    "retries": 30,  # some two minutes: time to restart a site
-    "patience": 120.0,  # seconds to wait for sites that are not online at the start
-}
+#: Entries of a site's config that say where its own things are; all others are conditions.
+PLACES = ("name", "data-path", "state-path", "functions")
+#: Seconds to wait for sites that are not online at the start.
+PATIENCE = 120.0
 
 log = logging.getLogger("fedpact")
 
@@ -67,86 +42,70 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
             raise OptionError(
                 f'--node-config has no {key}; give name="..." data-path="..." state-path="..."', code="FP-OPTION-010"
             )
-    name = str(node_config["name"])
-    return Site(name, partial(build_share, name, node_config), Path(str(node_config["state-path"]))).handle
+    known = {"task", *PLACES, *(field.name for task in TASKS.values() for field in fields(task))}
+    if unknown := sorted(node_config.keys() - known):  # a condition that is misspelt would protect nobody
+        raise OptionError(
+            f"--node-config states {unknown[0]}, which no task has; it may state: {', '.join(sorted(known))}",
+            code="FP-OPTION-013",
+        )
+    source = SiteSource(node_config)
+    return Site(source.owner, source, Path(str(node_config["state-path"]))).handle
 
 
-def build_share(name: str, node_config: Mapping[str, Any], stated: Mapping[str, Any]) -> Share | Unscaled:
-    """The site's share of the job, from its own table. OptionError when the job is not what this site agreed to."""
-    job = Job.read(stated)
-    for key, asked in {**job.stated(), "bound": job.bound_of(name)}.items():
-        if key in node_config and key != "functions" and str(node_config[key]) != str(asked):
+class SiteSource(FileSource):
+    """A site's own table, which builds shares of tasks that the site agreed to."""
+
+    def __init__(self, node_config: Mapping[str, Any]) -> None:
+        super().__init__(str(node_config["name"]), str(node_config["data-path"]))
+        self._conditions = dict(node_config)
+
+    def accept(self, task: Task | Mapping[str, Any]) -> Task:
+        """The task, where the site agreed to it, with the site's own code. OptionError where it did not."""
+        asked = super().accept(task)
+        self._check(asked)
+        if not isinstance(asked, Custom):
+            return asked
+        if not self._functions:
             raise OptionError(
-                f"the job states {key} = {asked!r}; this site takes part only with {node_config[key]!r}",
-                code="FP-OPTION-011",
-                key=key,
+                'task "custom": state this site\'s own Python file, --node-config functions="..."',
+                code="FP-OPTION-012",
             )
-    if job.task == "custom":  # the coordinator never says which code runs here
-        if not node_config.get("functions"):
-            raise OptionError(
-                'task "custom": state this site\'s own Python file, --node-config functions="..."', code="FP-OPTION-012"
-            )
-        job = replace(job, functions=str(node_config["functions"]))
-    return share_from_file(job, name, str(node_config["data-path"]))
+        return replace(asked, functions=self._functions)  # the coordinator never says which code runs here
+
+    def digest(self) -> str:
+        files = [self.path, Path(self._functions)] if self._functions else [self.path]
+        return digest_of_files(*files)
+
+    @property
+    def _functions(self) -> str:
+        return str(self._conditions.get("functions", ""))
+
+    def _check(self, task: Task) -> None:
+        stated = task.stated()
+        for key, wanted in self._conditions.items():
+            if key in PLACES:
+                continue
+            value = stated.get(key)  # None: the task has no such key, and cannot keep to it
+            if key == "bound" and isinstance(value, Mapping):
+                value = value.get(self.owner)
+            if str(wanted) != str(value):
+                raise OptionError(
+                    f"the job states {key} = {value!r}; this site takes part only with {wanted!r}",
+                    code="FP-OPTION-011",
+                    key=key,
+                )
 
 
 def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
-    """Solve the job of the run config with the sites of the grid, and write the answer to its output folder."""
-    if run_config.get("job"):
-        file = read_job(str(run_config["job"]))
-        patience = float(file.flower.get("patience", CONFIG["patience"]))
-        record = run_job(
-            file, engine=lambda job: Flower(grid, job.stated(), patience), resume=bool(run_config.get("resume"))
-        )
-        log.info("%s: %s", record.status, record.reason)
-        return
-    config = read_config(run_config)
-    owners, columns = listed(config["owners"]), listed(config["columns"])
-    group = "" if config["group"] == "-" else config["group"]
-    job = Job(config["task"], config["bound"], config["label"], columns, len(owners), group, config["intercept"])
-    weight = np.full(len(columns), float(config["weight"]))
-    output = Path(config["output"])
-    output.mkdir(parents=True, exist_ok=True)
-    answer = solve(
-        RemoteProblem(
-            dict.fromkeys(owners), regularizer=SquaredL2(np.append(weight, 0.0) if job.intercept else weight)
-        ),
-        config["method"],
-        tol=config["tol"],
-        engine=Flower(grid, job.stated(), config["patience"]),
-        callbacks=[lambda p: log.info("exchange %d: certificate %.2e %.2e", p.rounds, p.stationarity, p.feasibility)],
-        secure_sum={"default": None, "true": True, "false": False}[str(config["secure-sum"]).lower()],
-        deadline=config["deadline"],
-        retries=config["retries"],
-        checkpoint=output / "checkpoint",
-        resume=config["resume"],
-        record=output / "messages.log" if config["record"] else None,
-    )
-    answer.save(output / "solution.npz")
-    log.info("%r: %s", answer, answer.reason)
-    if not answer.solved:
-        raise FedpactError(f"{answer.status}: {answer.reason}")  # the run counts as failed
-
-
-def read_config(run_config: Mapping[str, Any]) -> dict[str, Any]:
-    """The run config with its defaults. OptionError when a key is unknown, absent, or of another type."""
-    for key, value in run_config.items():
-        if key not in CONFIG:
-            raise OptionError(f"--run-config has no key {key!r}; it has {', '.join(CONFIG)}")
-        default = CONFIG[key]
-        if isinstance(default, float) and type(value) is int:
-            continue
-        if key != "secure-sum" and type(value) is not type(default):
-            raise OptionError(f"--run-config {key} = {value!r}: give a {type(default).__name__}")
-    config = {**CONFIG, **run_config}
-    for key, value in config.items():
-        if value == "":
-            raise OptionError(f'--run-config needs {key}, for example {key}="..."')
-    return config
-
-
-def listed(names: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in names.split(",") if name.strip())
+    """Run the job that the run config names with the sites of the grid. FedpactError when it is not solved."""
+    if not run_config.get("job"):
+        raise OptionError("the run config names no job; start it with `fedpact run job.toml`")
+    file = read_job(str(run_config["job"]))
+    patience = float(file.flower.get("patience", PATIENCE))
+    record = run_job(file, engine=Flower(grid, patience), resume=bool(run_config.get("resume")))
+    log.info("%s: %s", record.status, record.reason)
+    if not record.solved:
+        raise FedpactError(f"{record.status}: {record.reason}")  # for Flower, too, the run counts as failed
 
 
 client_app = make_client_app(make_handler)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 
 import click
-import numpy as np
-from numpy.typing import NDArray
+from rich.markup import escape
 
-from fedpact import data, tasks
-from fedpact.functions import LogisticLoss, Vector
+from fedpact import data
+from fedpact.fitting import Fit, fit
 from fedpact.problem import FederatedProblem, Share
-from fedpact.prox import SquaredL2
 from fedpact.report.tables import table, terminal
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Solution
-
-Rows = tuple[Vector, NDArray[np.int64]]
+from fedpact.tasks import NeymanPearson, Rows
 
 
 @click.command()
@@ -32,57 +30,61 @@ def demo(hospitals: int, bound: float, weight: float, tol: float, method: str, s
 
     Neyman-Pearson classification: the least loss on benign cases, while the mean loss on malignant cases stays below
     --bound at every single hospital. Compared with training without the constraint and with the optimum on pooled data.
-    The data is the Wisconsin Diagnostic set of scikit-learn (569 patients, 30 features), standardized; without a
-    regularizer it is separable and has no optimum.
+    The data is the Wisconsin Diagnostic set of scikit-learn (569 patients, 30 features), standardized by sums over the
+    hospitals; without a regularizer it is separable and has no optimum.
 
     Exit code 0 when the certificate meets --tol, else 1.
     """
     patients = data.wdbc()
-    X = data.with_intercept(data.standardize(patients.X))
     parts = data.stratified(patients.y, hospitals, seed)
-    owners = {f"hospital {i}": (X[rows], patients.y[rows]) for i, rows in enumerate(parts, 1)}
-    regularizer = SquaredL2(np.append(np.full(X.shape[1] - 1, weight), 0.0))  # the intercept is free
-    problem = tasks.neyman_pearson(owners, bound, regularizer)
-    usual = FederatedProblem(
-        [Share((1 / hospitals) * LogisticLoss(*own)) for own in owners.values()], None, regularizer
+    owners = {f"hospital {i}": Rows(patients.X[rows], patients.y[rows]) for i, rows in enumerate(parts, 1)}
+    task = NeymanPearson(
+        label="diagnosis",
+        classes=("benign", "malignant"),
+        columns=patients.columns,
+        bound=bound,
+        standardize=True,
+        regularization=weight,
     )
-
     began = time.perf_counter()
-    answer = solve(problem, method, tol=tol, seed=seed)
+    found = fit(task, owners, method=method, tol=tol, seed=seed, compare=True)
     seconds = time.perf_counter() - began
-    pooled = solve(problem, "centralized-proximal-al", tol=1e-3 * tol)
-    free = solve(usual, "centralized-proximal-al", tol=1e-3 * tol)
-    _show(owners, bound, answer, pooled, free, seconds)
-    sys.exit(0 if answer.solved else 1)
+    pooled = solve(_pooled(found, owners), "centralized-proximal-al", tol=1e-3 * tol)
+    _show(found, pooled, seconds)
+    sys.exit(0 if found.solved else 1)
 
 
-def _show(
-    owners: dict[str, Rows], bound: float, answer: Solution, pooled: Solution, free: Solution, seconds: float
-) -> None:
+def _pooled(found: Fit, owners: Mapping[str, Rows]) -> FederatedProblem:
+    """The same problem with all rows in one place, to compare with."""
+    assert isinstance(found.task, NeymanPearson)
+    shares = [found.task.share(name, rows) for name, rows in owners.items()]
+    return FederatedProblem([share for share in shares if isinstance(share, Share)], None, found.task.regularizer())
+
+
+def _show(found: Fit, pooled: Solution, seconds: float) -> None:
     console = terminal()
+    answer = found.solution
     by_hospital = table("hospital", "patients", "malignant", "loss before", "loss", "bound", "price", "satisfied")
-    for (name, (X, y)), price in zip(owners.items(), answer.multipliers[1:], strict=True):
-        malignant = LogisticLoss(X[y == 1], y[y == 1])
-        loss, before = malignant.value(answer.w), malignant.value(free.w)
-        kept = "yes" if loss <= bound + answer.tol[1] else "NO"
-        by_hospital.add_row(
-            name, str(len(y)), str(int(y.sum())), f"{before:.4f}", f"{loss:.4f}", f"{bound:g}", f"{price[0]:.4f}", kept
-        )
+    for name, price in zip(found.measures, answer.multipliers[1:], strict=True):
+        told = found.measures[name]
+        before = found.before[name]["loss"]
+        (bounded,) = found.task.bounded(name, found.values[name], price, told)
+        kept = "yes" if bounded.slack >= -answer.tol[1] else "NO"
+        counts = (f"{told['rows']:.0f}", f"{told['protected rows']:.0f}")
+        losses = (f"{before:.4f}", f"{told['loss']:.4f}", f"{bounded.bound:g}", f"{bounded.price:.4f}")
+        by_hospital.add_row(escape(name), *counts, *losses, kept)
     console.print(by_hospital)
 
-    models = table("training", "benign loss", "worst malignant", "specificity", "recall", "objective")
-    for label, solution in (
-        ("no constraint", free),
-        ("federated", answer),
-        ("pooled optimum", pooled),
-    ):
-        benign, worst = _losses(owners, solution.w)
-        right = _found(owners, solution.w)
-        objective = "" if solution is free else f"{solution.objective:.6f}"
-        models.add_row(label, f"{benign:.4f}", f"{worst:.4f}", f"{right[0]:.1%}", f"{right[1]:.1%}", objective)
+    models = table("training", "worst malignant loss", "specificity", "recall", "objective")
+    rows = (("no constraint", found.before, ""), ("federated", found.measures, f"{answer.objective:.6f}"))
+    for label, measures, objective in rows:
+        worst = max(told["loss"] for told in measures.values())
+        specificity, recall = _rates(measures)
+        models.add_row(label, f"{worst:.4f}", f"{specificity:.1%}", f"{recall:.1%}", objective)
+    models.add_row("pooled optimum", "", "", "", f"{pooled.objective:.6f}")
     console.print(models)
 
-    c, traffic = answer.certificate, answer.communication
+    c, traffic = answer.certificate, found.communication
     fields = {field for owner in traffic.owners.values() for field in owner.fields}
     gap = abs(answer.objective - pooled.objective) / abs(pooled.objective)
     console.print(
@@ -90,23 +92,18 @@ def _show(
         f"certificate  stationarity {c.stationarity:.1e}, feasibility {c.feasibility:.1e}, violation {c.violation:.1e} "
         f"(asked: {answer.tol[0]:g})\n"
         f"objective    {gap:.1e} from the pooled optimum (relative)\n"
-        f"cost         {answer.rounds} exchanges, {traffic.bytes / 1e6:.2f} MB over {len(owners)} hospitals, "
-        f"{seconds:.1f} s, {answer.method}\n"
+        f"cost         {traffic.rounds} exchanges with the model without constraints, {answer.rounds} for this one, "
+        f"{traffic.bytes / 1e6:.2f} MB over {len(found.measures)} hospitals, {seconds:.1f} s, {answer.method}\n"
         f"left a site  {', '.join(sorted({f.split('.')[1] for f in fields}))}",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def _losses(owners: dict[str, Rows], w: Vector) -> tuple[float, float]:
-    """Mean benign loss over hospitals, and the largest mean malignant loss of any."""
-    benign = [LogisticLoss(X[y == 0], y[y == 0]).value(w) for X, y in owners.values()]
-    malignant = [LogisticLoss(X[y == 1], y[y == 1]).value(w) for X, y in owners.values()]
-    return float(np.mean(benign)), max(malignant)
-
-
-def _found(owners: dict[str, Rows], w: Vector) -> tuple[float, float]:
-    """Shares of benign and of malignant patients classified as such."""
-    X = np.vstack([X for X, _ in owners.values()])
-    y = np.concatenate([y for _, y in owners.values()])
-    return float(np.mean(X[y == 0] @ w <= 0)), float(np.mean(X[y == 1] @ w > 0))
+def _rates(measures: Mapping[str, Mapping[str, float]]) -> tuple[float, float]:
+    """Shares of benign and of malignant patients, over all hospitals, classified as such."""
+    malignant = sum(told["protected rows"] for told in measures.values())
+    benign = sum(told["rows"] for told in measures.values()) - malignant
+    found = sum(told["recall"] * told["protected rows"] for told in measures.values())
+    spared = sum(told["specificity"] * (told["rows"] - told["protected rows"]) for told in measures.values())
+    return spared / benign, found / malignant

@@ -2,62 +2,108 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import numpy as np
 
 from fedpact.errors import OptionError
+from fedpact.jobs.keys import KEYS, OPEN, JobKey, schema
+from fedpact.tasks import TASKS, keys_of
 
-JOB = """\
-# A job: what is trained, under which constraint, and at whom. Run it with: fedpact run {folder}/job.toml
-# Paths are relative to this file. A key that is not needed may be left out; [ ] is its default.
+#: What the example states; all other keys stand behind a #, with a value to begin with.
+EXAMPLE: dict[tuple[str, str], str] = {
+    ("", "title"): '"Three hospitals"',
+    ("", "task"): '"neyman_pearson"',
+    ("", "label"): '"relapse"',
+    ("", "classes"): '["no", "yes"]',
+    ("", "protected"): '"yes"',
+    ("", "features"): '["age", "dose", "pressure", "smoker"]',
+    ("", "bound"): "0.35",
+    ("", "missing"): '"mean"',
+    ("", "standardize"): "true",
+    ("", "regularization"): "0.001",
+    ("solve", "tol"): "1e-3",
+    ("solve", "seed"): "0",
+    ("output", "folder"): '"run"',
+}
+TASK = "neyman_pearson"
+#: Lines of the tables whose keys are the user's own names.
+OWNERS = ['north = "north.csv"', 'south = "south.csv"', 'coast = "coast.csv"']
+CATEGORIES = ['smoker = ["never", "former", "now"]']
+SCHEMA = "job.schema.json"
+#: Choices that a comment lists, at most; the reference page has all.
+LISTED = 5
 
-title = "Three hospitals"
 
-# neyman_pearson: the loss on one class is bounded at every owner, that on the others is as small as can be
-# group_fairness: the gap between groups is bounded at every owner    (also: linear_qp, custom)
-task = "neyman_pearson"
+def example_job(folder: Path) -> str:
+    """A job file with comments on every key, made from their declaration."""
+    lines = [
+        f"#:schema ./{SCHEMA}",
+        f"# A job: what is trained, under which constraint, and at whom. Run it with: fedpact run {folder}/job.toml",
+        "# Paths are relative to this file. A key that is not needed may be left out; [ ] is its default.",
+        "",
+        *(f"# {name}: {kind.title}" for name, kind in TASKS.items()),
+        *_task_lines(TASK),
+        "",
+        f"[owners]  # {OPEN['owners']}",
+        *OWNERS,
+        "",
+        f"[categories]  # {KEYS['', 'categories'].doc}",
+        *CATEGORIES,
+        "",
+        f"# [bound]  # {OPEN['bound']}",
+        *(f"# {owner.partition(' ')[0]} = {EXAMPLE['', 'bound']}" for owner in OWNERS),
+    ]
+    for table in dict.fromkeys(table for table, _ in KEYS if table):
+        lines += _table_lines(table)
+    return "\n".join(lines) + "\n"
 
-label = "relapse"                   # the column to predict
-classes = ["no", "yes"]             # what it may be [0, 1]; more than two are fine
-protected = "yes"                   # the class whose loss is bounded [the last one]
-features = ["age", "dose", "pressure", "smoker"]    # [all other columns]
 
-bound = 0.35                        # mean loss on the protected class at every owner, or one each in a table [bound]
-# min_recall = 0.9                  # in its place: the recall each owner must have; the bounds are found
+def _task_lines(task: str) -> list[str]:
+    """The keys at the top: those of this task, and behind # what the others have that it has not."""
+    own = keys_of(TASKS[task])
+    lines = ["", *(_line(key) for key in _top_keys() if not key.tasks or task in key.tasks)]
+    for other, kind in TASKS.items():
+        more = {name: key.doc for name, (_, _, key) in keys_of(kind).items() if name not in own or own[name][2] != key}
+        if more:
+            lines += ["", f'# for task = "{other}":']
+            lines += [_line(replace(KEYS["", name], doc=doc), stated=False) for name, doc in more.items()]
+    return lines
 
-# for task = "group_fairness":
-# group = "sex"                     # column of the groups
-# groups = ["f", "m"]               # what it may be [0, 1]
-# parity = "loss"                   # what is compared: loss, demographic_parity, equal_opportunity
-# bound = 0.1                       # gap allowed at every owner
 
-standardize = true                  # numeric columns get mean 0 and deviation 1 over all owners, from sums only
-missing = "mean"                    # absent values: "mean" over all owners, or "error" [error]
-regularization = 0.001              # weight of the squared norm of the model
+def _top_keys() -> list[JobKey]:
+    """Keys at the top, with the words of the example's task; [categories] is a table of its own."""
+    own = keys_of(TASKS[TASK])
+    keys = [key for key in KEYS.values() if not key.table and key.kind != "levels"]
+    return [replace(key, doc=own[key.name][2].doc) if key.name in own else key for key in keys]
 
-[owners]                            # name = its table, CSV or Parquet; or flower://ADDRESS, see docs/how-to/flower.md
-north = "north.csv"
-south = "south.csv"
-coast = "coast.csv"
 
-[categories]                        # columns of text, and all they may hold; agreed, so that no owner tells its own
-smoker = ["never", "former", "now"]
+def _table_lines(table: str) -> list[str]:
+    """The keys of a table; one of which the example states nothing stands behind #."""
+    keys = [key for key in KEYS.values() if key.table == table]
+    stated = any((key.table, key.name) in EXAMPLE for key in keys)
+    lines = ["", f"[{table}]" if stated else f"# [{table}]", *map(_line, keys)]
+    for name in OPEN:
+        if name.startswith(f"{table}."):
+            lines += ["", f"# [{name}]  # {OPEN[name]}"]
+    return lines
 
-[solve]
-tol = 1e-3                          # of the certificate
-seed = 0
-# method = "auto"                   # fedpact bench compares them
-# engine = "in-process"             # or threads, ray
-# secure_sum = true                 # the coordinator sees sums only; needs fedpact[secure]
-# compare = true                    # train without constraints too, to show what they cost
 
-[output]
-folder = "run"
-# messages = true                   # keep every message, for an auditor
-# track = ["csv", "tensorboard"]    # curves while it runs; also mlflow
-"""
+def _line(key: JobKey, stated: bool = True) -> str:
+    """A key with a value, what it is for, and its default."""
+    about = key.doc
+    if 0 < len(key.choices) <= LISTED and key.name != "task":
+        about += f": {', '.join(key.choices)}"
+    if key.table and key.tasks and TASK not in key.tasks:
+        about += f" ({', '.join(key.tasks)})"
+    if key.default:
+        about += f" [{key.default.removeprefix('[').removesuffix(']') or 'none'}]"
+    value = EXAMPLE.get((key.table, key.name)) if stated else None
+    entry = f"# {key.name} = {key.example}" if value is None else f"{key.name} = {value}"
+    return f"{entry:<36}  # {about}"
 
 
 @click.command()
@@ -65,6 +111,8 @@ folder = "run"
 @click.option("--seed", default=0, show_default=True, help="Of the made-up patients.")
 def init(folder: Path, seed: int) -> None:
     """Write an example into FOLDER: job.toml with comments on every key, and tables of three hospitals.
+
+    job.schema.json lets editors that know TOML schemas complete and check the keys.
 
     The patients are made up: numbers, a column of text and a few absent values, at hospitals that differ.
 
@@ -77,7 +125,8 @@ def init(folder: Path, seed: int) -> None:
             raise OptionError(f"{folder / name} exists already; give a new folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "job.toml").write_text(JOB.format(folder=folder), encoding="utf-8")
+        (folder / "job.toml").write_text(example_job(folder), encoding="utf-8")
+        (folder / SCHEMA).write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")
         for k, hospital in enumerate(HOSPITALS):
             (folder / f"{hospital}.csv").write_text(_table(np.random.default_rng([seed, k]), k), encoding="utf-8")
     except OSError as error:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 #: command -> (module, one line for --help); a module holds a click command of the same name.
 COMMANDS = {
@@ -14,30 +18,53 @@ COMMANDS = {
     "run": ("fedpact.cli.run", "Run a job: train under its constraints and keep model, certificate and history."),
     "split": ("fedpact.cli.split", "Deal one table to several owners: by rows, labels, sizes, a column, or columns."),
     "predict": ("fedpact.cli.predict", "Classify the rows of a table with the model of a run."),
-    "bench": (
-        "fedpact.cli.bench",
-        "Measure the methods side by side: exchanges, time, growth with owners and columns.",
-    ),
     "report": ("fedpact.cli.report", "Write a finished run as one page: verdict, certificate, prices, charts."),
-    "replicate": ("fedpact.cli.replicate", "Run an experiment of a paper again, its numbers beside ours."),
 }
+#: Entry points of this group, in any installed package, are commands too.
+GROUP = "fedpact.commands"
+#: Commands of the package fedpact-experiments, for --help and for who has not installed it.
+EXPERIMENTS = {
+    "bench": "Measure the methods side by side: exchanges, time, growth with owners and columns.",
+    "replicate": "Run an experiment of a paper again, its numbers beside ours.",
+}
+
+
+def _installed() -> dict[str, EntryPoint]:
+    """Commands of other packages, by name."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in COMMANDS}
 
 
 class _Lazy(click.Group):
     """Shows every command in --help without importing it, so that --help is instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *_installed()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        command: click.Command = getattr(importlib.import_module(COMMANDS[name][0]), name)
-        return command
+        command: click.Command
+        if name in COMMANDS:
+            command = getattr(importlib.import_module(COMMANDS[name][0]), name)
+            return command
+        installed = _installed()
+        if name in installed:
+            command = installed[name].load()
+            return command
+        if name in EXPERIMENTS:
+            raise click.UsageError(
+                f"'fedpact {name}' is a command of the package fedpact-experiments, which is not installed; "
+                "from a clone of the repository: pip install -e experiments",
+                ctx,
+            )
+        return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        texts = {name: text for name, (_, text) in COMMANDS.items()}
+        for name, entry in _installed().items():
+            texts[name] = EXPERIMENTS.get(name) or f"A command of {entry.value.partition('.')[0]}."
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl(list(texts.items()))
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

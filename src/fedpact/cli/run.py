@@ -7,18 +7,17 @@ from pathlib import Path
 
 import click
 
-from fedpact.errors import OptionError
-from fedpact.jobs import read_job, run_job, run_on_flower
-from fedpact.jobs.job_file import ENGINES
+from fedpact.errors import OptionError, OwnerLost
+from fedpact.federation import ENGINES
+from fedpact.jobs import JobFile, read_job, run_job, run_on_flower
 from fedpact.report.record import Record
 from fedpact.report.tables import table, terminal
+from fedpact.tasks import TableTask
 
 
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path))
-@click.option(
-    "--engine", type=click.Choice([e for e in ENGINES if e != "flower"]), help="In the place of the job's own."
-)
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="In the place of the job's own.")
 @click.option("--resume", is_flag=True, help="Go on with the run in the output folder.")
 @click.option("--force", is_flag=True, help="Replace the run in the output folder.")
 @click.option("--check", is_flag=True, help="Only read the job and say what it asks.")
@@ -39,61 +38,86 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
     """
     file = read_job(job)
     if check:
-        from fedpact.jobs.running import asked
-
-        click.echo(f"{file.title}: {asked(file.job)}")
-        click.echo(f"{len(file.job.encoding.names)} features: {', '.join(file.job.encoding.names)}")
+        click.echo(f"{file.title}: {file.task.sentence()}")
+        if isinstance(file.task, TableTask):
+            names = file.task.encoding.names
+            click.echo(f"{len(names)} features: {', '.join(names)}")
         return
-    if file.superlink:
-        if engine is not None:
-            raise OptionError(f"--engine {engine}: the owners of this job are Flower sites; leave the option out")
-        record = run_on_flower(file, resume=resume, force=force)
-    else:
-        record = run_job(file, engine=engine, resume=resume, force=force)
+    if file.superlink and engine is not None:
+        raise OptionError(f"--engine {engine}: the owners of this job are Flower sites; leave the option out")
+    again = f"go on with: fedpact run {job} --resume"
+    try:
+        record = _run(file, engine, resume, force)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; {again}", err=True)
+        sys.exit(130)
+    except OwnerLost as lost:
+        click.echo(f"client_lost: {lost}\n{again}", err=True)
+        sys.exit(1)
     show(record)
     click.echo(f"\nkept in {file.output}; a page for the auditor: fedpact report {file.output}")
-    if "interrupted" in record.reason:
-        click.echo(f"interrupted; go on with: fedpact run {job} --resume", err=True)
-        sys.exit(130)
-    sys.exit(0 if record.solved else 1)
+    if record.status in ("interrupted", "client_lost"):
+        click.echo(f"{record.status}; {again}", err=True)
+    sys.exit(EXIT.get(record.status, 1))
+
+
+#: Exit code by status; 1 for all others.
+EXIT = {"solved": 0, "interrupted": 130}
+
+
+def _run(file: JobFile, engine: str | None, resume: bool, force: bool) -> Record:
+    if file.superlink:
+        return run_on_flower(file, resume=resume, force=force)
+    return run_job(file, engine=engine, resume=resume, force=force)
 
 
 def show(record: Record) -> None:
     """What came out, on a terminal."""
     click.echo(f"{record.title}: {record.asked}\n")
-    rows = table("owner", "constraint", "value", "bound", "price", "met")
-    for one in record.bounded:
-        met = "yes" if one.slack >= -record.tol[1] else "NO"
-        price = "" if one.price != one.price else f"{one.price:.4f}"
-        rows.add_row(one.owner, one.what, f"{one.value:.4f}", f"{one.bound:.4f}", price, met)
-    terminal().print(rows)
+    if record.bounded:
+        _show_bounded(record)
     keys = [key for key in ("recall", "specificity", "accuracy") if any(key in m.numbers for m in record.measured)]
     if keys:
-        columns = ["owner", "rows"]
-        for key in keys:
-            columns += [key, "95 %"] if any(key in m.intervals for m in record.measured) else [key]
-            if any(f"{key} without constraints" in m.numbers for m in record.measured):
-                columns.append("before")
-        measures = table(*columns)
-        for one_owner in record.measured:
-            cells = [one_owner.owner, f"{one_owner.numbers['rows']:.0f}"]
-            for key in keys:
-                cells.append(f"{one_owner.numbers[key]:.3f}")
-                if key in one_owner.intervals:
-                    cells.append("{:.3f} to {:.3f}".format(*one_owner.intervals[key]))
-                if f"{key} without constraints" in one_owner.numbers:
-                    cells.append(f"{one_owner.numbers[f'{key} without constraints']:.3f}")
-            measures.add_row(*cells)
-        terminal().print(measures)
-        legend = {
-            "before": "before: the model without the constraints",
-            "95 %": "95 %: confidence interval, from the owner's number of rows",
-        }
-        if told := [words for column, words in legend.items() if column in columns]:
-            click.echo("; ".join(told) + "\n")
+        _show_measured(record, keys)
     click.echo(
         f"{record.status}: {record.reason}\n"
         f"certificate: stationarity {record.stationarity:.1e} (asked {record.tol[0]:g}), feasibility "
         f"{record.feasibility:.1e} (asked {record.tol[1]:g}); {record.method}, {record.rounds} exchanges, "
         f"{record.seconds:.1f} s"
     )
+
+
+def _show_bounded(record: Record) -> None:
+    """The constraints of every owner."""
+    rows = table("owner", "constraint", "value", "bound", "price", "met")
+    for one in record.bounded:
+        met = "yes" if one.slack >= -record.tol[1] else "NO"
+        price = "" if one.price != one.price else f"{one.price:.4f}"
+        rows.add_row(one.owner, one.what, f"{one.value:.4f}", f"{one.bound:.4f}", price, met)
+    terminal().print(rows)
+
+
+def _show_measured(record: Record, keys: list[str]) -> None:
+    """These rates at every owner, beside those of the model without constraints."""
+    columns = ["owner", "rows"]
+    for key in keys:
+        columns += [key, "95 %"] if any(key in m.intervals for m in record.measured) else [key]
+        if any(f"{key} without constraints" in m.numbers for m in record.measured):
+            columns.append("before")
+    measures = table(*columns)
+    for one in record.measured:
+        cells = [one.owner, f"{one.numbers['rows']:.0f}"]
+        for key in keys:
+            cells.append(f"{one.numbers[key]:.3f}")
+            if key in one.intervals:
+                cells.append("{:.3f} to {:.3f}".format(*one.intervals[key]))
+            if f"{key} without constraints" in one.numbers:
+                cells.append(f"{one.numbers[f'{key} without constraints']:.3f}")
+        measures.add_row(*cells)
+    terminal().print(measures)
+    legend = {
+        "before": "before: the model without the constraints",
+        "95 %": "95 %: confidence interval, from the owner's number of rows",
+    }
+    if told := [words for column, words in legend.items() if column in columns]:
+        click.echo("; ".join(told) + "\n")

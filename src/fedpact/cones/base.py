@@ -139,6 +139,13 @@ class Cone(ABC):
         """D = W^-2 of the pair, so that D s = z: a dim x dim matrix, or its diagonal as a vector."""
         raise self._no_interior()
 
+    def quadratic(self, z: Vector) -> Matrix:
+        """Quadratic representation of z: z + quadratic(z) y stays inside for small y of the size of z^-1.
+
+        A dim x dim matrix, or its diagonal as a vector; z may lie on the boundary.
+        """
+        return self.scaling(self.inverse(z), z)
+
     def longest_step(self, s: Vector, ds: Vector) -> float:
         """The largest t for which s + t ds lies in K; inf when there is none."""
         raise self._no_interior()

@@ -67,6 +67,10 @@ class Nonnegative(Cone):
         """z / s, as a diagonal."""
         return z / s
 
+    def quadratic(self, z: Vector) -> Matrix:
+        """z^2, as a diagonal."""
+        return z * z
+
     def longest_step(self, s: Vector, ds: Vector) -> float:
         """min of -s_j / ds_j over ds_j < 0."""
         shrinking = ds < 0

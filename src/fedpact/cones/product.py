@@ -93,6 +93,10 @@ class Product(Cone):
         """A diagonal (length dim) when every block gives one, else block diagonal (dim x dim)."""
         return _block_diagonal([cone.scaling(s[at], z[at]) for cone, at in self._parts])
 
+    def quadratic(self, z: Vector) -> Matrix:
+        """Block by block, as `scaling`."""
+        return _block_diagonal([cone.quadratic(z[at]) for cone, at in self._parts])
+
     def longest_step(self, s: Vector, ds: Vector) -> float:
         """The shortest over the blocks."""
         return min(cone.longest_step(s[at], ds[at]) for cone, at in self._parts)

@@ -143,6 +143,11 @@ class PSD(Cone):
         outer = root @ root.T
         return np.array([svec(outer @ smat(unit) @ outer) for unit in np.eye(self.dim)])
 
+    def quadratic(self, z: Vector) -> Matrix:
+        """X -> Z X Z in svec coordinates, dim x dim."""
+        matrix = smat(z)
+        return np.array([svec(matrix @ smat(unit) @ matrix) for unit in np.eye(self.dim)])
+
     def longest_step(self, s: Vector, ds: Vector) -> float:
         """-1 / lambda for the smallest eigenvalue lambda < 0 of L^-1 smat(ds) L^-T, S = L L'."""
         lower = np.linalg.cholesky(smat(s))

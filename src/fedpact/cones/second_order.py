@@ -115,6 +115,11 @@ class SecondOrder(Cone):
         reflection = np.diag(_reflect(np.ones(self.dim)))
         return np.asarray((2 * np.outer(v, v) - reflection) * (size_z / size_s))
 
+    def quadratic(self, z: Vector) -> Matrix:
+        """2 z z' - det(z) diag(1, -1, ..., -1)."""
+        reflection = np.diag(_reflect(np.ones(self.dim)))
+        return np.asarray(2 * np.outer(z, z) - _det(z) * reflection)
+
     def longest_step(self, s: Vector, ds: Vector) -> float:
         """The smallest positive root of det(s + t ds) = a t^2 + 2 b t + c, with c > 0."""
         a = _det(ds)

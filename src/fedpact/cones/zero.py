@@ -72,6 +72,10 @@ class Zero(Cone):
         """0, as a diagonal."""
         return np.zeros(self.dim)
 
+    def quadratic(self, z: Vector) -> Matrix:
+        """z^2, as a diagonal."""
+        return z * z
+
     def longest_step(self, s: Vector, ds: Vector) -> float:
         """inf: nothing limits the step."""
         return math.inf

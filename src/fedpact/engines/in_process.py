@@ -1,11 +1,16 @@
-"""The default engine: every owner in this process, one after the other or in threads."""
+"""The default engine: every owner in this process, one after the other or in threads.
+
+With a deadline every step has a thread of its own, which may be left behind: nothing can end a step that hangs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from fedpact.errors import OptionError
@@ -14,7 +19,10 @@ from fedpact.federation import Fleet, Order, Owner, Sealed, Step
 
 @dataclass(frozen=True)
 class InProcess:
-    """threads: how many owners work at the same time; results are the same for any number."""
+    """threads: how many owners work at the same time; results are the same for any number.
+
+    More than one and a deadline: all of them.
+    """
 
     threads: int = 1
 
@@ -36,30 +44,49 @@ class _Local(Fleet):
 
     def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
         handle = self._owners[owner].handle
-        if self._pool is not None:
-            # An owner does one thing at a time, in the order asked; the pool starts work in that order too.
-            earlier = self._latest.get(owner)
-            self._latest[owner] = self._pool.submit(_after, earlier, handle, step, order, self.task)
-            return self._latest[owner]
-        future: Future[Sealed[Any]] = Future()
-        try:
-            future.set_result(handle(step, order, self.task))
-        except Exception as error:
-            future.set_exception(error)
-        return future
+        if self._pool is None and self.deadline is None:
+            future: Future[Sealed[Any]] = Future()
+            try:
+                future.set_result(handle(step, order, self.task))
+            except Exception as error:
+                future.set_exception(error)
+            return future
+        # An owner does one thing at a time, in the order asked; the pool starts work in that order too.
+        work = partial(_after, self._latest.get(owner), handle, step, order, self.task)
+        if self.deadline is not None:
+            self._latest[owner] = _in_thread(work)
+            if self._pool is None:
+                wait([self._latest[owner]], self.deadline)  # one owner after the other, each with its own time
+        elif self._pool is not None:
+            self._latest[owner] = self._pool.submit(work)
+        return self._latest[owner]
 
     def hold(self, sources: Mapping[str, object]) -> None:
         for name, source in sources.items():
             self._owners[name].hold(source)
 
     def keep(self) -> None:
-        wait(self._latest.values())  # an interrupt may have left some at work
+        wait(self._latest.values(), self.deadline)  # an interrupt may have left some at work
         for owner in self._owners.values():
             owner.save()
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def _in_thread(work: Callable[[], Sealed[Any]]) -> Future[Sealed[Any]]:
+    """Begin the work in a thread that does not keep the process alive."""
+    future: Future[Sealed[Any]] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # as executors do: also Ctrl-C in a user's function, which ends the solve
+            future.set_exception(error)
+
+    Thread(target=run, name="owner", daemon=True).start()
+    return future
 
 
 def _after(

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import OptionError, OwnerError, OwnerLost
-from fedpact.federation import Fleet, RemoteFleet, Site, named
+from fedpact.federation import Fleet, Order, RemoteFleet, Sealed, Site, Step, client_step, named
 from fedpact.federation.owner import Sourced
+from fedpact.federation.wire import is_ours, name_of, spell_out
 
 #: One thread for linear algebra in each actor: they share the processors, and results must not depend on how many.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -106,6 +107,7 @@ class _RayFleet(RemoteFleet):
         if folder is None and here:
             folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
         self._folder = None if folder is None else str(folder.absolute())
+        self._steps: dict[str, tuple[Step, Any]] = {}
         self._host_of = {name: self._hosts[i % len(hosts)] for i, name in enumerate(shares)}
 
     def hold(self, sources: Mapping[str, object]) -> None:
@@ -118,6 +120,22 @@ class _RayFleet(RemoteFleet):
             with named(name, "sending its share to Ray"):
                 references[name] = self._ray.put(source)
         return references
+
+    def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+        self._bring(step)
+        return super().start(owner, step, order)
+
+    def _bring(self, step: Step) -> None:
+        """Put a step of the user's own into Ray's store, for actors to load.
+
+        As with everything on Ray, what was defined in a script or notebook travels, and what stands in a module that
+        can be imported is imported there.
+        """
+        name = name_of(step)
+        if is_ours(step) or (name in self._steps and self._steps[name][0] is step):
+            return
+        spell_out(step)
+        self._steps[name] = (step, self._ray.put(step))
 
     def send(self, owner: str, data: bytes) -> Future[bytes]:
         answered: Future[bytes] = Future()
@@ -133,7 +151,8 @@ class _RayFleet(RemoteFleet):
         handle = self._host_of[owner].handle.options(max_task_retries=0)  # the policy says what is sent again
         about = (self._name, owner, self._folder)
         sources = [self._sources[owner], self._first[owner]]
-        handle.remote(about, data, sources).future().add_done_callback(receive)
+        steps = {name: reference for name, (_, reference) in self._steps.items()}
+        handle.remote(about, data, sources, steps).future().add_done_callback(receive)
         return answered
 
     def close(self) -> None:
@@ -146,15 +165,21 @@ class _Host:
     def __init__(self) -> None:
         self._sites: dict[tuple[str, str, str | None], Site] = {}
         self._held: dict[str, Any] = {}  # by owner: reference to what it holds now
+        self._steps: dict[str, Any] = {}  # by name: reference to the user's own step
 
-    def handle(self, about: tuple[str, str, str | None], data: bytes, sources: list[Any]) -> bytes:
+    def handle(
+        self, about: tuple[str, str, str | None], data: bytes, sources: list[Any], steps: dict[str, Any]
+    ) -> bytes:
         """Answer an order.
 
         about:   fleet, owner and its folder
         sources: references to what the owner holds now and to what it held first; in a list, since Ray would fetch them
                  at every order otherwise
+        steps:   references to the user's own steps, by name
         """
         fleet, owner, folder = about
+        for name, reference in steps.items():
+            self._learn(name, reference)
         now, first = sources
         if about not in self._sites:
             self._sites = {key: site for key, site in self._sites.items() if key[0] == fleet}  # the others are closed
@@ -166,6 +191,19 @@ class _Host:
             self._sites[about].hold(_Source(now))
             self._held[owner] = now
         return self._sites[about].handle(data)
+
+    def _learn(self, name: str, reference: Any) -> None:
+        """Load a step, the first time and whenever it was defined anew."""
+        if self._steps.get(name) == reference:
+            return
+        try:
+            client_step(_ray().get(reference))
+        except Exception as error:
+            raise OwnerError(
+                f"the step {name} cannot be loaded here ({_last_line(error)}); install the module that defines it on "
+                "every node of the cluster"
+            ) from error
+        self._steps[name] = reference
 
     def process(self) -> int:
         return os.getpid()

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import DataError
-from fedpact.estimators.horizontal import HorizontalClassifier, Rows, by_name, levels
-from fedpact.tasks import Job
+from fedpact.estimators.horizontal import HorizontalClassifier, by_name, levels
+from fedpact.tasks import GroupFairness, Rows
+from fedpact.tasks.base import bound_for
 from fedpact.tasks.group_fairness import Parity
 
 
@@ -84,12 +85,10 @@ class FairClassifier(HorizontalClassifier):
                 raise DataError(f"group: all rows are of group {self.groups_[0]!s}; a gap needs two groups or more")
             clients = self._by_client(matrix, codes, client, which)
             self._check_groups(clients)
-        job = Job(
-            "group_fairness",
-            by_name("max_gap", self.max_gap, clients),
-            label="",
+        task = GroupFairness(
+            bound=by_name("max_gap", self.max_gap, clients),
             columns=self._columns(),
-            owners=len(clients),
+            regularization=self.regularization,
             group="(group)",  # no name that a column has
             intercept=self.fit_intercept,
             classes=tuple(map(str, self.classes_)),
@@ -98,14 +97,15 @@ class FairClassifier(HorizontalClassifier):
             standardize=self.standardize,
             constrained=group is not None,
         )
-        fitted = self._train(job, clients)
+        found = self._train(task, clients)
         pairs = [f"{a} - {b}" for a, b in combinations(self.groups_, 2)]
-        self.bounds_ = {name: fitted.job.bound_of(name) for name in clients} if pairs else {}
+        assert isinstance(found.task, GroupFairness)
+        self.bounds_ = {name: bound_for(found.task.bound, name) for name in clients} if pairs else {}
         prices = zip(clients, self.solution_.multipliers[1:], strict=True)
         self.multipliers_ = {name: _by_pair(pairs, price) for name, price in prices if pairs}
-        self.gaps_ = {name: _by_pair(pairs, fitted.values[name] + bound) for name, bound in self.bounds_.items()}
+        self.gaps_ = {name: _by_pair(pairs, found.values[name] + bound) for name, bound in self.bounds_.items()}
         self.measures_ = {
-            name: {self._named(key): value for key, value in told.items()} for name, told in fitted.measures.items()
+            name: {self._named(key): value for key, value in told.items()} for name, told in found.measures.items()
         }
         return self
 

@@ -74,6 +74,7 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         Raises DataError or ProblemError for bad tables, FedpactError when no certified model was found.
         """
+        self.__dict__.pop("pieces_", None)  # a fit that fails shall not leave the model of the one before
         labels = np.asarray(y)
         self.classes_ = np.unique(labels)
         if self.classes_.size != 2:

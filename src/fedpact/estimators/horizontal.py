@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedpact import tasks
 from fedpact.errors import DataError, FedpactError, OptionError
-from fedpact.fitting import Fitted, Fitting
+from fedpact.federation import Session
+from fedpact.fitting import Fit, fit
 from fedpact.functions import Vector
-from fedpact.tasks import Job
+from fedpact.tasks import Model, Rows, TableTask
 from fedpact.tasks.checks import Labels, Matrix
-from fedpact.tasks.model import Model
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -24,15 +22,6 @@ try:
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise OptionError("estimators need scikit-learn 1.6 or newer: pip install 'fedpact[sklearn]'") from error
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """One client's rows: features, and the numbers of their class and (where there are groups) group."""
-
-    X: Matrix
-    y: Labels
-    group: Labels | None = None
 
 
 class HorizontalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -110,38 +99,32 @@ class HorizontalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 f"(rows {listed} of X); impute them or drop the rows"
             )
 
-    def _train(self, job: Job, clients: Mapping[str, Rows]) -> Fitted:
+    def _train(self, task: TableTask, clients: Mapping[str, Rows]) -> Fit:
         """Solve, and set what every classifier has after fit. FedpactError when there is no certified model."""
-        fitted = Fitting(
-            lambda asked: {
-                name: partial(tasks.share_from_rows, asked, name, rows.X, rows.y, rows.group)
-                for name, rows in clients.items()
-            },
-            regularization=self.regularization,
-            engine=self.engine,
-            secure_sum=self.secure_sum,
-            method=self.method,
-            tol=self.tol,
-            max_rounds=self.max_rounds,
-            seed=self.seed,
-        ).run(job)
-        self.solution_ = fitted.solution
+        with Session(self.engine, secure_sum=self.secure_sum) as session:
+            found = fit(
+                task, clients, session, method=self.method, tol=self.tol, max_rounds=self.max_rounds, seed=self.seed
+            )
+        self.solution_ = found.solution
         # A model that misses what was asked for is not handed out as one that has it; a warning would be read too late.
-        if not fitted.solution.solved:
+        if not found.solution.solved:
             raise FedpactError(
                 f"no certified model: {self.solution_.status}, {self.solution_.reason}; the best point so far is in "
                 "solution_"
             )
-        if fitted.short:
-            found = ", ".join(f"{name} has {fitted.measures[name]['recall']:.4f}" for name in fitted.short)
+        if found.short:
+            told = ", ".join(f"{name} has {found.measures[name]['recall']:.4f}" for name in found.short)
             raise FedpactError(
-                f"no bounds were found in {fitted.trials} solves that give a recall of {job.min_recall}: {found}; ask "
-                "for less, or add features; the last point is in solution_"
+                f"no bounds were found in {found.trials} solves that give the recall asked for: {told}; ask for less, "
+                "or add features; the last point is in solution_"
             )
-        self.certificate_, self.history_ = self.solution_.certificate, self.solution_.history
-        self.model_ = Model.of(fitted.job, self.solution_.w)
-        self.coef_, self.intercept_ = self.model_.coefficients, self.model_.intercept
-        return fitted
+        assert found.model is not None
+        self.certificate_ = self.solution_.certificate
+        self.history_ = self.solution_.history
+        self.model_ = found.model
+        self.coef_ = self.model_.coefficients
+        self.intercept_ = self.model_.intercept
+        return found
 
 
 def levels(what: str, values: ArrayLike, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

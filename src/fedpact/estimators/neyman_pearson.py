@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import DataError, OptionError
-from fedpact.estimators.horizontal import HorizontalClassifier, Rows, by_name
-from fedpact.tasks import Job
+from fedpact.estimators.horizontal import HorizontalClassifier, by_name
+from fedpact.tasks import NeymanPearson, Rows
+from fedpact.tasks.base import bound_for
 from fedpact.tasks.confidence import interval
 
 
@@ -70,25 +71,24 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         """
         clients = self._by_client(*self._table(X, y), client)
         protected = self._protected(clients)
-        job = Job(
-            "neyman_pearson",
-            1.0 if self.min_recall else by_name("bound", self.bound, clients),
-            label="",
+        task = NeymanPearson(
+            bound={} if self.min_recall else by_name("bound", self.bound, clients),
             columns=self._columns(),
-            owners=len(clients),
             intercept=self.fit_intercept,
             classes=tuple(map(str, self.classes_)),
             protected=str(protected),
             standardize=self.standardize,
             min_recall=self.min_recall or 0.0,
+            regularization=self.regularization,
         )
-        fitted = self._train(job, clients)
+        found = self._train(task, clients)
         self.multipliers_ = {
             name: float(price[0]) for name, price in zip(clients, self.solution_.multipliers[1:], strict=True)
         }
-        self.bounds_ = {name: fitted.job.bound_of(name) for name in clients}
-        self.measures_ = {name: _with_interval(told) for name, told in fitted.measures.items()}
-        self.before_ = {name: _with_interval(told) for name, told in fitted.before.items()}
+        assert isinstance(found.task, NeymanPearson)
+        self.bounds_ = {name: bound_for(found.task.bound, name) for name in clients}
+        self.measures_ = {name: _with_interval(told) for name, told in found.measures.items()}
+        self.before_ = {name: _with_interval(told) for name, told in found.before.items()}
         return self
 
     def _protected(self, clients: Mapping[str, Rows]) -> Any:

@@ -3,7 +3,7 @@
 from fedpact.federation.checkpoint import Checkpoint
 from fedpact.federation.fleet import ENGINES, Engine, Fleet, find_engine
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
-from fedpact.federation.messages import Answers, Order, Reply, Sealed, Summed, add_up, not_finite
+from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, Summed, add_up, not_finite
 from fedpact.federation.owner import Owner, Step, named
 from fedpact.federation.remote import RemoteFleet, Site, refuse
 from fedpact.federation.session import Policy, Session
@@ -18,6 +18,7 @@ __all__ = [
     "Engine",
     "Fleet",
     "Ledger",
+    "NotFinite",
     "Order",
     "Owner",
     "Policy",

@@ -6,7 +6,8 @@ compared with the recorded one), and the first new round goes out to the owners,
 algorithm needs code of its own for this, and the resumed run is the uninterrupted one, bit for bit.
 
     checkpoint.json   which run, how many rounds, and length and checksum of the log; replaced atomically
-    rounds.log        one record a round, only ever appended to; what lies behind the stated length does not count
+    rounds.log        one record a round, only ever appended to; what lies behind the stated length does not count;
+                      locked while a run is at work
     owners/           the owners' own memory, when they live in this process or on this machine
 """
 
@@ -19,7 +20,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,17 @@ from numpy.typing import NDArray
 from fedpact.errors import CheckpointError
 from fedpact.federation.messages import Order, Reply, payload, summed_fields
 from fedpact.federation.owner import Step
-from fedpact.federation.wire import dumps, from_tree, loads, name_of, reply_type, to_tree, write_atomically
+from fedpact.federation.wire import (
+    dumps,
+    from_tree,
+    loads,
+    lock,
+    name_of,
+    open_private,
+    reply_type,
+    to_tree,
+    write_atomically,
+)
 
 FORMAT, VERSION = "fedpact-checkpoint", 1
 #: Orders of a resumed run may differ by this much from the recorded ones, relatively: another machine rounds otherwise.
@@ -68,7 +79,8 @@ class Checkpoint:
     every:  rounds between two writes
     resume: go on with what is there; otherwise the folder must not hold a checkpoint
 
-    Raises CheckpointError when there is none to resume, one already, or when it is damaged or foreign.
+    The folder is locked until `close`, or until the process ends, however it ends. Raises CheckpointError when there is
+    none to resume, one already, another run at work on it, or when it is damaged or foreign.
     """
 
     def __init__(self, folder: Path, about: dict[str, Any], every: int = 1, resume: bool = False) -> None:
@@ -77,21 +89,23 @@ class Checkpoint:
         self.about: dict[str, Any] = json.loads(json.dumps(about))
         self._past: list[bytes] = []
         self._log = _Log()
-        if folder.exists() and not folder.is_dir():
-            raise CheckpointError(f"{folder} is a file; give a folder for the checkpoint")
-        there = (folder / "checkpoint.json").exists()
-        if resume and not there:
-            raise CheckpointError(f"{folder} holds no checkpoint; solve without resume=True to start one")
-        if there and not resume:
-            raise CheckpointError(
-                f"{folder} holds a checkpoint already; continue it with resume=True, or give another folder"
-            )
-        if there:
-            self._read()
-        else:
+        self._expect(resume)
+        if not resume:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "rounds.log").write_bytes(b"")
-            self.write()
+        self._lock = self._locked(create=not resume)
+        try:
+            self._expect(resume)  # again, as another run may have begun and ended in between
+            if resume:
+                self._read()
+            else:
+                self.write()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the folder free for another run."""
+        self._lock.close()
 
     def recall(self, round: int, step: Step, orders: Mapping[str, Order]) -> Past | None:
         """What was answered in this round; None when it is not on record. CheckpointError when the orders differ."""
@@ -149,6 +163,33 @@ class Checkpoint:
         }
         write_atomically(self.folder / "checkpoint.json", json.dumps(head, indent=1).encode())
         self._log = written
+
+    def _expect(self, there: bool) -> None:
+        """CheckpointError unless there is a checkpoint in the folder, or none, as expected."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise CheckpointError(f"{self.folder} is a file; give a folder for the checkpoint")
+        found = (self.folder / "checkpoint.json").exists()
+        if there and not found:
+            raise CheckpointError(f"{self.folder} holds no checkpoint; solve without resume=True to start one")
+        if found and not there:
+            raise CheckpointError(
+                f"{self.folder} holds a checkpoint already; continue it with resume=True, or give another folder"
+            )
+
+    def _locked(self, create: bool) -> BinaryIO:
+        """The log, open and locked by this run. The log itself, since it is never replaced as checkpoint.json is."""
+        try:
+            log = open_private(self.folder / "rounds.log", "ab" if create else "r+b")
+        except OSError as error:
+            raise CheckpointError(f"{self.folder}: its checkpoint cannot be read ({error}); it is damaged") from error
+        try:
+            lock(log)
+        except BlockingIOError as error:
+            log.close()
+            raise CheckpointError(
+                f"{self.folder} is in use: another run is at work on this checkpoint; let it end, or use another folder"
+            ) from error
+        return log
 
     def _read(self) -> None:
         try:

@@ -22,7 +22,8 @@ class Stated(Protocol):
 class Fleet(ABC):
     """All owners of a run. An engine supplies `start`; rounds, failures and records are the session's.
 
-    task: what owners are asked to build their share from; None where they hold shares as they are
+    task:     what owners are asked to build their share from; None where they hold shares as they are
+    deadline: seconds an owner has for a reply; None: as long as it takes
     """
 
     #: Do the owners live in other organisations? Then single matrices should not be seen by the server.
@@ -31,6 +32,7 @@ class Fleet(ABC):
     def __init__(self, owners: Sequence[str]) -> None:
         self.owners = tuple(owners)
         self.task: Stated | None = None
+        self.deadline: float | None = None
 
     @abstractmethod
     def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedpact.errors import WireError
 from fedpact.federation.messages import Order, Reply, Sealed, payload, sealed_size, size, summed_fields
-from fedpact.federation.wire import dumps, loads, name_of, sealed_to_tree
+from fedpact.federation.wire import dumps, loads, name_of, open_private, sealed_to_tree
 
 Counts = NDArray[np.int64]  # messages down, messages up, bytes down, bytes up
 
@@ -126,7 +126,7 @@ class Ledger:
     def _write(self, message: dict[str, Any]) -> None:
         assert self.record is not None
         data = dumps(message)
-        with self.record.open("ab") as file:
+        with open_private(self.record, "ab") as file:
             file.write(len(data).to_bytes(8, "little") + data)
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.errors import OwnerError
+from fedpact.errors import OwnerError, ProblemError
 
 #: 64-bit words of a masked number.
 WORDS = 3
@@ -116,6 +116,10 @@ def sealed_size(sealed: Sealed[Any]) -> int:
     for name in summed_fields(type(sealed.kept)):
         del content[name]
     return int(sealed.sums.nbytes) + sum(_size(name, value) for name, value in content.items())
+
+
+class NotFinite(ProblemError):
+    """An order would hold NaN or infinity: a method ran away, or was led there by the server's own functions."""
 
 
 def not_finite(message: Order | Reply) -> str | None:

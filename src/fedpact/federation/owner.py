@@ -115,10 +115,14 @@ class Owner:
         """Run the step, or return the stored reply when this round was answered before (so a lost reply costs nothing).
 
         Raises OwnerError, naming this owner, when the order is of another run or of a past round, when the step fails,
-        or when the reply holds a NaN, an infinity or what cannot travel; OwnerLost when the server counts on a round
-        that this owner does not remember; CheckpointError when its memory is of other data than it holds now. The state
-        changes only when the step succeeded.
+        or when the order or the reply holds a NaN, an infinity or what cannot travel; OwnerLost when the server counts
+        on a round that this owner does not remember; CheckpointError when its memory is of other data than it holds
+        now. The state changes only when the step succeeded.
         """
+        if (bad := not_finite(order)) is not None:  # a step might never end on it
+            raise OwnerError(
+                f"{self.name}: got an order with a non-finite {type(order).__name__}.{bad}", code="FP-OWNER-020"
+            )
         if task != self._task:
             self._task = task
             self._share = None

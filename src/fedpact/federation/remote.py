@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from concurrent.futures import Future
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,14 +94,18 @@ class Site:
         step = STEPS.get(str(message["step"]))
         if step is None:
             raise OwnerError(
-                f"asked to run {message['step']!r}, which is no step of a method of this fedpact", code="FP-OWNER-009"
+                f"asked to run {message['step']!r}, which is no step of a method that this site knows: it runs those "
+                "of its fedpact, and of modules that are installed here and that its app imports",
+                code="FP-OWNER-009",
             )
         order: Order = from_tree(order_type(step), message["order"], "order")
         if order.run not in self._owners:
             while len(self._owners) >= RUNS:
                 del self._owners[next(iter(self._owners))]
-            self._owners[order.run] = Owner(self.name, self._first, self._folder)
-            self._owners[order.run].hold(self._source)
+            # Every run reads its data anew: they may have changed since the run before.
+            self._owners[order.run] = Owner(self.name, copy(self._first), self._folder)
+            if self._source is not self._first:
+                self._owners[order.run].hold(copy(self._source))
         sealed = self._owners[order.run].handle(step, order, message["task"])
         return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
 

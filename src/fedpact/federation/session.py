@@ -22,11 +22,11 @@ from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost, ProblemError
+from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, find_engine
 from fedpact.federation.ledger import Ledger
-from fedpact.federation.messages import Answers, Order, Reply, Sealed, not_finite, opened
+from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, opened
 from fedpact.federation.owner import Step, confirm
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
 from fedpact.federation.tickets import Ticket, back_off, wait_any
@@ -133,6 +133,7 @@ class Session:
         if self._fleet is None:
             memory = None if self.folder is None else self.folder / "owners"
             self._fleet = self.engine.open(sources, memory)
+            self._fleet.deadline = self.policy.deadline
             self._stack.callback(self._fleet.close)
             self.ledger = Ledger(self._fleet.owners, self.record)
             self._after = dict.fromkeys(self._fleet.owners, 0)
@@ -179,6 +180,7 @@ class Session:
         """Keep what comes back in a checkpoint, and answer from it what is on record."""
         self._stack.enter_context(_terminable())
         self.checkpoint = Checkpoint(folder, about, self._every, self._resume)
+        self._stack.callback(self.checkpoint.close)
         self.run = self.checkpoint.run
         self._confirmed = self.checkpoint.rounds == 0
 
@@ -278,9 +280,9 @@ class Session:
 
     def _stamp(self, owner: str, order: Order, round: int) -> Order:
         if (bad := not_finite(order)) is not None:
-            raise ProblemError(
-                f"round {round} would send a non-finite {type(order).__name__}.{bad}: the regularizer's prox, the "
-                "server's constraint or a sum over the owners gave NaN or infinity; check these, and scale the columns"
+            raise NotFinite(
+                f"round {round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
+                "server's constraint gave NaN or infinity, or the method ran away; check them, and scale the columns"
             )
         after = self._after[owner]
         durable = after if self.checkpoint is None else min(after, self.checkpoint.rounds)
@@ -308,7 +310,12 @@ class Session:
                 )
         parts = [replies[owner].sums for owner in asked]
         masked = first.sums.dtype == np.uint64
-        total = reveal(parts) if masked else sum(parts[1:], parts[0])
+        with np.errstate(over="ignore"):
+            total = reveal(parts) if masked else sum(parts[1:], parts[0])
+        if not np.all(np.isfinite(total)):
+            raise OwnerError(
+                f"the sum of {type(first.kept).__name__} over the owners is too large for a number; scale the columns"
+            )
         kept = [replies[owner].kept for owner in asked]
         return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
 
@@ -332,10 +339,14 @@ class Session:
     def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, str]:
         """Send the orders, fill in what comes back in time; the others, and why."""
         futures = {}
+        began = time.monotonic()
         for owner, order in orders.items():
             self.ledger.down(owner, order)
             futures[owner] = self.fleet.start(owner, step, order)
-        wait(futures.values(), self.policy.deadline)
+        left = None
+        if self.policy.deadline is not None:
+            left = max(began + self.policy.deadline - time.monotonic(), 0.0)
+        wait(futures.values(), left)
         missing = {}
         for owner, future in futures.items():
             if not future.done():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 import json
 import math
 import os
@@ -19,7 +20,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -65,6 +66,34 @@ def order_type(step: Callable[..., Any]) -> Any:
 def reply_type(step: Callable[..., Any]) -> type[Reply]:
     kind: type[Reply] = typing.get_args(hints(step)["return"])[1]
     return kind
+
+
+def dataclasses_of(step: Callable[..., Any]) -> list[type]:
+    """The states and messages that a step takes and gives, and the dataclasses in their fields."""
+    found: list[type] = []
+    waiting = list(hints(step).values())
+    while waiting:
+        kind = waiting.pop()
+        waiting += typing.get_args(kind)
+        if isinstance(kind, type) and is_dataclass(kind) and kind not in found:
+            found.append(kind)
+            waiting += hints(kind).values()
+    return found
+
+
+def spell_out(step: Callable[..., Any]) -> None:
+    """Let annotations of a step and its dataclasses be the types they name: their text means nothing elsewhere."""
+    things: list[Any] = [step, *dataclasses_of(step)]
+    for thing in things:
+        own = inspect.get_annotations(thing)
+        if own and not is_ours(thing):
+            meant = typing.get_type_hints(thing, include_extras=True)
+            thing.__annotations__ = {name: meant[name] for name in own}
+
+
+def is_ours(thing: Any) -> bool:
+    """Is it defined in this package, and so in every process that runs it?"""
+    return bool(thing.__module__.partition(".")[0] == __name__.partition(".")[0])
 
 
 # ----------------------------------------------------------------------------------------------------- trees and bytes
@@ -189,7 +218,8 @@ def _dataclass(kind: Any, tree: dict[str, Any], where: str, optional: frozenset[
 
 
 def resolve(name: str) -> Any:
-    """The type that `name_of` named: a dataclass of this package or of a module that is loaded, or a plain one."""
+    """The type that `name_of` named: a dataclass of this package, of a module that is loaded, or of a step that was
+    brought here, or a plain type."""
     module, _, qualname = name.partition(":")
     if module == "builtins":
         return {"NoneType": None, "float": float, "int": int, "str": str, "bool": bool}.get(qualname)
@@ -197,9 +227,34 @@ def resolve(name: str) -> Any:
         with contextlib.suppress(ImportError):  # of another version: refused below
             importlib.import_module(module)
     kind = getattr(sys.modules.get(module), qualname, None)
-    if not is_dataclass(kind):
-        raise WireError(f"{name} is not a state that this version of fedpact knows")
-    return kind
+    if is_dataclass(kind):
+        return kind
+    for step in STEPS.values():
+        if step.__module__ == module:
+            for other in dataclasses_of(step):
+                if name_of(other) == name:
+                    return other
+    raise WireError(f"{name} is not a state that this version of fedpact knows")
+
+
+def open_private(path: Path, mode: str) -> BinaryIO:
+    """Open a file; when that creates it, it is for its owner only."""
+    file = open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115 - the caller's
+    return typing.cast(BinaryIO, file)
+
+
+def lock(file: BinaryIO) -> None:
+    """Lock a file until it is closed or the process ends. BlockingIOError when it is locked already."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # a disk without locks
+        return
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Reading a job: every key is known, every value has its type and range, and an error says in which line it is."""
+"""Read and validate a job file: every key is known and used, every value has its type and range."""
 
 from __future__ import annotations
 
@@ -11,87 +11,38 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fedpact.data.cells import column_names
-from fedpact.data.encoding import categories_from
 from fedpact.errors import DataError, OptionError
-from fedpact.report.tracking import TRACKERS
+from fedpact.jobs.keys import KEYS, KINDS, OPEN
 from fedpact.solvers import METHODS
-from fedpact.tasks.job import TASKS, Job
+from fedpact.tasks import TASKS, TableTask, Task, keys_of
+from fedpact.tasks.base import SERVER
 
 #: How an owner is written that is a site of a Flower federation: this, and the address of the SuperLink.
 FLOWER = "flower://"
-#: Keys by table ("" is the top): what they must be.
-KEYS: dict[str, dict[str, str]] = {
-    "": {
-        "title": "text",
-        "task": "text",
-        "label": "text",
-        "classes": "list",
-        "protected": "level",
-        "features": "texts",
-        "bound": "number",
-        "min_recall": "number",
-        "group": "text",
-        "groups": "list",
-        "parity": "text",
-        "missing": "text",
-        "standardize": "bool",
-        "intercept": "bool",
-        "regularization": "number",
-        "functions": "text",
-    },
-    "solve": {
-        "method": "text",
-        "engine": "text",
-        "tol": "number",
-        "seed": "whole",
-        "max_rounds": "whole",
-        "secure_sum": "bool",
-        "on_failure": "text",
-        "deadline": "number",
-        "retries": "whole",
-        "compare": "bool",
-    },
-    "server": {"data": "text"},
-    "output": {"folder": "text", "messages": "bool", "track": "texts"},
-    "flower": {"root_certificates": "text", "patience": "number"},
-}
-#: Tables whose keys are the user's own names.
-OPEN = ("owners", "categories", "bound")
-ENGINES = ("in-process", "threads", "ray", "flower")
-KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "text": ((str,), 'a text in quotes, such as "age"'),
-    "level": ((str, int, float), "one of the classes"),
-    "number": ((int, float), "a number"),
-    "whole": ((int,), "a whole number"),
-    "bool": ((bool,), "true or false"),
-    "list": ((list,), "a list, such as [0, 1]"),
-    "texts": ((list,), 'a list of texts, such as ["age", "dose"]'),
-}
 
 
 @dataclass(frozen=True, eq=False)
 class JobFile:
     """A job that was read and checked.
 
-    job:            what the owners agree on
-    owners:         name -> its file, or the Flower address
-    regularization: weight of the squared norm of the model, intercepts free
-    compare:        train without the constraints too
-    solve:          options of `fp.solve`
-    output:         folder of the run
-    messages:       keep every message in it
-    track:          names of trackers, see `fedpact.report.tracking`
-    server:         the server's own table, or None
-    superlink:      address of the SuperLink whose sites the owners are, or ""
-    settings:       the whole as it was read, for the report
+    task:      what the owners agree on
+    owners:    name -> its file, or the Flower address
+    compare:   train without the constraints too
+    solve:     of `fp.fit` and `fp.Session`, by key
+    options:   of the method
+    output:    folder of the run
+    messages:  keep every message in it
+    track:     names of trackers, see `fedpact.report.tracking`
+    server:    the server's own table, or None
+    superlink: address of the SuperLink whose sites the owners are, or ""
+    settings:  the whole as it was read, for the report
     """
 
     path: Path
     title: str
-    job: Job
+    task: Task
     owners: dict[str, str]
     output: Path
-    regularization: float = 1e-3
     compare: bool = True
     messages: bool = False
     track: tuple[str, ...] = ()
@@ -99,76 +50,67 @@ class JobFile:
     superlink: str = ""
     flower: dict[str, Any] = field(default_factory=dict)
     solve: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
 
 def read_job(path: str | Path) -> JobFile:
-    """The job in a TOML file. Paths in it are relative to its folder. OptionError, with the line, when it is none."""
+    """Read and validate a job file; relative paths are resolved against its folder. OptionError has file and line."""
     return _Reader(Path(path)).read()
 
 
 class _Reader:
     def __init__(self, path: Path) -> None:
-        self.path, self.folder = path, path.parent
+        self.path = path
+        self.folder = path.parent
         try:
-            self.text = path.read_text(encoding="utf-8")
+            self.text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             remedy = "`fedpact init FOLDER` writes an example"
             raise OptionError(f"{path} cannot be read as a job ({error}); {remedy}") from error
         self.lines = key_lines(self.text)
 
     def read(self) -> JobFile:
-        found = self._parsed()
-        self._check_keys(found)
-        task = self._choice(found, "task", TASKS)
+        found = self._parse()
+        name = self._task_name(found)
+        self._check_keys(found, name)
         owners = self._owners(found)
         superlink = self._superlink(owners)
-        files = {} if superlink else {name: self._file("owners", name, path) for name, path in owners.items()}
+        files = {} if superlink else {owner: self._file("owners", owner, path) for owner, path in owners.items()}
         server = found.get("server", {}).get("data")
         at_server = None if server is None else self._file("server", "data", server)
-        if at_server is not None and task != "group_fairness":
-            self._fail("server", "data", f"task {task!r} has no constraint at the server; take this table out")
-        job = self._job(found, task, files, at_server)
         solve = dict(found.get("solve", {}))
-        if "method" in solve and solve["method"] not in ("auto", *METHODS):
-            self._fail("solve", "method", f"{solve['method']!r} is unknown; choose auto, {', '.join(METHODS)}")
-        if not 0 < solve.get("tol", 1e-3) < 1:
-            self._fail("solve", "tol", f"tol = {solve['tol']}: give a number above 0 and below 1")
-        engine = solve.get("engine", "in-process")
-        if engine not in ENGINES:
-            self._fail("solve", "engine", f"{engine!r} is unknown; choose {', '.join(ENGINES)}")
-        if (engine == "flower") != bool(superlink) and "engine" in solve:
-            self._fail("solve", "engine", f'{engine!r} and owners do not fit: "flower" is for "{FLOWER}..." owners')
+        options = dict(solve.pop("options", {}))
+        self._check_solve(solve, options, superlink)
         flower = dict(found.get("flower", {}))
         if "root_certificates" in flower:
             flower["root_certificates"] = str(self._file("flower", "root_certificates", flower["root_certificates"]))
         output = found.get("output", {})
-        for name in output.get("track", ()):
-            if name not in TRACKERS:
-                self._fail("output", "track", f"tracker {name!r} is unknown; choose {', '.join(TRACKERS)}")
         return JobFile(
             path=self.path,
             title=found.get("title", self.path.stem),
-            job=job,
-            owners=owners if superlink else {name: str(file) for name, file in files.items()},
+            task=self._task(found, TASKS[name], files, at_server),
+            owners=owners if superlink else {owner: str(file) for owner, file in files.items()},
             output=self.folder / output.get("folder", "run"),
-            regularization=self._at_least("", "regularization", found.get("regularization", 1e-3), 0.0),
-            compare=solve.pop("compare", True) and task not in ("linear_qp", "custom"),
+            compare=solve.pop("compare", True),
             messages=output.get("messages", False),
             track=tuple(dict.fromkeys(output.get("track", ()))),
             server=at_server,
             superlink=superlink,
             flower=flower,
             solve=solve,
+            options=options,
             settings=found,
         )
 
-    # ---------------------------------------------------------------------------------------------------------- parts
+    # ----------------------------------------------------------------------------------------------------------- keys
 
-    def _parsed(self) -> dict[str, Any]:
+    def _parse(self) -> dict[str, Any]:
         try:
             return tomllib.loads(self.text)
-        except tomllib.TOMLDecodeError as error:
+        except RecursionError as error:
+            raise OptionError(f"{self.path}: its tables or lists are nested too deeply") from error
+        except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: a number of thousands of digits
             line = int(match[1]) if (match := re.search(r"line (\d+)", str(error))) else 0
             for (table, key), places in self.lines.items():
                 if line in places[1:]:
@@ -178,53 +120,77 @@ class _Reader:
                     ) from error
             raise OptionError(f"{self.path}:{line or 1}: this is not TOML: {error}") from error
 
-    def _check_keys(self, found: Mapping[str, Any]) -> None:
-        for key, value in found.items():
-            if key in OPEN and isinstance(value, dict):
-                continue
-            if key in KEYS and isinstance(value, dict):
-                for inner, content in value.items():
-                    self._check(key, inner, content)
-            elif key in (*OPEN, *KEYS) and key != "bound":
-                self._fail("", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below")
-            else:
-                self._check("", key, value)
-        for column, levels in found.get("categories", {}).items():
-            if not isinstance(levels, list):
-                self._fail("categories", column, f"{levels!r}: give the list of its levels")
-        if isinstance(found.get("bound"), dict):
-            for owner, bound in found["bound"].items():
-                self._check_kind("bound", owner, bound, "number")
+    def _task_name(self, found: Mapping[str, Any]) -> str:
+        if "task" not in found:
+            raise OptionError(f"{self.path}: task is not stated; choose {', '.join(TASKS)}")
+        if found["task"] not in TASKS:
+            self._fail("", "task", f"task {found['task']!r} is unknown; choose {', '.join(TASKS)}")
+        return str(found["task"])
 
-    def _check(self, table: str, key: str, value: Any) -> None:
-        known = KEYS[table]
-        if key not in known:
-            names = [*known, *OPEN, *KEYS] if not table else list(known)
-            names = [name for name in names if name]
-            near = get_close_matches(key, names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(dict.fromkeys(names))}"
-            where = f" in [{table}]" if table else ""
-            self._fail(table, key, f"unknown key {key!r}{where}; {hint}")
-        self._check_kind(table, key, value, known[key])
+    def _check_keys(self, found: Mapping[str, Any], task: str) -> None:
+        tables = {"owners", *(table for table, _ in KEYS if table)}
+        for key, value in found.items():
+            if key not in tables:
+                self._check("", key, value, task)
+            elif not isinstance(value, dict):
+                self._fail("", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below")
+            elif key != "owners":
+                for inner, content in value.items():
+                    self._check(key, inner, content, task)
+
+    def _check(self, table: str, key: str, value: Any, task: str) -> None:
+        if f"{table}.{key}" in OPEN:
+            self._check_kind(table, key, value, "table")
+            return
+        about = KEYS.get((table, key)) or self._fail_unknown(table, key)
+        if about.tasks and task not in about.tasks:
+            users = ", ".join(about.tasks)
+            self._fail(table, key, f"{key}: task {task!r} does not use it (it is for: {users}); take it out")
+        self._check_kind(table, key, value, about.kind)
+        for one in value if about.kind == "texts" else [value]:
+            if about.choices and one not in about.choices:
+                self._fail(table, key, f"{key} {one!r} is unknown; choose {', '.join(about.choices)}")
+
+    def _fail_unknown(self, table: str, key: str) -> NoReturn:
+        names = [name for place, name in KEYS if place == table]
+        if not table:
+            names += [*dict.fromkeys(place for place, _ in KEYS if place), "owners"]
+        near = get_close_matches(key, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
+        where = f" in [{table}]" if table else ""
+        self._fail(table, key, f"unknown key {key!r}{where}; {hint}")
 
     def _check_kind(self, table: str, key: str, value: Any, kind: str) -> None:
-        types, words = KINDS[kind]
-        right = isinstance(value, types) and (kind == "bool" or not isinstance(value, bool))
+        """The value is of this kind, and so is each entry of a table."""
+        right = isinstance(value, KINDS[kind].types) and (kind == "bool" or not isinstance(value, bool))
         if right and kind == "texts":
             right = all(isinstance(one, str) for one in value)
         if not right:
-            self._fail(table, key, f"{key} = {value!r}: give {words}")
+            self._fail(table, key, f"{key} = {value!r}: give {KINDS[kind].words}")
+        if isinstance(value, dict) and KINDS[kind].entries:
+            for name, entry in value.items():
+                self._check_kind(key, name, entry, KINDS[kind].entries)
 
-    def _choice(self, found: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:
-        if key not in found:
-            raise OptionError(f"{self.path}: {key} is not stated; choose {', '.join(allowed)}")
-        if found[key] not in allowed:
-            self._fail("", key, f"{key} {found[key]!r} is unknown; choose {', '.join(allowed)}")
-        return str(found[key])
+    def _check_solve(self, solve: Mapping[str, Any], options: dict[str, Any], superlink: str) -> None:
+        if not 0 < solve.get("tol", 1e-3) < 1:
+            self._fail("solve", "tol", f"tol = {solve['tol']}: give a number above 0 and below 1")
+        engine = solve.get("engine")
+        if engine is not None and (engine == "flower") != bool(superlink):
+            self._fail("solve", "engine", f'{engine!r} and owners do not fit: "flower" is for "{FLOWER}..." owners')
+        if options:
+            method = solve.get("method", "auto")
+            if method == "auto":
+                self._fail("solve", "method", "[solve.options] are those of a method: state it, method = ...")
+            try:
+                METHODS[method].build(options)
+            except OptionError as error:
+                self._fail("solve.options", next(iter(options)), str(error))
+
+    # ----------------------------------------------------------------------------------------------------------- owners
 
     def _owners(self, found: Mapping[str, Any]) -> dict[str, str]:
         owners = found.get("owners")
-        if not owners or not isinstance(owners, dict):
+        if not owners:
             raise OptionError(
                 f'{self.path}: there are no owners; add a table [owners] with lines such as north = "north.csv"'
             )
@@ -232,7 +198,7 @@ class _Reader:
         for name, path in owners.items():
             if not isinstance(path, str):
                 self._fail("owners", name, f"{name} = {path!r}: give the path of its file in quotes")
-            if name == "server":
+            if name == SERVER:
                 self._fail("owners", name, "'server' is the name of the server itself; give this owner another name")
             if path in seen and not path.startswith(FLOWER):
                 self._fail("owners", name, f"owners {seen[path]!r} and {name!r} have the same file {path!r}")
@@ -257,112 +223,80 @@ class _Reader:
             self._fail(table, key, f"the file {what}does not exist: {file}; correct the path, or put the file there")
         return file
 
-    def _job(self, found: Mapping[str, Any], task: str, files: Mapping[str, Path], server: Path | None) -> Job:
-        if task == "linear_qp":
-            return Job(task, 1.0, "", (), len(found["owners"]))
-        label = found.get("label", "")
-        if not label:
-            raise OptionError(f'{self.path}: label is not stated; add a line label = "..." with the column to predict')
-        group = found.get("group", "")
-        bound, min_recall = self._bound(found, task)
-        headers = {name: self._header(name, file) for name, file in files.items()}
-        if server is not None:
-            headers["server"] = column_names(server)
-        columns = self._columns(found, headers, label, group)
-        functions = found.get("functions", "")
-        if functions and not (self.folder / functions).is_file():
-            self._fail("", "functions", f"the file does not exist: {self.folder / functions}; correct the path")
-        levels = {key: tuple(map(str, found.get(key, (0, 1)))) for key in ("classes", "groups")}
+    # ------------------------------------------------------------------------------------------------------------- task
+
+    def _task(self, found: Mapping[str, Any], kind: type[Task], files: Mapping[str, Path], server: Path | None) -> Task:
+        keys = keys_of(kind)
+        stated = {field: found[name] for name, (field, _, _) in keys.items() if name in found}
+        if issubclass(kind, TableTask):
+            stated["columns"] = self._columns(found, files, server)
+            stated.setdefault("standardize", True)
+        for name in ("classes", "groups"):
+            if name in stated:
+                stated[name] = tuple(map(str, stated[name]))
+        if "protected" in stated:
+            stated["protected"] = str(stated["protected"])
+        if "functions" in stated:
+            stated["functions"] = str(self._file("", "functions", stated["functions"]).resolve())
+        self._check_bound(found)
         try:
-            return Job(
-                task=task,
-                bound=bound,
-                label=label,
-                columns=columns,
-                owners=len(found["owners"]),
-                group=group,
-                intercept=found.get("intercept", True),
-                protected=str(found.get("protected", "")),
-                parity=found.get("parity", "loss"),
-                categories=categories_from(found.get("categories", {})),
-                missing=found.get("missing", "error"),
-                standardize=found.get("standardize", True),
-                min_recall=min_recall,
-                functions=str((self.folder / functions).resolve()) if functions else "",
-                classes=levels["classes"],
-                groups=levels["groups"],
-            )
+            return kind(owners=len(found["owners"]), **stated)
         except OptionError as error:
-            named = [
-                key
-                for key in ("categories", "classes", "groups", "group", "parity", "missing", "protected")
-                if key in str(error) and (("", key) in self.lines or key in found)
-            ]
-            line = self.lines.get(("", named[0]), [0])[0] if named else 0
+            names = {field: name for name, (field, _, _) in keys.items()}
+            line = self.lines.get(("", names.get(error.key, "")), [0])[0]
             raise error.within(f"{self.path}:{line}" if line else str(self.path)) from error
 
-    def _bound(self, found: Mapping[str, Any], task: str) -> tuple[float | dict[str, float], float]:
-        min_recall, bound = found.get("min_recall"), found.get("bound")
-        if min_recall is not None:
-            if task != "neyman_pearson":
-                self._fail("", "min_recall", f"task {task!r} has no recall to demand; use bound")
-            if bound is not None:
-                self._fail(
-                    "", "min_recall", "min_recall and bound are both stated; min_recall finds the bounds by itself"
-                )
-            if not 0 < min_recall < 1:
-                self._fail("", "min_recall", f"min_recall = {min_recall}: give a number above 0 and below 1")
-            return 1.0, float(min_recall)
-        if task == "custom":
-            return 1.0, 0.0
-        if bound is None:
-            either = "bound or min_recall" if task == "neyman_pearson" else "bound"
-            raise OptionError(f"{self.path}: {either} is not stated; without one there is no constraint to certify")
-        each = bound if isinstance(bound, dict) else {"": bound}
-        for owner, value in each.items():
-            table, key = ("bound", owner) if owner else ("", "bound")
-            if owner and owner not in (*found["owners"], "server"):
-                self._fail(table, key, f"{owner!r} is no owner; the owners are: {', '.join(found['owners'])}")
-            if not 0 < value < float("inf"):
-                self._fail(table, key, f"bound = {value}: give a positive number")
-        for owner in found["owners"] if isinstance(bound, dict) else ():
+    def _check_bound(self, found: Mapping[str, Any]) -> None:
+        bound = found.get("bound")
+        if bound is not None and "min_recall" in found:
+            self._fail("", "min_recall", "min_recall and bound are both stated; min_recall finds the bounds by itself")
+        if not isinstance(bound, dict):
+            return
+        for owner in bound:
+            if owner not in (*found["owners"], SERVER):
+                self._fail("bound", owner, f"{owner!r} is no owner; the owners are: {', '.join(found['owners'])}")
+        for owner in found["owners"]:
             if owner not in bound:
-                raise OptionError(f"{self.path}: [bound] has no entry for owner {owner!r}; give one for every owner")
-        return bound, 0.0
+                self._fail("", "bound", f"[bound] has no entry for owner {owner!r}; give one for every owner")
+
+    def _columns(self, found: Mapping[str, Any], files: Mapping[str, Path], server: Path | None) -> tuple[str, ...]:
+        """The features: as stated, or all other columns of the first owner; every owner has them all."""
+        label = found.get("label", "")
+        group = found.get("group", "")
+        if not label:
+            raise OptionError(f'{self.path}: label is not stated; add a line label = "..." with the column to predict')
+        headers = {name: self._header(name, file) for name, file in files.items()}
+        if server is not None:
+            headers[SERVER] = column_names(server)
+        columns = found.get("features")
+        first = next(iter(headers), "")
+        if columns is None and not headers:
+            raise OptionError(f"{self.path}: features are not stated; list the columns that every site has")
+        if columns is None:
+            columns = [column for column in headers[first] if column not in (label, group)]
+        for name, names in headers.items():
+            has = f"it has: {', '.join(names)}"
+            for key, column in (("label", label), ("group", group)):
+                if column and column not in names:
+                    self._fail("", key, f"owner {name!r} has no column {column!r}; {has}")
+            for column in columns:
+                if column in names:
+                    continue
+                if "features" in found:
+                    self._fail("", "features", f"owner {name!r} has no column {column!r}; {has}")
+                self._fail(
+                    "owners",
+                    name,
+                    f"owner {name!r} has no column {column!r}, which owner {first!r} has ({has}); give all the same "
+                    "columns, or list the common ones: features = [...]",
+                )
+        return tuple(columns)
 
     def _header(self, name: str, file: Path) -> tuple[str, ...]:
         try:
             return column_names(file)
         except DataError as error:
             self._fail("owners", name, f"owner {name!r}: {error}")
-
-    def _columns(
-        self, found: Mapping[str, Any], headers: Mapping[str, tuple[str, ...]], label: str, group: str
-    ) -> tuple[str, ...]:
-        """The features: as stated, or those of the first owner; every owner has them all."""
-        stated = found.get("features")
-        if stated is None and not headers:
-            raise OptionError(f"{self.path}: features are not stated; list the columns that every site has")
-        first = next(iter(headers), "")
-        columns = stated if stated is not None else [c for c in headers[first] if c not in (label, group)]
-        for name, names in headers.items():
-            for column, key in ((label, "label"), (group, "group"), *((c, "features") for c in columns)):
-                if column and column not in names:
-                    has = ", ".join(names)
-                    if key == "features" and stated is None:
-                        self._fail(
-                            "owners",
-                            name,
-                            f"owner {name!r} has no column {column!r}, which owner {first!r} has (it has: {has}); "
-                            " give all the same columns, or list the common ones: features = [...]",
-                        )
-                    self._fail("", key, f"owner {name!r} has no column {column!r}; it has: {has}")
-        return tuple(columns)
-
-    def _at_least(self, table: str, key: str, value: float, least: float) -> float:
-        if not least <= value < float("inf"):
-            self._fail(table, key, f"{key} = {value}: give a number of at least {least:g}")
-        return float(value)
 
     def _fail(self, table: str, key: str, message: str) -> NoReturn:
         place = self.lines.get((table, key)) or self.lines.get(("", table)) or [1]

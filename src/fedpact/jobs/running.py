@@ -8,86 +8,92 @@ import logging
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from itertools import combinations
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from fedpact.errors import OptionError
-from fedpact.fitting import Fitted, Fitting
+from fedpact.federation import Engine, Session
+from fedpact.fitting import Fit, fit
 from fedpact.jobs.job_file import JobFile
-from fedpact.problem import Share
-from fedpact.report.record import FILE, Bounded, Measured, Record, Sent, Step
+from fedpact.report.record import FILE, Measured, Record, Sent, Step
 from fedpact.report.tracking import forget, tracker
-from fedpact.solve import Engine
 from fedpact.solvers import Progress
-from fedpact.tasks import Job, share_from_file, sources
+from fedpact.tasks import NeymanPearson, TableTask
+from fedpact.tasks.base import SERVER, Bounded
 from fedpact.tasks.confidence import interval
-from fedpact.tasks.model import Model
 
 log = logging.getLogger("fedpact")
 
-PARITY = {
-    "loss": "gap in mean loss",
-    "demographic_parity": "gap in mean probability",
-    "equal_opportunity": "gap in mean probability on positives",
-}
+#: Every message of the run, where the job asks for it.
+MESSAGES = "messages.log"
+#: Keys of [solve] that are a session's, and those that are a solve's.
+SESSION = ("secure_sum", "on_failure", "deadline", "retries")
+SOLVING = ("method", "tol", "seed", "max_rounds")
 
 
 def run_job(
     file: JobFile,
     *,
-    engine: Callable[[Job], Engine] | str | None = None,
+    engine: Engine | str | None = None,
     resume: bool = False,
     force: bool = False,
-    callbacks: Iterable[Callable[[Progress], None]] = (),
+    callbacks: Iterable[Callable[[Progress], Any]] = (),
 ) -> Record:
     """Run a job and write its folder.
 
     engine: in the place of the job's own; resume: go on with the run in the folder; force: replace a run that is there
 
-    Raises OptionError for a folder that cannot be written or holds a run, and what `fp.solve` raises.
+    Raises OptionError for a folder that cannot be written or holds a run, and what `fp.fit` raises: KeyboardInterrupt
+    and OwnerLost before there is a model, with a checkpoint in the folder to go on from.
     """
     folder = file.output
     prepare(folder, resume, force)
     started, began = datetime.now(UTC), time.perf_counter()
-    patient = {"deadline": 600.0, "retries": 30} if file.superlink else {}  # time to restart a site
-    options = {**patient, **{key: value for key, value in file.solve.items() if key != "engine"}}
     where = engine if engine is not None else file.solve.get("engine")
+    patient = {"deadline": 600.0, "retries": 30} if file.superlink else {}  # time to restart a site
+    stated = {**patient, **{name: file.solve[name] for name in SESSION if name in file.solve}}
+    solving = {name: file.solve[name] for name in SOLVING if name in file.solve}
+    owners = dict.fromkeys(file.owners) if file.superlink else file.owners
     with _log_file(folder / "log.txt"), ExitStack() as stack:
         trackers = [stack.enter_context(tracker(name, folder, resume)) for name in file.track]
-        fitting = Fitting(
-            (lambda job: dict.fromkeys(file.owners)) if file.superlink else (lambda job: sources(job, file.owners)),
-            regularization=file.regularization if file.job.task != "linear_qp" else 0.0,
-            server=None if file.server is None else (lambda job: _server(job, file.server)),
-            engine=where,
+        session = Session(
+            where,
             checkpoint=folder / "checkpoint",
-            resume=resume,
-            record=folder / "messages.log" if file.messages else None,
-            callbacks=[_logged, *trackers, *callbacks],
-            **options,
+            resume=resume and (folder / "checkpoint" / "checkpoint.json").exists(),
+            record=folder / MESSAGES if file.messages else None,
+            **stated,
         )
-        log.info("%s: %s, %d owners", file.title, file.job.task, len(file.owners))
-        fitted = fitting.run(file.job, compare=file.compare)
-        log.info("%r: %s", fitted.solution, fitted.solution.reason)
+        log.info("%s: %s, %d owners", file.title, file.task.name, len(file.owners))
+        with session:
+            found = fit(
+                file.task,
+                owners,
+                session,
+                server=file.server,
+                compare=file.compare,
+                callbacks=[_log_progress, *trackers, *callbacks],
+                **solving,
+                **file.options,
+            )
+        log.info("%r: %s", found.solution, found.solution.reason)
         name = where if isinstance(where, str) else "flower" if file.superlink else "in-process"
-        record = _record(file, fitted, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
-        write(folder, fitted, record)  # before trackers end: one that fails takes nothing away
+        record = make_record(file, found, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
+        write(folder, found, record)  # before trackers end: one that fails takes nothing away
         for tracking in trackers:
-            tracking.conclude(fitted.solution)
+            tracking.conclude(found.solution)
     return record
 
 
-def write(folder: Path, fitted: Fitted, record: Record) -> None:
+def write(folder: Path, found: Fit, record: Record) -> None:
     """Everything that a run leaves; docs/reference/run-folder.md describes it."""
-    solution = fitted.solution
-    if fitted.job.task in ("neyman_pearson", "group_fairness"):
-        Model.of(fitted.job, solution.w).save(folder)
+    solution = found.solution
+    if found.model is not None:
+        found.model.save(folder)
     solution.save(folder / "solution.npz")
     certificate = {
         "status": record.status,
@@ -125,32 +131,28 @@ def prepare(folder: Path, resume: bool, force: bool) -> None:
         if force:
             forget(folder)
         if not resume:
-            (folder / FILE).unlink(missing_ok=True)
+            for name in (FILE, MESSAGES):
+                (folder / name).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "log.txt").open("a").close()
     except OSError as error:
         raise OptionError(f"the output folder {folder} cannot be written ({error}); state another one") from error
 
 
-def _server(job: Job, path: Path | None) -> Share:
-    assert path is not None
-    made = share_from_file(job, "server", path)
-    assert isinstance(made, Share)  # scaling is known by now
-    return made
-
-
 # -------------------------------------------------------------------------------------------------- what is recorded
 
 
-def _record(file: JobFile, fitted: Fitted, engine: str, started: str, seconds: float) -> Record:
-    solution, job = fitted.solution, fitted.job
+def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: float) -> Record:
+    solution, task = found.solution, found.task
     status, reason = solution.status, solution.reason
-    if solution.solved and fitted.short:
+    if solution.solved and found.short:
+        assert isinstance(task, NeymanPearson)
         status = "stalled"
-        reason = f"no bounds were found that give {', '.join(fitted.short)} a recall of {job.min_recall:g}"
+        reason = f"no bounds were found that give {', '.join(found.short)} a recall of {task.min_recall:g}"
+    features = {"features used": list(task.encoding.names)} if isinstance(task, TableTask) else {}
     return Record(
         title=file.title,
-        asked=asked(job),
+        asked=task.sentence(),
         status=status,
         reason=reason,
         method=solution.method,
@@ -159,91 +161,43 @@ def _record(file: JobFile, fitted: Fitted, engine: str, started: str, seconds: f
         stationarity=solution.certificate.stationarity,
         feasibility=solution.certificate.feasibility,
         objective=solution.objective,
-        rounds=fitted.communication.rounds,
+        rounds=found.communication.rounds,
         convex=solution.convex,
         started=started,
         seconds=seconds,
-        bounded=tuple(bounded(fitted)),
-        measured=tuple(measured(fitted)),
+        bounded=tuple(list_bounded(found)),
+        measured=tuple(list_measured(found)),
         history=tuple(
             Step(r.rounds, r.bytes, r.objective, r.stationarity, r.feasibility, r.violations)
             for r in solution.history.outer
         ),
-        sent=tuple(Sent(name, **asdict(traffic)) for name, traffic in fitted.communication.owners.items()),
-        settings={**file.settings, "features used": list(job.encoding.names)},
+        sent=tuple(Sent(name, **asdict(traffic)) for name, traffic in found.communication.owners.items()),
+        settings={**file.settings, **features},
         versions=versions(),
         notes=(
             *solution.history.notes,
-            f"{fitted.trials} solves in all, {fitted.communication.rounds} exchanges",
+            f"{found.trials} solves in all, {found.communication.rounds} exchanges",
             "rates and their intervals are of the rows that the model was trained on; new rows may do worse",
         ),
     )
 
 
-def asked(job: Job) -> str:
-    """The constraint of a job in a sentence."""
-    everyone = f"at each of {job.owners} owners"
-    limit = "its own bound" if isinstance(job.bound, Mapping) else f"{job.bound:g}"
-    if job.task == "neyman_pearson":
-        name = job.classes[job.protected_class]
-        if job.min_recall:
-            return (
-                f"A recall of at least {job.min_recall:g} on {job.label} = {name} {everyone}; least loss on the others."
-            )
-        return f"Mean loss on {job.label} = {name} of at most {limit} {everyone}; least loss on the others."
-    if job.task == "group_fairness":
-        gap = f"{PARITY[job.parity].capitalize()} between groups of {job.group}"
-        return f"{gap} of at most {limit} {everyone}; least loss on all rows."
-    if job.task == "linear_qp":
-        return f"A quadratic program with linear equalities {everyone}."
-    return f"The objective and constraints of {Path(job.functions).name} {everyone}."
-
-
-def bounded(fitted: Fitted) -> Iterator[Bounded]:
+def list_bounded(found: Fit) -> Iterator[Bounded]:
     """The constraints in the user's terms, owner by owner, the server first."""
-    job = fitted.job
-    prices = dict(
-        zip(["server", *(n for n in fitted.values if n != "server")], fitted.solution.multipliers, strict=True)
-    )
-    for owner in sorted(fitted.values, key=lambda name: name != "server"):
-        values, price = fitted.values[owner], prices[owner]
-        if job.task == "neyman_pearson":
-            limit, what = job.bound_of(owner), f"mean loss on {job.label} = {job.classes[job.protected_class]}"
-            yield Bounded(owner, what, float(values[0] + limit), limit, float(price[0]))
-            if job.min_recall:
-                missed = 1 - fitted.measures[owner]["recall"]
-                what = f"share of {job.label} = {job.classes[job.protected_class]} that is missed"
-                yield Bounded(owner, what, missed, 1 - job.min_recall, float("nan"))
-        elif job.task == "group_fairness":
-            limit = job.bound_of(owner)
-            for k, (a, b) in enumerate(combinations(job.groups, 2)):
-                two, both = values[2 * k : 2 * k + 2], price[2 * k : 2 * k + 2]
-                what = f"{PARITY[job.parity]} between {job.group} = {a} and {b}"
-                yield Bounded(owner, what, float(two.max() + limit), limit, float(both.max()))
-        else:
-            for j, value in enumerate(np.abs(values) if job.task == "linear_qp" else values):
-                cost = abs(price[j]) if job.task == "linear_qp" else price[j]  # an equality costs in either direction
-                yield Bounded(owner, f"constraint {j + 1}", float(value), 0.0, float(cost))
+    owners = [name for name in found.values if name != SERVER]
+    prices = dict(zip([SERVER, *owners], found.solution.multipliers, strict=False))
+    for owner in sorted(found.values, key=lambda name: name != SERVER):
+        yield from found.task.bounded(owner, found.values[owner], prices[owner], found.measures[owner])
 
 
-def measured(fitted: Fitted) -> Iterator[Measured]:
+def list_measured(found: Fit) -> Iterator[Measured]:
     """What everyone tells about the model and, where there is one, about the model without constraints."""
-    job = fitted.job
-    named = {f"group {g}": f"{job.group} = {level}" for g, level in enumerate(job.groups)} if job.group else {}
-    if job.task == "neyman_pearson":
-        named = {"protected rows": f"rows with {job.label} = {job.classes[job.protected_class]}"}
-
-    def words(key: str) -> str:
-        for old, new in named.items():
-            if key == old or key.endswith(f" {old}"):
-                return key.removesuffix(old) + new
-        return key
-
-    for owner, told in fitted.measures.items():
-        numbers = {words(key): value for key, value in told.items() if key not in ("loss", "bound for recall")}
-        for key in ("recall", "specificity", "accuracy"):
-            if key in fitted.before.get(owner, {}) and key in told:
-                numbers[f"{key} without constraints"] = fitted.before[owner][key]
+    for owner, told in found.measures.items():
+        hidden = ("loss", "bound for recall")
+        numbers = {found.task.measure_name(name): value for name, value in told.items() if name not in hidden}
+        for name in ("recall", "specificity", "accuracy"):
+            if name in found.before.get(owner, {}) and name in told:
+                numbers[f"{name} without constraints"] = found.before[owner][name]
         intervals = {}
         if "protected rows" in told:
             intervals["recall"] = interval(told["recall"], told["protected rows"])
@@ -260,7 +214,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _logged(progress: Progress) -> None:
+def _log_progress(progress: Progress) -> None:
     log.info(
         "exchange %d: certificate %.2e %.2e, objective %.6g",
         progress.rounds,
@@ -280,7 +234,7 @@ def _log_file(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        log.info("ended: %s", error)
+        log.info("ended: %s", str(error) or type(error).__name__)
         raise
     finally:
         log.removeHandler(handler)

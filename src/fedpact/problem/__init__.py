@@ -3,6 +3,7 @@
 from fedpact.problem.certificate import Certificate, Terms, added, assemble, certify, owner_terms
 from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.federated import FederatedProblem
+from fedpact.problem.infeasibility import Evidence, conflict, owner_evidence, prove_infeasible
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.remote import Description, RemoteProblem, describe
 from fedpact.problem.share import Constraint, Share, Unscaled
@@ -12,6 +13,7 @@ __all__ = [
     "Certificate",
     "Constraint",
     "Description",
+    "Evidence",
     "FederatedProblem",
     "MinimaxProblem",
     "MonotoneProblem",
@@ -26,8 +28,11 @@ __all__ = [
     "added",
     "assemble",
     "certify",
+    "conflict",
     "coupled_scale",
     "decouple",
     "describe",
+    "owner_evidence",
     "owner_terms",
+    "prove_infeasible",
 ]

@@ -148,6 +148,18 @@ def certify(
     None stands for zero multipliers. A multiplier outside the dual cone counts by its distance to it. Raises
     ProblemError when lengths do not fit.
     """
+    point, checked, coupled = check_multipliers(problem, w, multipliers, coupled_multiplier)
+    terms = [owner_terms(s, point, m, coupled) for s, m in zip(problem.shares, checked[1:], strict=True)]
+    return assemble(problem, point, checked[0], coupled, added(terms), terms)[0]
+
+
+def check_multipliers(
+    problem: FederatedProblem,
+    w: ArrayLike,
+    multipliers: Sequence[ArrayLike | None],
+    coupled_multiplier: ArrayLike | None,
+) -> tuple[Vector, list[Vector], Vector]:
+    """w, the multipliers by holder and the coupled one as vectors. Raises ProblemError when lengths do not fit."""
     point = np.asarray(w, dtype=np.float64)
     holders = (problem.server, *problem.shares)
     if point.ndim != 1 or (problem.dim is not None and point.size != problem.dim):
@@ -159,8 +171,7 @@ def certify(
         )
     checked = [_multiplier(h.label, m, h.multiplier_length) for h, m in zip(holders, multipliers, strict=True)]
     coupled = _multiplier("coupled constraint", coupled_multiplier, problem.coupled_length)
-    terms = [owner_terms(s, point, m, coupled) for s, m in zip(problem.shares, checked[1:], strict=True)]
-    return assemble(problem, point, checked[0], coupled, added(terms), terms)[0]
+    return point, checked, coupled
 
 
 def _miss(cone: Cone, value: Vector, multiplier: Vector) -> tuple[float, float]:

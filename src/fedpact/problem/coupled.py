@@ -68,6 +68,10 @@ class OnFirst(Prox):
         free = float(np.max(np.abs(v[self.dim :]), initial=0.0))
         return max(self.inner.subdifferential_distance(v[: self.dim], w[: self.dim]), free)
 
+    def descent(self, slope: Vector, w: Vector) -> tuple[float, Vector]:
+        fall, free = self.inner.descent(slope[: self.dim], w[: self.dim])
+        return fall, np.concatenate([free, np.abs(slope[self.dim :])])
+
 
 def coupled_scale(problem: FederatedProblem, w: Vector) -> float:
     """The factor that brings the steepest row of the coupled maps at w to slope 1, the slope of the slacks.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +24,33 @@ from fedpact.prox import Prox
 Vector = NDArray[np.float64]
 
 
+class Stated(Protocol):
+    """A task that owners build their share from, on its way to them."""
+
+    def stated(self) -> dict[str, Any]: ...
+
+
 class RemoteProblem:
     """A problem whose shares are built at their owners: owner name -> what the engine hands to that owner.
 
-    On Ray and in process that is a function without arguments that returns the Share (it runs at the owner), or the
-    Share itself; a Flower site gets the job and adds its own data. `server` and `regularizer` are as in
-    FederatedProblem. It is solved like any other: fp.solve(problem, engine=...).
+    On Ray and in process that is a function that returns the Share (it runs at the owner, and is given the task where
+    there is one), or the Share itself; a Flower site has its own data, and builds its share from the task. `server` and
+    `regularizer` are as in FederatedProblem. It is solved like any other: fp.solve(problem, engine=...).
     """
 
     def __init__(
-        self, sources: Mapping[str, object], server: Share | None = None, regularizer: Prox | None = None
+        self,
+        sources: Mapping[str, object],
+        server: Share | None = None,
+        regularizer: Prox | None = None,
+        task: Stated | None = None,
     ) -> None:
         if not sources:
             raise ProblemError("a problem needs at least one owner; give RemoteProblem({name: function, ...})")
         self.sources = dict(sources)
-        self.server, self.regularizer = server, regularizer
+        self.server = server
+        self.regularizer = regularizer
+        self.task = task
 
     def described(self, descriptions: Mapping[str, Description]) -> FederatedProblem:
         """The problem as the server sees it, from what the owners say about their shares."""

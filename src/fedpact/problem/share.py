@@ -47,7 +47,6 @@ class Share:
     coupled:    a Map whose sum over all owners must be <= 0, or None
     name:       how messages call the owner; by default its number, as in 'client 3'
     measures:   what this owner tells about a finished model, by name (its rows, the recall on them, ...), or None
-    origin:     digest of the file and job it was built from; empty: a resumed run compares all that the share holds
     """
 
     objective: Function | None = None
@@ -55,7 +54,6 @@ class Share:
     coupled: Map | None = None
     name: str | None = None
     measures: Callable[[Vector], Mapping[str, float]] | None = None
-    origin: str = ""
 
     def __post_init__(self) -> None:
         if self.objective is not None and not isinstance(self.objective, Function):

@@ -34,6 +34,16 @@ class Prox(ABC):
     def subdifferential_distance(self, v: Vector, w: Vector) -> float:
         """Max-norm distance from v to the subdifferential of h at w; inf when w is outside dom(h)."""
 
+    def descent(self, slope: Vector, w: Vector) -> tuple[float, Vector]:
+        """(fall, free): <slope, u - w> >= -fall - sum_j free_j |u_j - w_j| for every u in dom(h); free_j >= 0.
+
+        How much dom(h) limits a linear descent. By default only its normal cone at w is used: <s, u - w> <= 0 for
+        every s in it, so no more than the rest of -slope counts.
+        """
+        if not self.indicator:
+            return 0.0, np.abs(slope)
+        return 0.0, np.full_like(slope, self.subdifferential_distance(-slope, w))
+
     def contains(self, w: Vector) -> bool:
         """Whether w lies in dom(h), up to `ROUNDING`."""
         return bool(np.isfinite(self.value(w)))

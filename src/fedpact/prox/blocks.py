@@ -45,6 +45,11 @@ class Blocks(Prox):
         second = self.second.subdifferential_distance(v[self.split :], w[self.split :])
         return max(first, second)
 
+    def descent(self, slope: Vector, w: Vector) -> tuple[float, Vector]:
+        upper, left = self.first.descent(slope[: self.split], w[: self.split])
+        lower, right = self.second.descent(slope[self.split :], w[self.split :])
+        return upper + lower, np.concatenate([left, right])
+
     def defect(self, dim: int) -> str | None:
         if not 0 <= self.split <= dim:
             return f"Blocks: split = {self.split} does not lie between 0 and the {dim} coordinates"

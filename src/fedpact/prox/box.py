@@ -38,6 +38,13 @@ class Box(Prox):
         outward = ((v < 0) & (w <= self.lo)) | ((v > 0) & (w >= self.hi))
         return largest(np.where(outward, 0.0, np.abs(v)))
 
+    def descent(self, slope: Vector, w: Vector) -> tuple[float, Vector]:
+        """Down to the bound on its side in every coordinate, where there is one."""
+        end = np.where(slope > 0, self.lo, self.hi)
+        bounded = np.isfinite(end)
+        fall = float(np.sum(slope[bounded] * (w[bounded] - end[bounded])))
+        return fall, np.where(bounded, 0.0, np.abs(slope))
+
     def defect(self, dim: int) -> str | None:
         for what, bound in (("Box: lo", self.lo), ("Box: hi", self.hi)):
             wrong_length = length_defect(what, bound, dim, "one for each coordinate")

@@ -15,7 +15,7 @@ class Custom(Prox):
     """h from the callables `value(w)`, `prox(v, step)` and `subdifferential_distance(v, w)`.
 
     Each has the meaning of the method of that name in Prox. Set `indicator` when h is the indicator of a set.
-    Raises ProblemError when `prox` returns a vector of another shape than v.
+    Raises ProblemError when `prox` returns a vector of another shape than v, or NaN.
     """
 
     def __init__(
@@ -40,10 +40,20 @@ class Custom(Prox):
         w = np.array(self._prox(v.copy(), step), dtype=np.float64)
         if w.shape != v.shape:
             raise ProblemError(f"Custom: prox returned shape {w.shape}; expected {v.shape}, the shape of its argument")
+        if np.all(np.isfinite(v)) and not np.all(np.isfinite(w)):
+            raise ProblemError(
+                "Custom: prox returned NaN or infinite values for a finite v; return the w that minimises "
+                "step * h(w) + |w - v|^2 / 2"
+            )
         return w
 
     def subdifferential_distance(self, v: Vector, w: Vector) -> float:
-        return float(self._distance(v.copy(), w.copy()))
+        distance = float(self._distance(v.copy(), w.copy()))
+        if np.isnan(distance) and np.all(np.isfinite(v)) and np.all(np.isfinite(w)):
+            raise ProblemError(
+                "Custom: subdifferential_distance came back as NaN; return a number, or inf where w is outside dom(h)"
+            )
+        return distance
 
     def __repr__(self) -> str:
         return f"Custom({getattr(self._value, '__name__', 'value')})"

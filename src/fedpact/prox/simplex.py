@@ -50,6 +50,10 @@ class Simplex(Prox):
         # max_j v_j - delta <= t <= min_{w_j > 0} v_j + delta.
         return float(np.max(v) - np.min(v[w > 0])) / 2
 
+    def descent(self, slope: Vector, w: Vector) -> tuple[float, Vector]:
+        """Down to the corner with the least slope."""
+        return float(slope @ w) - self.total * float(np.min(slope)), np.zeros_like(slope)
+
     def defect(self, dim: int) -> str | None:
         if not (np.isfinite(self.total) and self.total > 0):
             return f"Simplex: total is {self.total:g}; it must be positive and finite"

@@ -9,30 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import FedpactError
+from fedpact.tasks.base import Bounded
 
 FORMAT = "fedpact-run-1"
 FILE = "run.json"
-
-
-@dataclass(frozen=True)
-class Bounded:
-    """One constraint at one owner, in the user's terms.
-
-    owner: its name, or "server"
-    what:  the quantity, e.g. "mean loss on class 1"
-    value: at the model handed back; bound: what it may be at most
-    price: multiplier: by how much the objective would fall per unit of bound more, near this point
-    """
-
-    owner: str
-    what: str
-    value: float
-    bound: float
-    price: float
-
-    @property
-    def slack(self) -> float:
-        return self.bound - self.value
 
 
 @dataclass(frozen=True)

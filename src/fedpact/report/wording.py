@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedpact.report.record import Bounded, Record
+from fedpact.report.record import Record
+from fedpact.tasks.base import Bounded
 
 State = Literal["met", "within tolerance", "not met", "not known"]
 
@@ -15,8 +16,13 @@ State = Literal["met", "within tolerance", "not met", "not known"]
 ENDINGS = {
     "max_rounds": (
         "Not solved: the run ended before the tolerances were met",
-        "Go on from where it stopped with “fedpact run JOB --resume”, with more exchanges (max_rounds) if they were "
-        "used up. If that is too slow, ask for a looser tolerance or choose another method.",
+        "Allow more exchanges (max_rounds) and run the job again with “fedpact run JOB --force”. If that is too slow, "
+        "ask for a looser tolerance or choose another method.",
+    ),
+    "interrupted": (
+        "Not solved: the run was interrupted",
+        "Go on from where it stopped with “fedpact run JOB --resume”; the model will be the one of an uninterrupted "
+        "run.",
     ),
     "stalled": (
         "Not solved: the method stopped making progress",

@@ -2,17 +2,21 @@
 
 from typing import Any
 
-from fedpact.solvers.base import Solver
+from fedpact.solvers.base import Needs, Solver, option
+from fedpact.solvers.consensus.fedavg import FedAvg
+from fedpact.solvers.consensus.feddr import FedDR, FedSplit
+from fedpact.solvers.consensus.fedprox import FedProx
+from fedpact.solvers.consensus.ifeddr import IFedDR
+from fedpact.solvers.consensus.scaffold import Scaffold
 from fedpact.solvers.constrained.accelerated import Accelerated
 from fedpact.solvers.constrained.centralized_proximal_al import CentralizedProximalAL
 from fedpact.solvers.constrained.inexact_admm import InexactADMM
 from fedpact.solvers.constrained.interior_point import InteriorPoint
 from fedpact.solvers.constrained.proximal_al import ProximalAL
 from fedpact.solvers.loop import run_solver
-from fedpact.solvers.measuring import measure, moments
-from fedpact.solvers.run import PooledRun, Progress, Run
+from fedpact.solvers.run import Iterate, PooledRun, Progress, Run, Verdict
 from fedpact.solvers.solution import History, Solution
-from fedpact.solvers.steps import describe_problem
+from fedpact.solvers.steps import Judged, certificate_of, describe_problem, judged_terms
 from fedpact.solvers.vertical.fair_vfl import FairVFL, FedBCD
 from fedpact.solvers.vertical.vertical_al import VerticalAL
 
@@ -24,6 +28,12 @@ METHODS: dict[str, type[Solver[Any]]] = {
         ProximalAL,
         CentralizedProximalAL,
         InexactADMM,
+        IFedDR,
+        FedDR,
+        FedSplit,
+        FedAvg,
+        FedProx,
+        Scaffold,
         VerticalAL,
         FairVFL,
         FedBCD,
@@ -33,13 +43,18 @@ METHODS: dict[str, type[Solver[Any]]] = {
 __all__ = [
     "METHODS",
     "History",
+    "Iterate",
+    "Judged",
+    "Needs",
     "PooledRun",
     "Progress",
     "Run",
     "Solution",
     "Solver",
+    "Verdict",
+    "certificate_of",
     "describe_problem",
-    "measure",
-    "moments",
+    "judged_terms",
+    "option",
     "run_solver",
 ]

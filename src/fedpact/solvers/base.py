@@ -5,8 +5,8 @@
     ending         = solver.finish(run, state)    the last exchange: prices, and the certificate of what is returned
 
 `loop.run_solver` does everything else, once for all methods: budget, callbacks, best point, history, stagnation,
-evidence, hand-over, lost owners, and the verdict. A method of one's own is a subclass; CONTRIBUTING.md has a complete
-one.
+evidence, hand-over, lost owners, and the verdict. A method of one's own is a subclass;
+docs/how-to/add-a-solver.md has a complete one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 
 from fedpact.errors import OptionError
 from fedpact.problem import FederatedProblem, Share, VerticalProblem
+from fedpact.solvers.evidence import weigh_all
 from fedpact.solvers.run import Iterate, Run
 from fedpact.solvers.steps import Ending, conclude_all
 from fedpact.types import Vector
@@ -83,7 +84,7 @@ def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
     if kind is str:
         if value in about.choices:
             return str(value)
-        raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices)}")
+        raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices if c)}")
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if kind is int and number and (isinstance(value, Integral) or float(value).is_integer()) and about.allows(value):
         return int(value)
@@ -162,7 +163,6 @@ class Solver(ABC, Generic[S]):
     patience: iterations without progress after which it is given up as stalled
     doubt:    iterations without progress after which evidence is asked for, then twice as many, and so on
     progress: a certificate below this part of the lowest so far is progress
-    fallback: the method that goes on from the best point where this one is stalled; empty: none
     """
 
     name: ClassVar[str]
@@ -171,7 +171,6 @@ class Solver(ABC, Generic[S]):
     patience: ClassVar[int] = 3000
     doubt: ClassVar[int] = 300
     progress: ClassVar[float] = 0.5
-    fallback: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for name, (hint, _, about) in options_of(type(self)).items():
@@ -210,9 +209,21 @@ class Solver(ABC, Generic[S]):
         """
         return conclude_all(run)
 
-    def separator(self, run: Run, state: S) -> tuple[Vector, Vector]:
-        """The server's own part of a proof of infeasibility: a point, and weights of its constraint there."""
-        return run.best.w, np.zeros(run.problem.server.multiplier_length)
+    def fallback(self, state: S) -> str:
+        """The method that goes on from the best point where this one is stalled; empty: none."""
+        return ""
+
+    def excuse(self, run: Run, state: S) -> str:
+        """What may keep this method from a solution, for the reason of a run that stalls or is out of exchanges."""
+        return ""
+
+    def separator(self, run: Run, state: S) -> tuple[Vector | None, Vector]:
+        """The server's part of a proof of infeasibility: the point where it balances (None: any), and weights."""
+        return None, np.zeros(run.problem.server.multiplier_length)
+
+    def conflict(self, run: Run, state: S, w: Vector) -> tuple[str, ...]:
+        """The holders whose constraints exclude each other, when that can be proved: by default one exchange."""
+        return weigh_all(run, w, *self.separator(run, state))
 
 
 def defaults(kind: type[Solver[Any]]) -> dict[str, Any]:

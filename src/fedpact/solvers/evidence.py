@@ -6,19 +6,20 @@ Unbounded: a far point that is feasible and better.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fedpact.federation import Reply, Summed, client_step
-from fedpact.problem import Certificate, Share
+from fedpact.federation import Answers, Reply, Summed, client_step
+from fedpact.functions import Function, Map
+from fedpact.problem import Certificate, Evidence, Share, conflict, owner_evidence
+from fedpact.problem.infeasibility import add
+from fedpact.prox import Prox
 from fedpact.solvers.run import Run, Verdict
-from fedpact.solvers.steps import At, Holder, far_point, is_better_afar, probe
+from fedpact.solvers.steps import MOST, At, Holder, far_point, is_better_afar, probe
 from fedpact.types import Vector
-
-if TYPE_CHECKING:
-    from fedpact.solvers.base import Solver
 
 UNBOUNDED = (
     "the objective keeps falling without end and stays feasible: it has no minimiser (separable data without a "
@@ -26,7 +27,7 @@ UNBOUNDED = (
 )
 INFEASIBLE = (
     "the constraints of {} exclude each other: the best point found misses them by {:.3g}, and (for convex constraints "
-    "this is a proof) no point within a hundred times its size meets them all; loosen at least one bound"
+    "this is a proof) no point of any size that doubles can tell apart meets them all; loosen at least one bound"
 )
 
 # ------------------------------------------------------------------------------------------------------------ unbounded
@@ -45,69 +46,111 @@ def falls_forever(run: Run, w: Vector, certificate: Certificate, objective: floa
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed(Reply):
-    """A constraint weighted by v in K*: <v, c(u)> and J(u)'v, linear from the owner's own point u to the order's w.
-
-    size: |v|, max-norm; concave: does it bend down at u? Then it proves nothing about points elsewhere
-    """
+    """The fields of `Evidence`, on their way to the server."""
 
     value: Summed[float]
     gradient: Summed[Vector]
+    spread: Summed[Vector]
+    bend: Summed[Vector]
     size: float
     concave: bool
 
 
-def weigh_share(share: Share, w: Vector, point: Vector | None, weights: Vector) -> Weighed:
-    u = w if point is None else point
-    if share.constraint is None:
-        return Weighed(value=0.0, gradient=np.zeros_like(w), size=0.0, concave=False)
-    weights = share.constraint.cone.project_dual(weights)
-    value, jacobian = share.constraint.function.value_and_jacobian(u)
-    gradient = jacobian.T @ weights
-    return Weighed(
-        value=float(weights @ value + gradient @ (w - u)),
-        gradient=gradient,
-        size=float(np.max(np.abs(weights), initial=0.0)),
-        concave=_bends_down(share, u, weights),
+@client_step
+def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
+    """The owner's evidence, by the weights that its method holds."""
+    point, weights = state.separator if isinstance(state, Holder) else (None, np.zeros(share.multiplier_length))
+    found = owner_evidence(share, order.w, weights, point)
+    return state, Weighed(**vars(sendable(found)))
+
+
+def sendable(found: Evidence) -> Evidence:
+    """Evidence that is not finite, or too large to be added up, proves nothing, and its size says so."""
+    largest = max(found.size, float(np.max(found.spread, initial=0.0)), float(np.max(found.bend, initial=0.0)))
+    if np.isfinite(found.value) and largest < MOST:
+        return found
+    nothing = np.zeros_like(found.gradient)
+    return Evidence(value=0.0, gradient=nothing, spread=nothing, bend=nothing, size=MOST, concave=found.concave)
+
+
+@dataclass(frozen=True)
+class Pull:
+    """The weighted constraints of all holders together, and the size of each by its name."""
+
+    total: Evidence
+    sizes: dict[str, float]
+
+    def conflict(self, regularizer: Prox, w: Vector) -> tuple[str, ...]:
+        """Who excludes each other; empty when that is not proved."""
+        return conflict(regularizer, w, self.total, self.sizes)
+
+
+def pull(own: Mapping[str, Evidence], names: Sequence[str], owners: Answers[Any]) -> Pull:
+    """The evidence of holders in this process, and of the owners, whose replies are Weighed, added up."""
+    sizes = {name: found.size for name, found in own.items()}
+    sizes |= {name: reply.size for name, reply in zip(names, owners, strict=True)}
+    total = owners.total
+    together = Evidence(
+        value=total.value,
+        gradient=total.gradient,
+        spread=total.spread,
+        bend=total.bend,
+        size=sum(reply.size for reply in owners),
+        concave=any(reply.concave for reply in owners),
     )
+    return Pull(add([*own.values(), together]), sizes)
 
 
-def _bends_down(share: Share, u: Vector, weights: Vector) -> bool:
-    """Has the constraint, so weighted, negative curvature here? Convex ones have none anywhere."""
-    assert share.constraint is not None
-    function = share.constraint.function
-    if function.affine or function.convex or not function.has_hessian:
-        return False
-    curvatures = np.linalg.eigvalsh(function.weighted_hessian(u, weights))
-    return bool(curvatures[0] < -1e-9 * max(curvatures[-1], -curvatures[0]))
+def weigh_all(run: Run, w: Vector, server_point: Vector | None, server_weights: Vector) -> tuple[str, ...]:
+    """One exchange: the holders whose constraints exclude each other, by the weights they hold; empty: no proof."""
+    server = run.problem.server
+    own = {server.label: owner_evidence(server, w, server_weights, server_point)}
+    replies = run.ask(weigh, At(w=w))
+    return pull(own, run.problem.names, replies).conflict(run.problem.regularizer, w)
+
+
+def infeasible(names: tuple[str, ...], certificate: Certificate) -> Verdict:
+    return Verdict("infeasible", INFEASIBLE.format(", ".join(names), certificate.violation), names)
+
+
+# ------------------------------------------------------------------------------------------ derivatives that do not fit
+
+#: Relative step of the differences, and the relative error beyond which a derivative does not belong to its function.
+STEP = 1e-5
+WRONG = 1e-2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified(Reply):
+    wrong: bool  # does a derivative not belong to its function?
 
 
 @client_step
-def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
-    point, weights = state.separator if isinstance(state, Holder) else (None, np.zeros(share.multiplier_length))
-    return state, weigh_share(share, order.w, point, weights)
+def verify(share: Share, state: Any, order: At) -> tuple[Any, Verified]:
+    """Compare the derivatives of all parts of the share with differences of their values, along one direction."""
+    return state, Verified(wrong=any(has_wrong_slope(part, order.w) for part in share.parts.values()))
 
 
-def conflicting_owners(
-    run: Run, solver: Solver[Any], state: Any, w: Vector, certificate: Certificate
-) -> Verdict | None:
-    """One exchange: "infeasible" with the holders whose constraints exclude each other, when that is proved.
+def has_wrong_slope(part: Function | Map, w: Vector) -> bool:
+    """Is the slope along a fixed vector of signs far from the difference of values?"""
+    if isinstance(part, Function) and not part.gradient_field:
+        return False  # an operator has no value
+    direction = np.random.default_rng(0).choice([-1.0, 1.0], w.size)
+    step = STEP * (1 + float(np.max(np.abs(w), initial=0.0)))
+    with np.errstate(all="ignore"):
+        ahead = np.atleast_1d(part.value(w + step * direction))
+        behind = np.atleast_1d(part.value(w - step * direction))
+        slope = part.gradient(w) @ direction if isinstance(part, Function) else part.jacobian(w) @ direction
+    seen = (ahead - behind) / (2 * step)
+    size = np.maximum(np.abs(seen), np.abs(slope))
+    rounding = 1e-12 * (np.abs(ahead) + np.abs(behind)) / step
+    return bool(np.any(np.abs(seen - slope) > WRONG * size + rounding))
 
-    For weights v in K* and convex constraints, <v, c(u)> >= <v, c(w)> + <g, u - w> with g = J'v, while a feasible u has
-    <v, c(u)> <= 0. So where the value is positive and g (nearly) vanishes, no feasible point lies within
-    reach = value / |g| of w.
-    """
-    own = weigh_share(run.problem.server, w, *solver.separator(run, state))
-    replies = run.ask(weigh, At(w=w))
-    if own.concave or any(reply.concave for reply in replies):
-        return None
-    value = own.value + replies.total.value
-    gradient = own.gradient + replies.total.gradient
-    regularizer = run.problem.regularizer
-    # On a set, only the part of g that is not normal to it counts: for s in the normal cone, <s, u - w> <= 0.
-    push = regularizer.subdifferential_distance(-gradient, w) if regularizer.indicator else np.max(np.abs(gradient))
-    if value <= 0 or value < push * 100.0 * (1 + float(np.sum(np.abs(w)))):
-        return None
-    names = (run.problem.server.label, *run.problem.names)
-    sizes = (own.size, *(reply.size for reply in replies))
-    found = tuple(name for name, size in zip(names, sizes, strict=True) if size >= 0.01 * max(sizes))
-    return Verdict("infeasible", INFEASIBLE.format(", ".join(found), certificate.violation), found)
+
+def wrong_derivatives(run: Run, w: Vector) -> str:
+    """One exchange: whose derivatives do not belong to their functions, in words; empty when all do."""
+    replies = run.ask(verify, At(w=w))
+    names = [name for name, reply in zip(run.problem.names, replies, strict=True) if reply.wrong]
+    if any(has_wrong_slope(part, w) for part in run.problem.server.parts.values()):
+        names.append(run.problem.server.label)
+    return f"{', '.join(names)}: a gradient or Jacobian does not belong to its function" if names else ""

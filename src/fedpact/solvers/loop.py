@@ -16,12 +16,16 @@ from typing import Any
 import numpy as np
 
 from fedpact.errors import OwnerLost
+from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
-from fedpact.solvers.evidence import UNBOUNDED, conflicting_owners, falls_forever
+from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible, wrong_derivatives
 from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Best, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
+
+#: Where nothing improves any more and the method knows no better reason.
+HINT = "is the problem well scaled?"
 
 
 def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
@@ -40,16 +44,14 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
                 verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
             following = _fallback(run, verdict)
         try:
-            answer = _conclude(run, solver, state, verdict)
+            answer = _conclude(run, solver, state, _explain(run, solver, verdict))
         except KeyboardInterrupt:  # all is there but the owners' last word: ask once more
             run.session.look()
             answer = _conclude(run, solver, state, verdict)
         run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
         return answer
     except OwnerLost as lost:
-        folder = run.session.folder
-        kept = "" if folder is None else f"; the run is kept in {folder}, resume=True goes on with it"
-        return _give_up(run, f"{lost}{kept}")
+        return _give_up(run, str(lost))
 
 
 def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
@@ -67,12 +69,28 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
                 return verdict, state
             if run.rounds_left <= solver.reserve:
                 _judge_latest(run, solver, iterate)
-                return Verdict("max_rounds", f"the limit of {run.max_rounds} exchanges came first"), state
+                reason = f"the limit of {run.max_rounds} exchanges came first"
+                if excuse := solver.excuse(run, state):
+                    reason = f"{reason}; {excuse}"
+                return Verdict("max_rounds", reason), state
             iterate = solver.step(run, state)
     except KeyboardInterrupt:
         return _interrupted(run, "interrupted"), state
     except Stop:
         return _interrupted(run, "stopped by a callback"), state
+    except NotFinite as error:
+        if run.best.certificate is None:
+            raise
+        following = "" if state is None else solver.fallback(state)
+        return Verdict("stalled", str(error), then=following), state
+
+
+def _explain(run: Run, solver: Solver[Any], verdict: Verdict) -> Verdict:
+    """A stalled run is blamed on a user's derivatives only where one exchange shows that they are wrong."""
+    if verdict.status != "stalled" or solver.needs.columns or run.rounds_left <= 1 or run.best.certificate is None:
+        return verdict
+    found = wrong_derivatives(run, run.best.w)
+    return replace(verdict, reason=f"{found}; {verdict.reason}") if found else verdict
 
 
 def _interrupted(run: Run, how: str) -> Verdict:
@@ -101,51 +119,58 @@ class Watch:
 
     def verdict(self, iterate: Iterate, state: Any) -> Verdict | None:
         """Final verdict, or None to continue."""
-        if iterate.judged is None:
-            return iterate.end or self._stalled(iterate)
-        certificate, objective = iterate.judged
-        stationarity, feasibility = self.run.tol
-        if certificate.meets((stationarity, MARGIN * feasibility)):
-            return SOLVED
+        doubtful = iterate.end is not None
+        if iterate.judged is not None:
+            certificate = iterate.judged[0]
+            stationarity, feasibility = self.run.tol
+            if certificate.meets((stationarity, MARGIN * feasibility)):
+                return SOLVED
+            doubtful = self._is_idle(iterate, certificate) or doubtful
+        if (doubtful or iterate.conflict) and (found := self._conflict(iterate, state)):
+            return found
+        if (doubtful or iterate.escape) and self._escapes(iterate):
+            return Verdict("unbounded", UNBOUNDED)
+        return iterate.end or self._stalled(iterate, state)
+
+    def _is_idle(self, iterate: Iterate, certificate: Certificate) -> bool:
+        """Note progress, and tell whether there was none for so long that evidence should be asked for."""
         missed = certificate.missed(self.run.tol)
         if missed < self.solver.progress * self.lowest:
             self.lowest = missed
             self.since = iterate.number
             self.asks = self.solver.doubt
-        idle = iterate.number - self.since
-        doubtful = iterate.end is not None or idle >= self.asks
-        if idle >= self.asks:
-            self.asks *= 2
-        if (doubtful or iterate.escape) and self._escapes(iterate, certificate, objective):
-            return Verdict("unbounded", UNBOUNDED)
-        found = self._conflict(iterate, state, certificate) if doubtful or iterate.conflict else None
-        if found is not None:
-            return found
-        return iterate.end or self._stalled(iterate)
+        if iterate.number - self.since < self.asks:
+            return False
+        self.asks *= 2
+        return True
 
-    def _stalled(self, iterate: Iterate) -> Verdict | None:
+    def _stalled(self, iterate: Iterate, state: Any) -> Verdict | None:
         idle = iterate.number - self.since
-        if idle < self.solver.patience:
+        if iterate.judged is None or idle < self.solver.patience:
             return None
-        reason = f"no progress in {idle} iterations; is the problem well scaled?"
-        return Verdict("stalled", reason, then=self.solver.fallback)
+        excuse = self.solver.excuse(self.run, state) or HINT
+        reason = f"no progress in {idle} iterations; {excuse}"
+        return Verdict("stalled", reason, then=self.solver.fallback(state))
 
-    def _escapes(self, iterate: Iterate, certificate: Certificate, objective: float) -> bool:
+    def _escapes(self, iterate: Iterate) -> bool:
         """One exchange: does the objective fall forever beyond this point?"""
         run = self.run
         if self.solver.needs.columns or run.problem.monotone or run.rounds_left <= self.solver.reserve:
             return False
-        moved = bool(np.any(iterate.w != run.w0))
-        return moved and falls_forever(run, iterate.w, certificate, objective)
+        if iterate.judged is None or np.array_equal(iterate.w, run.w0):
+            return False
+        return falls_forever(run, iterate.w, *iterate.judged)
 
-    def _conflict(self, iterate: Iterate, state: Any, certificate: Certificate) -> Verdict | None:
-        """One exchange: can it be shown that no point meets all constraints?"""
+    def _conflict(self, iterate: Iterate, state: Any) -> Verdict | None:
+        """Infeasible, when it can be proved that no point meets all constraints: a few exchanges at most."""
         run = self.run
-        if not self.solver.needs.constraints or run.rounds_left <= self.solver.reserve:
+        best = run.best.certificate
+        if not self.solver.needs.constraints or run.rounds_left <= self.solver.reserve or best is None:
             return None
-        if certificate.violation <= run.tol[1]:
+        if iterate.judged is not None and iterate.judged[0].violation <= run.tol[1]:
             return None
-        return conflicting_owners(run, self.solver, state, iterate.w, certificate)
+        names = self.solver.conflict(run, state, iterate.w)
+        return infeasible(names, best) if names else None
 
 
 # ------------------------------------------------------------------------------------------------------------ hand-over
@@ -167,7 +192,7 @@ def _hand_over(run: Run) -> None:
     """The next method starts from the best point, and its owners from the prices they had there."""
     run.start = run.best.w
     run.warm = run.best.iteration
-    run.first = run.history.outer[-1].iteration + 1
+    run.first = run.latest + 1
 
 
 # -------------------------------------------------------------------------------------------------------------- the end
@@ -176,9 +201,8 @@ def _hand_over(run: Run) -> None:
 def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> Solution:
     """One last exchange, and the status that its certificate carries."""
     best = run.best
-    if best.certificate is None:  # stopped before anything was judged: the start is given
-        best.w = run.w0
-        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+    if best.certificate is None:  # stopped before anything was judged
+        _return_start(run, best)
     ending = solver.finish(run, state)
     met = ending.certificate.meets(run.tol)
     if met and verdict.status in ("solved", "max_rounds", "stalled", "interrupted"):
@@ -190,8 +214,17 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
 
 
+def _return_start(run: Run, best: Best) -> None:
+    """The start, without prices, is what will be returned."""
+    best.w = run.w0
+    best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+
+
 def _give_up(run: Run, reason: str) -> Solution:
     """The best point so far, without the owners' prices: somebody cannot be asked any more."""
+    folder = run.session.folder
+    if folder is not None:
+        reason += f"; the run is kept in {folder}, resume=True goes on with it"
     best = run.best
     if best.latest_only:  # parties keep where they are: only the start is known
         best = Best(run.tol)
@@ -200,8 +233,7 @@ def _give_up(run: Run, reason: str) -> Solution:
     certificate = best.certificate
     if certificate is None:
         certificate = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)
-        best.w = run.w0
-        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+        _return_start(run, best)
     asked = run.problem.own(best.w, best.multiplier)[0]
     prices = [np.full(share.multiplier_length, np.nan) for share in asked.shares]
     verdict = Verdict("client_lost", reason)

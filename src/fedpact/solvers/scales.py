@@ -86,6 +86,11 @@ def default_consensus_penalty(scales: Scales, owners: int) -> float:
     return (scales.curvature or 1.0) / owners
 
 
+def default_gamma(curvature: float) -> float:
+    """Step of the resolvents: the inverse of the mean curvature of the F_i = N grad f_i, which is that of sum_i f_i."""
+    return 1 / curvature if curvature > 0 else 1.0
+
+
 def mean_curvature(function: Function, w: Vector) -> float:
     """|v' J v| / d for one fixed vector of signs: Hutchinson's estimate of the mean diagonal of the Hessian.
 

@@ -1,16 +1,17 @@
-"""From tables to problems. Each task also builds one owner's share alone, where the data is."""
+"""From tables to problems: tasks, and functions that build a problem, or one owner's share, from arrays."""
 
+from fedpact.tasks.base import FileSource, HeldSource, Source, Task, keys_of, read_task
+from fedpact.tasks.custom import Custom
 from fedpact.tasks.fair_classification import (
     VotedLoss,
     fair_classification,
     fair_classification_share,
     worst_class_accuracy,
 )
-from fedpact.tasks.from_files import from_files, share_from_file, share_from_rows, sources
-from fedpact.tasks.group_fairness import group_fairness, group_fairness_server, group_fairness_share
-from fedpact.tasks.job import Job
+from fedpact.tasks.from_files import from_files
+from fedpact.tasks.group_fairness import GroupFairness, group_fairness, group_fairness_server, group_fairness_share
 from fedpact.tasks.linear_model import scores
-from fedpact.tasks.linear_qp import Exact, exact, linear_qp, linear_qp_share
+from fedpact.tasks.linear_qp import Exact, LinearQP, exact, linear_qp, linear_qp_share
 from fedpact.tasks.logistic_regression import (
     class_accuracies,
     logistic_regression,
@@ -18,13 +19,29 @@ from fedpact.tasks.logistic_regression import (
     softmax_regression,
     softmax_regression_share,
 )
-from fedpact.tasks.neyman_pearson import neyman_pearson, neyman_pearson_share
+from fedpact.tasks.model import Model
+from fedpact.tasks.neyman_pearson import NeymanPearson, neyman_pearson, neyman_pearson_share
+from fedpact.tasks.tables import Rows, TableTask
 from fedpact.tasks.vertical_fairness import IdTable, vertical_fairness
 
+#: The tasks of a job, by name.
+TASKS: dict[str, type[Task]] = {task.name: task for task in (NeymanPearson, GroupFairness, LinearQP, Custom)}
+
 __all__ = [
+    "TASKS",
+    "Custom",
     "Exact",
+    "FileSource",
+    "GroupFairness",
+    "HeldSource",
     "IdTable",
-    "Job",
+    "LinearQP",
+    "Model",
+    "NeymanPearson",
+    "Rows",
+    "Source",
+    "TableTask",
+    "Task",
     "VotedLoss",
     "class_accuracies",
     "exact",
@@ -34,18 +51,17 @@ __all__ = [
     "group_fairness",
     "group_fairness_server",
     "group_fairness_share",
+    "keys_of",
     "linear_qp",
     "linear_qp_share",
     "logistic_regression",
     "logistic_regression_share",
     "neyman_pearson",
     "neyman_pearson_share",
+    "read_task",
     "scores",
-    "share_from_file",
-    "share_from_rows",
     "softmax_regression",
     "softmax_regression_share",
-    "sources",
     "vertical_fairness",
     "worst_class_accuracy",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,8 +15,10 @@ from fedpact.errors import DataError, OptionError
 from fedpact.functions import Function, MeanProbability, Stack, TwoSided, Vector
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
+from fedpact.tasks.base import SERVER, Bounded, bound_for, check_bounds, key
 from fedpact.tasks.checks import Labels, Matrix
 from fedpact.tasks.linear_model import mean_loss, scores
+from fedpact.tasks.tables import GroupedTask
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -171,3 +173,82 @@ def _mean(X: Matrix, y: Labels, inside: NDArray[np.bool_], parity: Parity, class
     if parity == "loss":
         return mean_loss(X[inside], y[inside], classes)
     return MeanProbability(X[inside & (y == 1)] if parity == "equal_opportunity" else X[inside])
+
+
+#: What each parity compares, in words.
+GAPS = {
+    "loss": "gap in mean loss",
+    "demographic_parity": "gap in mean probability",
+    "equal_opportunity": "gap in mean probability on positives",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFairness(GroupedTask):
+    """Group-fair classification: bounds the difference of a group mean (loss or probability) at every owner."""
+
+    name: ClassVar[str] = "group_fairness"
+    title: ClassVar[str] = "the gap between groups is bounded at every owner"
+    has_server_data: ClassVar[bool] = True
+
+    parity: Parity = key("loss", "what is compared", "text", choices=PARITIES)  # noqa: RUF009 - a field
+    bound: float | Mapping[str, float] = key(
+        dict, "gap allowed at every owner; or one each in a table [bound]", "bound", example="0.1"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.group and self.constrained:
+            raise OptionError(
+                "task 'group_fairness' needs group=, the name of the column of the groups",
+                code="FP-OPTION-041",
+                key="group",
+            )
+        check_bounds(self.bound)
+        if self.bound == {}:
+            raise OptionError(
+                "task 'group_fairness' needs bound=, the gap that is allowed; without one there is nothing to certify",
+                code="FP-OPTION-055",
+                key="bound",
+            )
+        if self.parity not in PARITIES:
+            raise OptionError(
+                f"parity = {self.parity!r} is unknown; choose {', '.join(PARITIES)}", code="FP-OPTION-048", key="parity"
+            )
+
+    def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
+        classes = len(self.classes)
+        if group is None:  # there is nothing to compare
+            return Share(mean_loss(X, y, classes), name=owner, measures=GroupRates(X, y, y, 0, classes))
+        return group_fairness_share(
+            X,
+            y,
+            group,
+            max_gap=bound_for(self.bound, owner),
+            owners=0 if owner == SERVER else self.owners,
+            name=owner,
+            parity=self.parity,
+            groups=len(self.groups),
+            classes=classes,
+            column=self.group,
+            levels=self.groups,
+        )
+
+    def sentence(self) -> str:
+        limit = "its own bound" if isinstance(self.bound, Mapping) else f"{self.bound:g}"
+        gap = f"{GAPS[self.parity].capitalize()} between groups of {self.group}"
+        return f"{gap} of at most {limit} {self.everyone()}; least loss on all rows."
+
+    def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
+        limit = bound_for(self.bound, owner)
+        for k, (a, b) in enumerate(combinations(self.groups, 2)):
+            sides = slice(2 * k, 2 * k + 2)
+            what = f"{GAPS[self.parity]} between {self.group} = {a} and {b}"
+            yield Bounded(owner, what, float(values[sides].max() + limit), limit, float(price[sides].max()))
+
+    def measure_name(self, name: str) -> str:
+        for g, level in enumerate(self.groups):
+            old = f"group {g}"
+            if name == old or name.endswith(f" {old}"):
+                return name.removesuffix(old) + f"{self.group} = {level}"
+        return name

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +17,8 @@ from fedpact.cones import Zero
 from fedpact.errors import DataError, ProblemError
 from fedpact.functions import Affine, Quadratic
 from fedpact.problem import Constraint, FederatedProblem, Share
+from fedpact.tasks.base import Bounded, Task
+from fedpact.types import Vector
 
 Array = NDArray[np.float64]
 
@@ -98,3 +104,35 @@ def _checked(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> tuple[Ar
             owner = "server" if name in "Cd" and i == 0 else f"client {i if name in 'Cd' else i + 1}"
             raise DataError(f"{owner}: {name}[{i}] has values that are not finite; replace them", code="FP-DATA-062")
     return A, b, C, d
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearQP(Task):
+    """min sum_i w'A_i w / 2 + b_i'w  s.t.  C_i w + d_i = 0, from the arrays A, b, C, d of an .npz file an owner."""
+
+    name: ClassVar[str] = "linear_qp"
+    title: ClassVar[str] = "a quadratic program with linear equalities; owners have .npz files of A, b, C, d"
+
+    def read(self, path: Path) -> dict[str, Array]:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
+            words = f"{path} cannot be read as .npz ({error}); write it with numpy.savez(A=, b=, C=, d=)"
+            raise DataError(words, code="FP-DATA-060") from error
+        if absent := {"A", "b"} - arrays.keys():
+            raise DataError(
+                f"{path} has no array {', '.join(sorted(absent))}; write it with numpy.savez(A=, b=, C=, d=)",
+                code="FP-DATA-061",
+            )
+        return arrays
+
+    def share(self, owner: str, held: Mapping[str, Array]) -> Share:
+        return linear_qp_share(held["A"], held["b"], held.get("C"), held.get("d"), name=owner)
+
+    def sentence(self) -> str:
+        return f"A quadratic program with linear equalities at each of {self.owners} owners."
+
+    def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
+        for j, value in enumerate(values):  # an equality costs in either direction
+            yield Bounded(owner, f"constraint {j + 1}", abs(float(value)), 0.0, abs(float(price[j])))

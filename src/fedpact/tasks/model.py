@@ -16,7 +16,6 @@ from fedpact.data.encoding import Encoding, Scaling, categories_from
 from fedpact.errors import FedpactError
 from fedpact.functions import Vector
 from fedpact.tasks.checks import Matrix
-from fedpact.tasks.job import Job
 
 FORMAT = "fedpact-model-1"
 
@@ -37,16 +36,20 @@ class Model:
     mean: Vector
 
     @classmethod
-    def of(cls, job: Job, w: Vector) -> Model:
-        """The model that w is in this job, freed of the scaling of the columns."""
-        rows = 1 if len(job.classes) == 2 else len(job.classes)
+    def of(
+        cls, w: Vector, encoding: Encoding, classes: tuple[str, ...], *, scaling: Scaling | None, intercept: bool
+    ) -> Model:
+        """The model that w is, freed of the scaling of the columns."""
+        rows = 1 if len(classes) == 2 else len(classes)
         table = w.reshape(rows, -1)
-        width = len(job.encoding.names)
-        scaling = job.scaling or Scaling.of(np.zeros(width), np.ones(width), np.zeros(width))
-        own, added = scaling.undo(table[:, :width])
-        intercept = added + (table[:, width] if job.intercept else 0.0)
-        mean = np.array(scaling.mean) if job.missing == "mean" else np.zeros(0)
-        return cls(job.encoding, job.classes, own, intercept, mean)
+        width = len(encoding.names)
+        if scaling is None:
+            scaling = Scaling.of(np.zeros(width), np.ones(width), np.zeros(width))
+        own, offset = scaling.undo(table[:, :width])
+        if intercept:
+            offset = offset + table[:, width]
+        mean = np.array(scaling.mean) if encoding.missing == "mean" else np.zeros(0)
+        return cls(encoding, classes, own, offset, mean)
 
     def scores(self, X: Matrix) -> Matrix:
         """(rows, 1) or (rows, classes); NaN in X is an absent value."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.cones import Nonnegative
+from fedpact.errors import OptionError
 from fedpact.functions import Vector, as_map
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
+from fedpact.tasks.base import Bounded, bound_for, check_bounds, key
 from fedpact.tasks.checks import Labels, Matrix
 from fedpact.tasks.linear_model import losses, margins, mean_loss, scores
+from fedpact.tasks.tables import TableTask
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -124,3 +127,87 @@ def bound_for_recall(score: Matrix, protected: int, recall: float) -> float:
     shifted = score.copy()
     shifted[:, protected] += np.nextafter(-needed, np.inf) + 1e-9 * (1 + abs(needed))
     return float(losses(shifted, protected).mean())
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeymanPearson(TableTask):
+    """The least loss on the other classes, with the mean loss on the protected class bounded at every owner.
+
+    With `min_recall` the bounds are found that give every owner this recall (`fedpact.fitting.recall`).
+    """
+
+    name: ClassVar[str] = "neyman_pearson"
+    title: ClassVar[str] = "the loss on one class is bounded at every owner, that on the others is as small as can be"
+
+    protected: str = key("", "the class whose loss is bounded", "level", shown="the last one", example='"1"')
+    bound: float | Mapping[str, float] = key(
+        dict, "mean loss allowed on this class at every owner; or one each in a table [bound]", "bound", example="0.35"
+    )
+    min_recall: float = key(
+        0.0, "in its place: the recall each owner must have; the bounds are found", "number", example="0.9"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.protected and self.protected not in self.classes:
+            raise OptionError(
+                f"protected = {self.protected!r} is none of the classes {', '.join(self.classes)}",
+                code="FP-OPTION-047",
+                key="protected",
+            )
+        if not 0 <= self.min_recall < 1:
+            raise OptionError(
+                f"min_recall = {self.min_recall}: give a number above 0 and below 1",
+                code="FP-OPTION-050",
+                key="min_recall",
+            )
+        check_bounds(self.bound)
+        if self.bound == {} and not self.min_recall:
+            raise OptionError(
+                "task 'neyman_pearson' needs bound= or min_recall=; without one there is nothing to certify",
+                code="FP-OPTION-056",
+                key="bound",
+            )
+
+    @property
+    def protected_class(self) -> int:
+        return self.classes.index(self.protected) if self.protected else len(self.classes) - 1
+
+    @property
+    def protected_rows(self) -> str:
+        """Which rows are protected, in words."""
+        return f"{self.label} = {self.classes[self.protected_class]}"
+
+    def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
+        return neyman_pearson_share(
+            X,
+            y,
+            bound=bound_for(self.bound, owner) if self.constrained else 1.0,  # which is left out
+            owners=self.owners,
+            name=owner,
+            classes=len(self.classes),
+            protected=self.protected_class,
+            min_recall=self.min_recall,
+            label=self.label,
+            levels=self.classes,
+        )
+
+    def sentence(self) -> str:
+        where = f"on {self.protected_rows}"
+        if self.min_recall:
+            asked = f"A recall of at least {self.min_recall:g} {where}"
+        elif isinstance(self.bound, Mapping):
+            asked = f"Mean loss {where} of at most its own bound"
+        else:
+            asked = f"Mean loss {where} of at most {self.bound:g}"
+        return f"{asked} {self.everyone()}; least loss on the others."
+
+    def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
+        limit = bound_for(self.bound, owner)
+        yield Bounded(owner, f"mean loss on {self.protected_rows}", float(values[0] + limit), limit, float(price[0]))
+        if self.min_recall and "recall" in told:
+            what = f"share of {self.protected_rows} that is missed"
+            yield Bounded(owner, what, 1 - told["recall"], 1 - self.min_recall, float("nan"))
+
+    def measure_name(self, name: str) -> str:
+        return f"rows with {self.protected_rows}" if name == "protected rows" else name

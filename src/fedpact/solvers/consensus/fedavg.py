@@ -24,24 +24,25 @@ Notation
 
 from __future__ import annotations
 
-from fedpact.solvers.averaging import (
-    LocalSteps,
-    Member,
-    Moved,
-    Slope,
-    Steps,
-    check_options,
-    check_problem,
-    descended,
-    local_step,
-    moved_to,
-)
+from dataclasses import dataclass
+from typing import ClassVar
 
 from fedpact.federation import client_step
 from fedpact.problem import Share
-from fedpact.solvers.endings import interrupted
-from fedpact.solvers.run import Run
-from fedpact.solvers.solution import Solution
+from fedpact.solvers.consensus.local_steps import (
+    LocalSteps,
+    LocalStepSolver,
+    Member,
+    Moved,
+    Server,
+    Slope,
+    descend,
+    first_iterate,
+    join,
+    local_step_size,
+    report_move,
+)
+from fedpact.solvers.run import Iterate, Run
 
 BIAS = (
     "FedAvg with {} stops at a point that is not the optimum when owners differ; take steps=1 and one step size for "
@@ -54,48 +55,39 @@ BIAS = (
 @client_step
 def advance(share: Share, state: Member, order: LocalSteps) -> tuple[Member, Moved]:
     """ClientUpdate."""
-    slope, step = Slope(share, state, order), local_step(state, order)
-    return state, moved_to(descended(order, step, slope), order, step, slope)
+    slope = Slope(share, state, order)
+    eta = local_step_size(state, order)
+    y = descend(order, eta, slope)
+    return state, report_move(y, order, eta, slope)
 
 
 # --------------------------------------------------------------------------------------------------- the server's half
 
 
-def fedavg(
-    run: Run,
-    *,
-    steps: int = 10,
-    step_size: float | None = None,
-    step_factor: float = 1.0,
-    step_rule: str = "common",
-    relaxation: float = 1.0,
-    participation: float = 1.0,
-    batch_size: int | None = None,
-) -> Solution:
-    """Algorithm 1.
+@dataclass(frozen=True, kw_only=True)
+class FedAvg(LocalStepSolver[Server]):
+    """Algorithm 1. With step_rule="own", as in iFedDR's tables, even steps=1 is biased."""
 
-    steps (tau) of every owner in a round
-    step_size (eta); when None step_factor / L, L the largest curvature of the F_i, as the owners estimate it at w0
-    step_rule: "common", or "own": step_factor / L_i at owner i (iFedDR's tables; even steps=1 is then biased)
-    relaxation (lambda) of the server
-    participation (C): max(C N, 1) owners are drawn anew for every round
-    batch_size (B): rows of a minibatch; None: all
-    """
-    check_options(run, participation, steps=steps, batch_size=batch_size)
-    check_problem(run)
-    work = Steps(run, participation, steps, step_size, step_factor, step_rule, batch_size)
-    work.joined()
-    course = work.course(work.bias(BIAS))
-    w = run.w0
-    try:
-        for k in course.rounds():
-            asked = course.asked(k)
-            replies = run.fleet.ask(advance, LocalSteps(**work.order(k, w, course.judging(k))), asked)
-            eta = replies.total.step / len(asked)
-            mean = w + relaxation * replies.total.moved / len(asked)
-            following = work.server_h.prox(mean, relaxation * steps * eta)
-            course.follow(k, asked, w, following, replies, eta)
-            w = following
-    except KeyboardInterrupt:
-        course.end = interrupted(run)
-    return course.solution(w)
+    name: ClassVar[str] = "fedavg"
+
+    def init(self, run: Run) -> tuple[Server, Iterate]:
+        joined = self.join_all(run, join)
+        return self.first_state(run, joined), first_iterate(run, joined)
+
+    def step(self, run: Run, state: Server) -> Iterate:
+        asked = state.rounds.next()
+        order = LocalSteps(**self.local_steps(run, state))
+        replies = run.ask(advance, order, asked)
+
+        eta = replies.total.step / len(asked)
+        mean = state.w + self.relaxation * replies.total.moved / len(asked)
+        following = state.regularizer.prox(mean, self.relaxation * self.steps * eta)
+
+        excuse = self.excuse(run, state)
+        iterate = state.rounds.follow(asked, state.w, following, replies, step=eta, excuse=excuse)
+        state.w = following
+        return iterate
+
+    def excuse(self, run: Run, state: Server) -> str:
+        causes = self.causes_of_bias(state)
+        return BIAS.format(causes) if causes else ""

@@ -26,38 +26,32 @@ Notation
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from fedpact.solvers.averaging import (
-    Course,
-    Worked,
-    check_options,
-    check_problem,
-    first_gamma,
-    judged_at,
-    judged_fields,
-    split,
-)
 
-from fedpact.errors import OptionError
-from fedpact.federation import Order, Reply, Summed, client_step
-from fedpact.functions import Function, Vector
+from fedpact.federation import Summed, client_step
 from fedpact.problem import Share
 from fedpact.prox import Prox
-from fedpact.solvers.endings import interrupted
-from fedpact.solvers.local import anchored
-from fedpact.solvers.local.resolvent import (
-    DENSE_LIMIT,
-    NAMES,
-    Subproblem,
-    default_solver,
-    default_start,
-    estimated_lipschitz,
-    resolvent,
+from fedpact.solvers.base import Needs, Solver, option
+from fedpact.solvers.consensus.rounds import Rounds, Worked, divide_regularizer, evaluate, terms_where_asked
+from fedpact.solvers.consensus.splitting import (
+    LOCAL_SOLVER,
+    SOLVERS,
+    START,
+    STARTS,
+    Begin,
+    Resolve,
+    State,
+    begin,
+    solve_resolvent,
+    with_ridge,
 )
-from fedpact.solvers.run import Run
-from fedpact.solvers.solution import Solution
+from fedpact.solvers.local.resolvent import default_start
+from fedpact.solvers.run import Iterate, Run
+from fedpact.solvers.scales import default_gamma
+from fedpact.solvers.steps import certificate_of
+from fedpact.types import Vector
 
 #: A local solver stops before its steps are used up when its gap is this small, relative to |s_i|.
 EXACT = 1e-14
@@ -65,189 +59,176 @@ STALL = (
     "{} with a fixed number of local steps stops where the errors of its resolvents leave it; give more steps, "
     'start="p" or a smaller gamma, or take "ifeddr", which asks for more work where it is needed'
 )
-REFUSED = "FedSplit is about smooth functions"
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
 
-@dataclass(frozen=True)
-class State:
-    s: Vector
-    x: Vector
-    image: Vector  # F_i(x_i)
-    gamma: float
-    lipschitz: float
-
-    @property
-    def reflected(self) -> Vector:
-        """p_i"""
-        return 2 * self.x - self.s
-
-
 @dataclass(frozen=True, kw_only=True)
-class Begin(Order):
-    w: Vector
+class Round(Resolve):
+    relaxation: float
     gamma: float
-    holders: int
     ridge: Vector  # curvature of the h that owners take in parts; empty: none
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begun(Reply):
-    reflected: Summed[Vector]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Round(Order):
-    p: Vector
-    relaxation: float
-    holders: int
-    ridge: Vector
-    solver: str  # empty: the owner's default
-    start: str  # "p", "last", "s", or empty: the solver's default
-    steps: int
-    judge: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resolved(Worked):
+class Reflected(Worked):
     change: Summed[Vector]  # of p_i
     way: Summed[float]  # its square
 
 
 @client_step
-def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
-    """s_i such that x_i = w is its resolvent."""
-    function, w = _function(share, order, order.w.size), order.w
-    image = order.holders * function.gradient(w)
-    lipschitz = estimated_lipschitz(function, order.holders, w)
-    fresh = State(w + order.gamma * image, w, image, order.gamma, lipschitz)
-    return fresh, Begun(reflected=fresh.reflected)
-
-
-@client_step
-def advance(share: Share, state: State, order: Round) -> tuple[State, Resolved]:
+def advance(share: Share, state: State, order: Round) -> tuple[State, Reflected]:
     """I.1 of Algorithm I in Appendix E of iFedDR; the local update of Tran Dinh et al."""
-    function, p = _function(share, order, order.p.size), order.p
-    s = state.s - order.relaxation * (state.x - p)
-    solver = order.solver or default_solver(function, p.size)
-    problem = Subproblem(function, order.holders, s, state.gamma, state.lipschitz)
-    start = order.start or default_start(solver)
-    x, image, judged = {"p": p, "last": state.x, "s": s}[start], state.image, None
-    if order.judge:
-        assert share.objective is not None
-        problem.gradients += 1
-        judged = judged_at(share.objective, p)
-    if start == "p" and judged is not None:
-        image = order.holders * judged[1] + (order.ridge * p if order.ridge.size else 0.0)
-    elif start != "last":
-        image = problem.image(x)
-    found = resolvent(problem, x, image, solver, order.steps, EXACT * float(np.linalg.norm(s)))
-    after = replace(state, s=s, x=found.x, image=found.image, lipschitz=found.lipschitz)
-    change = after.reflected - state.reflected
-    return after, Resolved(
-        **judged_fields(order.judge, judged, p.size),
-        gradients=found.gradients,
-        lost=order.judge and judged is None,
+    p = order.p
+    objective = share.objective
+    assert objective is not None
+    before = state.begun(order.gamma)
+    evaluated = evaluate(objective, p) if order.judge else None
+    at_p = None
+    if evaluated is not None:
+        at_p = order.holders * evaluated[1]
+        if order.ridge.size:
+            at_p = at_p + order.ridge * p
+
+    s = before.s - order.relaxation * (before.x - p)
+    function = with_ridge(objective, order.ridge, order.holders, p.size)
+    exact = EXACT * float(np.linalg.norm(s))
+    found = solve_resolvent(function, before, s, order.gamma, order, at_p, exact)
+    after = replace(before, s=s, x=found.x, image=found.image, lipschitz=found.lipschitz)
+
+    change = reflection(after) - reflection(before)
+    return after, Reflected(
+        **terms_where_asked(order.judge, evaluated, p.size),
+        gradients=found.gradients + order.judge,
+        lost=order.judge and evaluated is None,
         change=change,
         way=float(change @ change),
     )
 
 
-def _function(share: Share, order: Begin | Round, dim: int) -> Function:
-    """f_i with its part of h."""
-    function = share.objective
-    assert function is not None
-    return anchored(function, order.ridge / order.holders, np.zeros(dim)) if order.ridge.size else function
+def reflection(state: State) -> Vector:
+    """p_i = 2 x_i - s_i"""
+    return 2 * state.x - state.s
 
 
 # --------------------------------------------------------------------------------------------------- the server's half
 
 
-def feddr(
-    run: Run,
-    *,
-    gamma: float | None = None,
-    relaxation: float = 1.0,
-    steps: int = 10,
-    local_solver: str = "",
-    start: str = "",
-    participation: float = 1.0,
-) -> Solution:
-    """FedDR.
+@dataclass
+class Server:
+    """p, the mean of all p_i, and what is left of h to the server."""
 
-    gamma; when None the inverse of the owners' mean curvature at w0
-    relaxation (lambda) in (0, 2)
-    steps (tau) of the local solver in a round, fewer only where it is exact before
-    local_solver: gradient, agd, lbfgs, newton, extragradient; by default as the owner's functions allow
-    start: of the local solver: "p", "last" (its x of the time before) or "s" (the papers'); by default "last" for
-        newton and lbfgs, "p" for the others
-    participation: max(participation N, 1) owners are drawn anew for every round
-    """
-    if not 0 < relaxation < 2:
-        raise OptionError(f"relaxation = {relaxation!r}: give a number between 0 and 2")
-    check_problem(run)
-    return _splitting(
-        run, "FedDR", gamma, relaxation, steps, local_solver, start, participation, np.zeros(0), run.problem.regularizer
+    p: Vector
+    mean: Vector
+    gamma: float
+    relaxation: float
+    ridge: Vector
+    regularizer: Prox
+    rounds: Rounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splitting(Solver[Server]):
+    """What FedDR and FedSplit share."""
+
+    title: ClassVar[str]
+    progress: ClassVar[float] = 0.9
+
+    gamma: float | None = option(
+        None,
+        "step of the resolvents; by default the inverse of the owners' mean curvature at w0",
+        letter="gamma",
+        above=0,
+    )
+    steps: int = option(
+        10, "of the local solver in a round, fewer only where it is exact before", letter="tau", least=1
+    )
+    local_solver: str = option("", LOCAL_SOLVER, choices=SOLVERS)
+    start: str = option("", START, choices=STARTS)
+
+    def begin(
+        self, run: Run, relaxation: float, participation: float, ridge: Vector, regularizer: Prox
+    ) -> tuple[Server, Iterate]:
+        """One exchange: all x_i and the judged start are at w0; then p_i = w0 - gamma F_i(w0)."""
+        w = run.start
+        begun = run.ask(begin, Begin(w=w, holders=len(run.owners), ridge=ridge))
+        gamma = self.gamma or default_gamma(begun.total.curvature)
+        run.note(f"gamma = {gamma:.3g}")
+        mean_image = begun.total.gradient
+        if ridge.size:
+            mean_image = mean_image + ridge * w
+        mean = w - gamma * mean_image
+
+        newton = not self.local_solver and all(reply.newton for reply in begun)
+        at_p = self.start == "p" or (not self.start and not newton and default_start(self.local_solver) == "p")
+        rounds = Rounds(run, participation, free=at_p, steady=True, reserve=self.reserve)
+        server = Server(regularizer.prox(mean, gamma), mean, gamma, relaxation, ridge, regularizer, rounds)
+        judged = certificate_of(run.problem, w, np.zeros(0), begun)
+        return server, Iterate(number=0, w=w, judged=judged, penalty=gamma, consensus_penalty=1 / gamma)
+
+    def step(self, run: Run, state: Server) -> Iterate:
+        asked = state.rounds.next()
+        order = Round(
+            p=state.p,
+            relaxation=state.relaxation,
+            gamma=state.gamma,
+            holders=len(run.owners),
+            ridge=state.ridge,
+            solver=self.local_solver,
+            start=self.start,
+            steps=self.steps,
+            judge=state.rounds.judging,
+        )
+        replies = run.ask(advance, order, asked)
+
+        state.mean = state.mean + replies.total.change / len(run.owners)
+        following = state.regularizer.prox(state.mean, state.gamma)
+
+        iterate = state.rounds.follow(
+            asked,
+            state.p,
+            following,
+            replies,
+            step=state.gamma,
+            excuse=self.excuse(run, state),
+            moved=float(np.sqrt(replies.total.way)),
+        )
+        state.p = following
+        return iterate
+
+    def excuse(self, run: Run, state: Server) -> str:
+        return STALL.format(self.title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedDR(Splitting):
+    """FedDR, with a fresh sample of the owners in every round where participation is below 1."""
+
+    name: ClassVar[str] = "feddr"
+    title: ClassVar[str] = "FedDR"
+    needs: ClassVar[Needs] = Needs(operators=True)
+
+    relaxation: float = option(1.0, "relaxation; alpha of Tran Dinh et al.", letter="lambda", above=0, below=2)
+    participation: float = option(
+        1.0, "share of the owners that a round asks, drawn anew for every round", above=0, most=1
     )
 
+    def init(self, run: Run) -> tuple[Server, Iterate]:
+        return self.begin(run, self.relaxation, self.participation, np.zeros(0), run.problem.regularizer)
 
-def fedsplit(
-    run: Run, *, gamma: float | None = None, steps: int = 10, local_solver: str = "", start: str = ""
-) -> Solution:
-    """FedSplit: FedDR with relaxation 2, for smooth functions and all owners. Options as there.
+
+@dataclass(frozen=True, kw_only=True)
+class FedSplit(Splitting):
+    """FedSplit: FedDR with relaxation 2, for smooth functions and all owners.
 
     A quadratic h is taken in equal parts by the owners. It converges where the f_i (with h) are strongly convex; else
     it may go around the optimum forever.
     """
-    check_problem(run, REFUSED)
-    ridge, server_h = split(run.problem)
-    return _splitting(run, "FedSplit", gamma, 2.0, steps, local_solver, start, 1.0, ridge, server_h)
 
+    name: ClassVar[str] = "fedsplit"
+    title: ClassVar[str] = "FedSplit"
+    needs: ClassVar[Needs] = Needs(smooth="FedSplit is about smooth functions")
 
-def _splitting(
-    run: Run,
-    name: str,
-    gamma: float | None,
-    relaxation: float,
-    steps: int,
-    solver: str,
-    start: str,
-    participation: float,
-    ridge: Vector,
-    server_h: Prox,
-) -> Solution:
-    check_options(run, participation, steps=steps)
-    for option, value, allowed in (("local_solver", solver, NAMES), ("start", start, ("p", "last", "s"))):
-        if value and value not in allowed:
-            raise OptionError(f"{option} = {value!r}: choose {', '.join(allowed)}")
-    fleet, holders = run.fleet, len(run.fleet.owners)
-    gamma = gamma or first_gamma(run)
-    run.history.notes.append(f"gamma = {gamma:.3g}")
-    newton = not solver and run.problem.has_hessian and run.w0.size <= DENSE_LIMIT
-    at_p = start == "p" or (not start and not newton and default_start(solver) == "p")
-    course = Course(run, participation=participation, free=at_p, excuse=STALL.format(name))
-    begun = fleet.ask(begin, Begin(w=run.w0, gamma=gamma, holders=holders, ridge=ridge))
-    mean = begun.total.reflected / holders  # of all p_i
-    p = server_h.prox(mean, gamma)
-    try:
-        for k in course.rounds():
-            asked = course.asked(k)
-            order = Round(
-                p=p,
-                relaxation=relaxation,
-                holders=holders,
-                ridge=ridge,
-                solver=solver,
-                start=start,
-                steps=int(steps),
-                judge=course.judging(k),
-            )
-            replies = fleet.ask(advance, order, asked)
-            mean = mean + replies.total.change / holders
-            following = server_h.prox(mean, gamma)
-            course.follow(k, asked, p, following, replies, gamma, moved=float(np.sqrt(replies.total.way)))
-            p = following
-    except KeyboardInterrupt:
-        course.end = interrupted(run)
-    return course.solution(p)
+    def init(self, run: Run) -> tuple[Server, Iterate]:
+        ridge, regularizer = divide_regularizer(run.problem)
+        return self.begin(run, 2.0, 1.0, ridge, regularizer)

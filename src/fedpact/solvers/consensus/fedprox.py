@@ -14,7 +14,7 @@ step of h is as long as the owners' way, lambda gamma (1 - (1 - eta / gamma)^tau
 Notation
     gamma    step of the proximal term, 1 / mu of Li et al.             gamma
     tau      local steps in a round                                     steps
-    eta      local step size                                            step_size
+    eta      local step size, by default step_factor / (L + 1 / gamma)  step_size
     lambda   step of the server                                         relaxation
     K / N    share of the owners that a round asks                      participation
 """
@@ -22,27 +22,28 @@ Notation
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from fedpact.solvers.averaging import (
+from fedpact.federation import Summed, client_step
+from fedpact.problem import Share
+from fedpact.solvers.base import Needs, option
+from fedpact.solvers.consensus import local_steps
+from fedpact.solvers.consensus.local_steps import (
+    Join,
+    Joined,
     LocalSteps,
+    LocalStepSolver,
     Member,
     Moved,
     Slope,
-    Steps,
-    check_options,
-    check_problem,
-    descended,
-    first_gamma,
-    local_step,
-    moved_to,
+    descend,
+    first_iterate,
+    local_step_size,
+    report_move,
 )
-
-from fedpact.federation import client_step
-from fedpact.functions import Vector
-from fedpact.problem import Share
-from fedpact.solvers.endings import interrupted
-from fedpact.solvers.run import Run
-from fedpact.solvers.solution import Solution
+from fedpact.solvers.run import Iterate, Run
+from fedpact.solvers.scales import default_gamma, mean_curvature
+from fedpact.types import Vector
 
 BIAS = (
     "FedProx with {} stops at a point that is not the optimum when owners differ; take a smaller gamma, or a method "
@@ -53,61 +54,81 @@ BIAS = (
 
 
 @dataclass(frozen=True, kw_only=True)
+class Curved(Joined):
+    curvature: Summed[float]  # mean diagonal of the Hessian of f_i, estimated
+
+
+@dataclass(frozen=True, kw_only=True)
 class Round(LocalSteps):
     gamma: float
 
 
 @client_step
+def join(share: Share, state: Any, order: Join) -> tuple[Member, Curved]:
+    """As in FedAvg, with what the server chooses gamma from."""
+    member, joined = local_steps.join(share, state, order)
+    assert share.objective is not None
+    return member, Curved(**vars(joined), curvature=mean_curvature(share.objective, order.w))
+
+
+@client_step
 def advance(share: Share, state: Member, order: Round) -> tuple[Member, Moved]:
     """Gradient steps on f_i^gamma, iFedDR (3.1) with s = w."""
-    slope, step = Slope(share, state, order), local_step(state, order, 1 / order.gamma)  # (E.3)
+    slope = Slope(share, state, order)
+    eta = local_step_size(state, order, more=1 / order.gamma)  # iFedDR (E.3)
 
     def held(y: Vector) -> Vector:
         return slope(y) + (y - order.w) / order.gamma
 
-    return state, moved_to(descended(order, step, held), order, step, slope)
+    y = descend(order, eta, held)
+    return state, report_move(y, order, eta, slope)
 
 
 # --------------------------------------------------------------------------------------------------- the server's half
 
 
-def fedprox(
-    run: Run,
-    *,
-    gamma: float | None = None,
-    steps: int = 10,
-    step_size: float | None = None,
-    step_factor: float = 1.0,
-    step_rule: str = "common",
-    relaxation: float = 1.0,
-    participation: float = 1.0,
-    batch_size: int | None = None,
-) -> Solution:
-    """Algorithm 2.
+@dataclass
+class Server(local_steps.Server):
+    gamma: float
 
-    gamma (1 / mu); when None the inverse of the owners' mean curvature at w0
-    steps (tau) of every owner in a round
-    step_size (eta); when None step_factor / (L + 1 / gamma), L as in FedAvg; step_rule: "common" or "own", likewise
-    relaxation (lambda) of the server
-    participation, batch_size: as in FedAvg
-    """
-    check_options(run, participation, steps=steps, batch_size=batch_size)
-    check_problem(run)
-    gamma = gamma or first_gamma(run)
-    work = Steps(run, participation, steps, step_size, step_factor, step_rule, batch_size, more=1 / gamma)
-    work.joined()
-    run.history.notes.append(f"gamma = {gamma:.3g}")
-    course = work.course(work.bias(BIAS))
-    w = run.w0
-    try:
-        for k in course.rounds():
-            asked = course.asked(k)
-            replies = run.fleet.ask(advance, Round(**work.order(k, w, course.judging(k)), gamma=gamma), asked)
-            eta = replies.total.step / len(asked)
-            mean = w + relaxation * replies.total.moved / len(asked)
-            following = work.server_h.prox(mean, relaxation * gamma * (1 - (1 - eta / gamma) ** steps))
-            course.follow(k, asked, w, following, replies, gamma)
-            w = following
-    except KeyboardInterrupt:
-        course.end = interrupted(run)
-    return course.solution(w)
+
+@dataclass(frozen=True, kw_only=True)
+class FedProx(LocalStepSolver[Server]):
+    """Algorithm 2."""
+
+    name: ClassVar[str] = "fedprox"
+    needs: ClassVar[Needs] = Needs(operators=True)
+
+    gamma: float | None = option(
+        None,
+        "step of the proximal term, 1 / mu; by default the inverse of the owners' mean curvature at w0",
+        letter="gamma",
+        above=0,
+    )
+
+    def init(self, run: Run) -> tuple[Server, Iterate]:
+        joined = self.join_all(run, join)
+        gamma = self.gamma or default_gamma(joined.total.curvature)
+        run.note(f"gamma = {gamma:.3g}")
+        state = self.first_state(run, joined, more=1 / gamma)
+        return Server(**vars(state), gamma=gamma), first_iterate(run, joined)
+
+    def step(self, run: Run, state: Server) -> Iterate:
+        gamma = state.gamma
+        asked = state.rounds.next()
+        order = Round(**self.local_steps(run, state), gamma=gamma)
+        replies = run.ask(advance, order, asked)
+
+        eta = replies.total.step / len(asked)
+        mean = state.w + self.relaxation * replies.total.moved / len(asked)
+        way = self.relaxation * gamma * (1 - (1 - eta / gamma) ** self.steps)
+        following = state.regularizer.prox(mean, way)
+
+        excuse = self.excuse(run, state)
+        iterate = state.rounds.follow(asked, state.w, following, replies, step=gamma, excuse=excuse)
+        state.w = following
+        return iterate
+
+    def excuse(self, run: Run, state: Server) -> str:
+        causes = self.causes_of_bias(state)
+        return BIAS.format(causes) if causes else ""

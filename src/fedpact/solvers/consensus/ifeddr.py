@@ -16,6 +16,14 @@ The server needs sums only: with q the p of the round before, owners send x_i - 
 x_i - q and v_i - q, from which xi, zeta and mu follow by expanding around q, where little cancels (differs from iFedDR,
 Remark D.3, which expands around 0).
 
+The start needs no round of its own: s_i = w0 + gamma F_i(w0) has the exact resolvent w0, so p and alpha follow at once.
+
+With participation below 1 only a sample of the owners moves in a round: randomized block coordinates, which the paper
+leaves for later. p, alpha and the test are those of all owners, at the x_i and s_i they have; the owners drawn send by
+how much their part of the sums changes. Drawn uniformly, the expected |s - s*|^2 falls by the share asked times what it
+falls by in the proof of Theorem 3.1, so the s_i still come nearer on average (stochastic Fejer monotonicity, Combettes
+and Pesquet 2015). When the test fails everybody is asked to refine. gamma stays: it is part of what the others sent.
+
 Notation
     gamma    step of the resolvents                                     gamma
     lambda   relaxation, in (0, 2)                                      relaxation
@@ -27,166 +35,151 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from fedpact.solvers.averaging import Course, Worked, check_options, check_problem, judged_fields
 
-from fedpact.errors import OptionError
-from fedpact.federation import Answers, Order, Reply, Summed, client_step
-from fedpact.functions import Vector
-from fedpact.problem import Certificate, Share
-from fedpact.solvers.endings import (
-    SOLVED,
-    UNBOUNDED,
-    Asking,
-    Lowest,
-    Verdict,
-    escapes,
-    far_point,
-    interrupted,
-    out_of_rounds,
-)
-from fedpact.solvers.judging import Judged, at, certificate_of, judge
-from fedpact.solvers.local.resolvent import (
-    NAMES,
-    Subproblem,
-    default_solver,
-    default_start,
-    estimated_lipschitz,
-    resolvent,
-    seems_monotone,
+from fedpact.federation import Answers, Order, Summed, client_step
+from fedpact.problem import Share
+from fedpact.solvers.base import Needs, Solver, option
+from fedpact.solvers.consensus.pace import MOST_STEPS, POLICIES, Departure, Gamma, Work
+from fedpact.solvers.consensus.rounds import AT_LEAST, Seen, sample_owners, sample_size, see, terms_of
+from fedpact.solvers.consensus.splitting import (
+    LOCAL_SOLVER,
+    SOLVERS,
+    START,
+    STARTS,
+    Begin,
+    Resolve,
+    State,
+    begin,
+    solve_resolvent,
 )
 from fedpact.solvers.local.resolvent import Resolved as Found
-from fedpact.solvers.run import Best, Run
-from fedpact.solvers.scales import mean_curvature
-from fedpact.solvers.solution import LocalRecord, Solution
+from fedpact.solvers.local.resolvent import Subproblem, default_solver, resolvent, seems_monotone
+from fedpact.solvers.run import Iterate, Run, Verdict
+from fedpact.solvers.scales import default_gamma
+from fedpact.solvers.solution import LocalRecord
+from fedpact.solvers.steps import Judged, no_terms
+from fedpact.types import Vector
 
 #: Refinement requests in one round after which the method gives up.
 MOST_REFINEMENTS = 40
-#: Requests in a row that bring the error down by less than a tenth, after which it is given up too.
+#: A request helps when it leaves less than this part of the error ...
+HELPS = 0.9
+#: ... and after so many in a row that do not help it is given up too.
 USELESS = 10
-#: Local steps an order asks for at most.
-MOST_STEPS = 500
-#: gamma is looked at after FIRST rounds and then ever more rarely (WAIT times longer), moved when it is off by BAND, by
-#: at most LEAP, and CHANGES times in all: after that the theory's fixed gamma applies.
-FIRST, WAIT, BAND, LEAP, CHANGES, WINDOW, TRUST = 6, 1.5, 2.0, 10.0, 15, 6, 3.0
-#: The certificate is asked for when it is expected within this factor, and at least every so many rounds.
-NEAR, AT_LEAST = 10.0, 5
-#: The part of the error allowed that an owner takes: at first, the factors by which it grows and shrinks, the least.
-PART, MORE, LESS, LEAST = 0.25, 1.1, 2.0, 1e-4
-#: Rounds in which the certificate does not halve before a far point is looked at, and before giving up.
-PATIENCE, STAGNATION = 300, 3000
-#: How far the iterates must have gone, without coming nearer, before a zero is given up.
-REACH = 100.0
+#: The certificate is asked for when it is expected within this factor of the tolerance.
+NEAR = 10.0
+#: Squared errors below this, relative to |s|^2, are rounding, and cannot be refined.
+ROUNDING = 1e-28
+#: Local solvers beside whose gradients the one that judges p is not worth saving.
+FIRST_ORDER = ("gradient", "agd", "extragradient")
+
+NOT_MONOTONE = "{}: the operator is not monotone, which this method needs"
+STUCK = "refining does not help; check that gradients (and Hessians) belong to their functions, and scale the columns"
 NO_ZERO = (
     "the iterates leave and come no nearer to a zero: the operators have none in common, or only one farther away than "
     "{:.3g}; bound w, for example with fp.prox.Box"
 )
-#: Exchanges kept back for the end.
-RESERVE = 3
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
 
 @dataclass(frozen=True)
-class State:
-    s: Vector
-    x: Vector
+class Sums:
+    """What an owner adds to the sums around q, or what all of them together do.
+
+    products: |x-q|^2, <x-q, v-q>, |v-q|^2, |v-x|^2
+    """
+
+    shift: Vector  # x_i - q
     image: Vector  # F_i(x_i)
+    s: Vector
+    products: Vector
+
+    def plus(self, other: Sums | Resolved) -> Sums:
+        return Sums(
+            self.shift + other.shift, self.image + other.image, self.s + other.s, self.products + other.products
+        )
+
+    def minus(self, other: Sums) -> Sums:
+        return Sums(
+            self.shift - other.shift, self.image - other.image, self.s - other.s, self.products - other.products
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round(Resolve):
+    """p of the round before.
+
+    step:    lambda alpha of the round before
+    target:  gap below which the owner may stop sooner
+    sampled: only some owners are asked: they say by how much their part of the sums changes
+    """
+
+    step: float
     gamma: float
-    lipschitz: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Begin(Order):
-    w: Vector
-    holders: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Begun(Reply):
-    image: Summed[Vector]
-    size: Summed[float]  # |F_i|^2
-    curvature: Summed[float]  # mean diagonal of the Jacobian, estimated
-    newton: bool  # is that this owner's default solver?
-
-
-@dataclass(frozen=True, kw_only=True)
-class Round(Order):
-    p: Vector  # of the round before
-    step: float  # lambda alpha of the round before
-    gamma: float
-    holders: int
-    solver: str  # empty: the owner's default
-    start: str  # "p", "last", "s", or empty: the solver's default
-    steps: int
-    target: float  # gap below which the owner may stop sooner
-    judge: bool
+    target: float
+    sampled: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refine(Order):
     q: Vector
+    gamma: float
     holders: int
     solver: str
     steps: int
     target: float
+    sampled: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count(Order):
+    q: Vector
+    gamma: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved(Judged):
-    """The owner's part of a round. Judged at the p of the round before, when asked."""
+    """The fields of `Sums`, and what gamma is chosen from. Judged at q, when asked."""
 
-    shift: Summed[Vector]  # x_i - q
-    image: Summed[Vector]  # F_i(x_i)
-    products: Summed[Vector]  # |x-q|^2, <x-q, v-q>, |v-q|^2, |v-x|^2, |change of x|^2, |change of F|^2, |F|^2
+    shift: Summed[Vector]
+    image: Summed[Vector]
+    s: Summed[Vector]  # empty where the server knows it: everyone moved as it said
+    products: Summed[Vector]
+    moved: Summed[float]  # |change of x|^2
+    turned: Summed[float]  # |change of F|^2
+    size: Summed[float]  # |F|^2
     gradients: int
     hessians: int
     monotone: bool  # was F seen to be, along the last move?
 
 
 @client_step
-def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
-    """Start at x_i = w with s_i = x_i + gamma F_i(x_i), gamma still to come: the first resolvent is then exact."""
-    w, function = order.w, share.objective
-    assert function is not None
-    image = order.holders * function.gradient(w)
-    lipschitz = estimated_lipschitz(function, order.holders, w)
-    fresh = State(w, w, image, 0.0, lipschitz)
-    return fresh, Begun(
-        image=image,
-        size=float(image @ image),
-        curvature=order.holders * mean_curvature(function, w),
-        newton=default_solver(function, w.size) == "newton",
-    )
-
-
-@client_step
 def advance(share: Share, state: State, order: Round) -> tuple[State, Resolved]:
     """Move s_i as the server found, and solve for the next x_i."""
-    function, p = share.objective, order.p
+    p = order.p
+    function = share.objective
     assert function is not None
-    if state.gamma == 0:
-        s = state.x + order.gamma * state.image
-    else:
-        s = state.s - order.step * (state.x - p)
-        s = p + order.gamma / state.gamma * (s - p)  # a new gamma keeps (s_i - p) / gamma, which tends to F_i
-    solver = order.solver or default_solver(function, p.size)
-    problem = Subproblem(function, order.holders, s, order.gamma, state.lipschitz)
-    start = order.start or default_start(solver)
-    x, image = {"p": p, "last": state.x, "s": s}[start], state.image
-    judged = None
+    before = state.begun(order.gamma)
+    terms = no_terms()
+    at_p = None
     if order.judge:
-        judged = function.value_and_gradient(p)
-        problem.gradients += 1
-    if start == "p" and judged is not None:
-        image = order.holders * judged[1]
-    elif start != "last":
-        image = problem.image(x)
-    found = resolvent(problem, x, image, solver, order.steps, order.target)
+        value, gradient = function.value_and_gradient(p)
+        terms = terms_of((value, gradient))
+        at_p = order.holders * gradient
+
+    s = before.s - order.step * (before.x - p)
+    s = p + order.gamma / before.gamma * (s - p)  # a new gamma keeps (s_i - p) / gamma, which tends to F_i
+    found = solve_resolvent(function, before, s, order.gamma, order, at_p, order.target)
     after = State(s, found.x, found.image, order.gamma, found.lipschitz)
-    return after, _reply(state, after, p, found, judged)
+
+    part = part_of(after, p)
+    part = part.minus(part_of(before, p)) if order.sampled else without_s(part)
+    reply = _reply(before, after, found, part)
+    return after, replace(reply, **terms, gradients=found.gradients + order.judge)
 
 
 @client_step
@@ -194,27 +187,49 @@ def refine(share: Share, state: State, order: Refine) -> tuple[State, Resolved]:
     """Go on with the same subproblem."""
     function = share.objective
     assert function is not None
-    problem = Subproblem(function, order.holders, state.s, state.gamma, state.lipschitz)
-    solver = order.solver or default_solver(function, state.x.size)
-    found = resolvent(problem, state.x, state.image, solver, order.steps, order.target)
-    after = replace(state, x=found.x, image=found.image, lipschitz=found.lipschitz)
-    return after, _reply(state, after, order.q, found, None)
+    before = state.begun(order.gamma)
+    problem = Subproblem(function, order.holders, before.s, before.gamma, before.lipschitz)
+    solver = order.solver or default_solver(function, before.x.size)
+    found = resolvent(problem, before.x, before.image, solver, order.steps, order.target)
+    after = replace(before, x=found.x, image=found.image, lipschitz=found.lipschitz)
+    part = part_of(after, order.q)
+    return after, _reply(before, after, found, part if order.sampled else without_s(part))
 
 
-def _reply(before: State, after: State, q: Vector, found: Found, judged: tuple[float, Vector] | None) -> Resolved:
-    v = after.s - after.gamma * after.image
-    x, moved, turned = after.x - q, after.x - before.x, after.image - before.image
-    products = [x @ x, x @ (v - q), (v - q) @ (v - q), (v - after.x) @ (v - after.x)]
-    none = np.zeros(0)
+@client_step
+def count(share: Share, state: State, order: Count) -> tuple[State, Resolved]:
+    """All that this owner adds to the sums around q, and its terms of the certificate there."""
+    function = share.objective
+    assert function is not None
+    now = state.begun(order.gamma)
+    nothing = Found(now.x, now.image, 0.0, gradients=0, hessians=0, lipschitz=now.lipschitz)
+    reply = _reply(now, now, nothing, part_of(now, order.q))
+    return now, replace(reply, **terms_of(function.value_and_gradient(order.q)))
+
+
+def part_of(state: State, q: Vector) -> Sums:
+    """This owner's part of the sums around q."""
+    v = state.s - state.gamma * state.image
+    x_from_q = state.x - q
+    v_from_q = v - q
+    gap = v - state.x
+    products = [x_from_q @ x_from_q, x_from_q @ v_from_q, v_from_q @ v_from_q, gap @ gap]
+    return Sums(x_from_q, state.image, state.s, np.array(products))
+
+
+def without_s(part: Sums) -> Sums:
+    return replace(part, s=np.zeros(0))
+
+
+def _reply(before: State, after: State, found: Found, part: Sums) -> Resolved:
+    moved = after.x - before.x
+    turned = after.image - before.image
     return Resolved(
-        objective=0.0 if judged is None else judged[0],
-        gradient=none if judged is None else judged[1],
-        feasibility=0.0,
-        violation=0.0,
-        coupled=none,
-        shift=x,
-        image=after.image,
-        products=np.array([*products, moved @ moved, turned @ turned, after.image @ after.image]),
+        **no_terms(),
+        **vars(part),
+        moved=float(moved @ moved),
+        turned=float(turned @ turned),
+        size=float(after.image @ after.image),
         gradients=found.gradients,
         hessians=found.hessians,
         monotone=found.monotone and seems_monotone(before.x, before.image, after.x, after.image, after.lipschitz),
@@ -242,504 +257,333 @@ class Measured:
     def largest(self) -> float:
         return max(self.xi, self.zeta)
 
+    def passes(self, sigma: float, rounding: float) -> bool:
+        """The test of the relative error; what is rounding passes too, since no work would make it smaller."""
+        return self.error <= sigma**2 * self.largest or self.error <= rounding
 
-def measured(run: Run, sums: Resolved | Totals, total_s: Vector, q: Vector, gamma: float) -> Measured:
+    def alpha(self, sigma: float) -> float:
+        """mu / xi; where the test holds it lies between these bounds, and outside it is a ratio of rounding errors."""
+        if self.xi == 0:
+            return 1.0
+        return float(np.clip(self.mu / self.xi, 1 - sigma, 1 / (1 - sigma)))
+
+
+def measure(run: Run, sums: Sums, q: Vector, gamma: float) -> Measured:
     """p and (3.4) from the sums over all owners around q."""
-    holders = len(run.fleet.owners)
+    holders = len(run.owners)
     mean = q + sums.shift / holders - gamma * sums.image / holders
     p = run.problem.regularizer.prox(mean, gamma)
     offset = p - q
-    shift, pull = sums.shift, total_s - gamma * sums.image - holders * q  # sums of x_i - q and of v_i - q
     square = holders * float(offset @ offset)
-    xx, xv, vv, error = (float(n) for n in sums.products[:4])
+    pull = sums.s - gamma * sums.image - holders * q  # sum of v_i - q
+    xx, xv, vv, error = (float(product) for product in sums.products)
     return Measured(
         p=p,
-        xi=max(xx - 2 * float(shift @ offset) + square, 0.0),
+        xi=max(xx - 2 * float(sums.shift @ offset) + square, 0.0),
         zeta=max(vv - 2 * float(pull @ offset) + square, 0.0),
-        mu=xv - float(offset @ (shift + pull)) + square,
+        mu=xv - float(offset @ (sums.shift + pull)) + square,
         error=error,
     )
 
 
 @dataclass
-class Gamma:
-    """Moves gamma to where the iteration is fast, and then leaves it alone.
+class Server:
+    """The server's variables, and how the round goes.
 
-    Two estimates of a good gamma are at hand: |p - w0| / rms |F_i|, the distance over the disagreement that must be
-    built up, and |change of x| / |change of F|, the inverse curvature along the last moves. Their geometric mean is
-    taken, within TRUST of the second: the first is of no use where w0 is far away.
+    p, sums:    the point of the round, and the sums over all owners around it, with s as it is after the next move
+    step:       lambda alpha
+    last_gamma: of the round before
+    sampled:    is only a sample of the owners asked?
+    cheap:      is p judged in every round?
+    largest:    max(xi, zeta) as last measured
+    expected:   stationarity of p over |G| = sqrt(xi / N) / gamma, as last judged
+    near:       is the certificate expected to be met soon?
+    doubtful:   owners that were seen not to be monotone
+    seen:       the p of this round, when it was judged
+    spent:      gradients of this round by owner
+    refused:    do the owners have to refine?
+    refined:    requests to refine in this round; useless: of no help, in a row; least: error so far
     """
 
-    fixed: bool
-    value: float
-    last: int = 0
-    wait: float = FIRST
-    changes: int = 0
-    ratios: list[float] = field(default_factory=list)
+    p: Vector
+    sums: Sums
+    gamma: Gamma
+    last_gamma: float
+    work: Work
+    departure: Departure
+    sampled: bool
+    cheap: bool
+    seen: Seen | None
+    k: int = 0
+    step: float = 0.0
+    largest: float = 0.0
+    expected: float = np.inf
+    near: bool = False
+    judged_at: int = 0
+    doubtful: list[str] = field(default_factory=list)
+    spent: dict[str, int] = field(default_factory=dict)
+    refused: bool = False
+    refined: int = 0
+    useless: int = 0
+    least: float = np.inf
 
-    def following(self, k: int, sums: Resolved, holders: int, distance: float) -> float:
-        """gamma for the next round."""
-        moved, turned, size = (float(n) for n in sums.products[4:])
-        if moved > 0 and turned > 0:
-            self.ratios.append(np.sqrt(moved / turned))
-        if self.fixed or k - self.last < self.wait or self.changes >= CHANGES or len(self.ratios) < WINDOW // 2:
-            return self.value
-        seen = float(np.exp(np.mean(np.log(self.ratios[-WINDOW:]))))
-        ratio = np.sqrt(distance / np.sqrt(size / holders) / seen) if size > 0 else 1.0
-        wanted = seen * float(np.clip(ratio, 1 / TRUST, TRUST))
-        factor = float(np.clip(wanted / self.value, 1 / LEAP, LEAP))
-        if 1 / BAND < factor < BAND:
-            return self.value
-        self.last, self.wait, self.ratios = k, int(WAIT * self.wait) + 1, []
-        self.changes += 1
-        self.value *= factor
-        return self.value
+    @property
+    def due(self) -> bool:
+        """Was no p judged for long?"""
+        return self.k - self.judged_at >= AT_LEAST
 
+    @property
+    def stuck(self) -> bool:
+        return self.refined >= MOST_REFINEMENTS or self.useless >= USELESS
 
-@dataclass
-class Work:
-    """How much the owners do in a round.
+    def begin_round(self, owners: Sequence[str]) -> None:
+        self.k += 1
+        self.seen = None
+        self.spent = dict.fromkeys(owners, 0)
+        self.refined = 0
+        self.useless = 0
+        self.least = np.inf
 
-    policy: "adaptive" (the default), each owner for itself: it stops when its gap is at most a part of what the test
-    allows all of them together, going by the round before. The part grows while the test is passed at once and shrinks
-    when it is not. Those of the paper, the same for all: "repeat" (always tau), "total" (tau times the number of all
-    refinements so far), "double" (twice as much after every refinement)
-    """
+    def hear(self, run: Run, asked: Sequence[str], replies: Answers[Resolved]) -> None:
+        """Count what the owners did, and note who was seen not to be monotone."""
+        for owner, reply in zip(asked, replies, strict=True):
+            self.spent[owner] += reply.gradients
+            if not reply.monotone and owner not in self.doubtful:
+                self.doubtful.append(owner)
+                run.note(f"not monotone along the way: {owner}; the theory does not apply")
 
-    policy: str
-    tau: int
-    holders: int
-    error: float  # sigma
-    part: float = PART
-    steps: int = 0
-    total: int = 0
+    def take(self, total: Resolved) -> None:
+        """The sums of all owners, anew."""
+        s = total.s if self.sampled else self.sums.s
+        self.sums = Sums(total.shift, total.image, s, total.products)
 
-    def start(self) -> int:
-        """Steps of a round."""
-        self.steps = self.steps or self.tau
-        if self.policy == "repeat":
-            self.steps = self.tau
-        elif self.policy == "total":
-            self.steps = min(self.tau * max(self.total, 1), MOST_STEPS)
-        return self.steps
-
-    def target(self, largest: float) -> float:
-        """The gap at which an owner may stop, where max(xi, zeta) will be about so large."""
-        if self.policy != "adaptive":
-            return 0.0
-        return self.error * float(np.sqrt(self.part * largest / self.holders))
-
-    def more(self) -> int:
-        """Steps of a refinement."""
-        self.total += 1
-        self.part = max(self.part / LESS, LEAST)
-        if self.policy != "double":
-            return self.tau
-        self.steps = min(2 * self.steps, MOST_STEPS)
-        return max(self.steps // 2, 1)
-
-    def accepted(self, refinements: int) -> None:
-        if not refinements:
-            self.part = min(self.part * MORE, float(self.holders))
+    def weigh(self, found: Measured) -> None:
+        """Note what a request to refine brought."""
+        self.largest = found.largest
+        if found.error < HELPS * self.least:
+            self.useless = 0
+        else:
+            self.useless += 1
+        self.least = min(self.least, found.error)
 
 
-def ifeddr(
-    run: Run,
-    *,
-    gamma: float | None = None,
-    relaxation: float = 1.8,
-    error: float = 0.95,
-    steps: int = 0,
-    local_solver: str = "",
-    start: str = "",
-    refinement: str = "adaptive",
-    participation: float = 1.0,
-) -> Solution:
-    """Algorithm I.
+@dataclass(frozen=True, kw_only=True)
+class IFedDR(Solver[Server]):
+    """Algorithm I, for functions and for operators."""
 
-    gamma: fixed when given; when None chosen from the owners' curvature and adapted (`Gamma`)
-    relaxation (lambda) in (0, 2); error (sigma) in (0, 1)
-    steps: of the local solver in a round, before refinement; 0: as many as are needed, or in the paper's policies of
-        refinement one for Newton and two for others
-    local_solver: gradient, agd, lbfgs, newton, extragradient; by default as the owner's functions allow
-    start: of the local solver: "p", "last" (its x of the round before) or "s" (the paper's); by default "last" for
-        newton and lbfgs, "p" for the others
-    refinement: "adaptive", or the paper's "repeat", "total", "double"
-    participation: max(participation N, 1) owners are drawn anew for every round; below 1 it is beyond the paper, and
-        gamma is not adapted (`_sampled`)
-    """
-    _check_options(relaxation, error, steps, local_solver, start, refinement)
-    check_options(run, participation)
-    check_problem(run)
-    holders = len(run.fleet.owners)
-    begun = run.fleet.ask(begin, Begin(w=run.w0, holders=holders))
-    pace = Gamma(gamma is not None, gamma or _first_gamma(begun, holders))
-    second_order = all(b.newton for b in begun) and not local_solver
-    work = Work(
-        refinement, steps or (MOST_STEPS if refinement == "adaptive" else 1 if second_order else 2), holders, error
+    name: ClassVar[str] = "ifeddr"
+    needs: ClassVar[Needs] = Needs(operators=True)
+
+    gamma: float | None = option(
+        None,
+        "step of the resolvents, fixed when given; by default from the owners' curvature, and adapted",
+        letter="gamma",
+        above=0,
     )
-    run.history.notes.append(f"gamma = {pace.value:.3g} at the start")
-    order = Round(
-        p=run.w0,
-        step=0.0,
-        gamma=pace.value,
-        holders=holders,
-        solver=local_solver,
-        start=start,
-        steps=0,
-        target=0.0,
-        judge=False,
+    relaxation: float = option(1.8, "relaxation", letter="lambda", above=0, below=2)
+    error: float = option(0.95, "relative error allowed", letter="sigma", above=0, below=1)
+    steps: int = option(
+        0,
+        "of the local solver in a round, before refinement; 0: as many as are needed, or in the paper's policies of "
+        "refinement one for newton and two for others",
+        letter="tau",
+        least=0,
     )
-    if max(1, round(participation * holders)) < holders:
-        return _sampled(run, begun, order, work, relaxation, error, participation)
-    return _everyone(run, begun, order, work, pace, relaxation, error)
-
-
-def _everyone(
-    run: Run, begun: Answers[Begun], order: Round, work: Work, pace: Gamma, relaxation: float, error: float
-) -> Solution:
-    """All owners take part in every round. The order of a round says where it begins: p, gamma, lambda alpha."""
-    best, holders, image, none = run.new_best(), order.holders, begun.total.image, np.zeros(0)
-    total_s = holders * run.w0 + order.gamma * image
-    largest = order.gamma**2 * max(begun.total.size - float(image @ image) / holders, 0.0)  # at w0
-    first_order = not all(b.newton for b in begun) or order.solver in ("gradient", "agd", "extragradient")
-    order = replace(order, judge=True)
-    expected, judged_at, lowest = np.inf, 0, Lowest(0.5)
-    doubtful: list[str] = []
-    end = out_of_rounds(run)
-    try:
-        for k in range(1, run.max_rounds):
-            order = replace(order, steps=work.start(), target=work.target(largest))
-            done = _accepted(run, order, work, total_s, error, doubtful)
-            q, found, now = order.p, done.found, order.gamma
-            # Accepted, alpha lies between these; outside it is a ratio of rounding errors.
-            alpha = float(np.clip(found.mu / found.xi, 1 - error, 1 / (1 - error))) if found.xi > 0 else 1.0
-            _note(run, best, k, order, done, alpha, k - judged_at)
-            norm = float(np.sqrt(found.xi / holders)) / now
-            if done.seen is not None:
-                certificate, objective, _ = done.seen
-                judged_at, expected = k, certificate.stationarity / max(norm, 1e-300)
-                lowest.see(k, certificate.stationarity)
-                if verdict := _verdict(run, q, certificate, objective, lowest.idle(k), doubtful):
-                    end = verdict
-                    break
-            if done.stuck:
-                end = Verdict("stalled", _stuck(doubtful))
-                break
-            if run.rounds_left <= RESERVE:
-                break
-            step, p, sums = relaxation * alpha, found.p, done.replies.total
-            total_s = total_s - step * (sums.shift - holders * (p - q))
-            following = pace.following(k, sums, holders, float(np.linalg.norm(p - run.w0)))
-            largest = found.largest
-            if following != now:
-                run.history.notes.append(f"round {k}: gamma = {following:.3g}")
-                total_s = holders * p + following / now * (total_s - holders * p)
-                largest *= min(following / now, 1.0) ** 2
-            near = norm * expected <= NEAR * run.tol[0] or k - judged_at >= AT_LEAST
-            judging = near or first_order or run.rounds_left <= RESERVE + 2
-            order = replace(order, p=p, step=step, gamma=following, judge=judging)
-    except KeyboardInterrupt:
-        end = interrupted(run)
-    if best.certificate is None or end.status == "max_rounds":  # the latest point has not been judged
-        looked = run.fleet.ask(judge, at(run.problem, order.p))
-        best.offer(10**9, order.p, none, *certificate_of(run.problem, order.p, none, looked))
-        assert best.certificate is not None
-        if best.certificate.meets(run.tol):
-            end = SOLVED
-    if doubtful:
-        run.history.notes.append(f"not monotone along the way: {', '.join(doubtful)}; the theory does not apply")
-    return best.solution(run, end.status, end.reason, [none for _ in run.problem.shares])
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """A round with its refinements.
-
-    replies:    the last ones, whose sums gave `found`
-    seen:       `_seen` at the p that the round began with, when it was judged
-    gradients:  by owner
-    stuck:      do refinements not help?
-    """
-
-    replies: Answers[Resolved]
-    found: Measured
-    seen: tuple[Certificate, float, float] | None
-    gradients: tuple[int, ...]
-    hessians: int
-    refinements: int
-    stuck: bool
-
-
-def _accepted(run: Run, order: Round, work: Work, total_s: Vector, error: float, doubtful: list[str]) -> Accepted:
-    """One round: the owners solve, and refine until the relative error of all of them together is small enough."""
-    fleet, q = run.fleet, order.p
-    given: list[Answers[Resolved]] = []
-
-    def heard(replies: Answers[Resolved]) -> Measured:
-        given.append(replies)
-        _doubt(doubtful, fleet.owners, replies)
-        return measured(run, replies.total, total_s, q, order.gamma)
-
-    found = heard(fleet.ask(advance, order))
-    seen = _seen(run, q, given[0]) if order.judge else None
-    least, refinements, useless = found.error, 0, 0
-    while (
-        found.error > error**2 * found.largest
-        and refinements < MOST_REFINEMENTS
-        and useless < USELESS
-        and run.rounds_left > RESERVE
-    ):
-        if found.error <= 1e-28 * (1 + float(total_s @ total_s)):
-            break  # as exact as rounding allows
-        refinements += 1
-        steps = work.more()
-        target = work.target(found.largest)
-        more = Refine(q=q, holders=order.holders, solver=order.solver, steps=steps, target=target)
-        found = heard(fleet.ask(refine, more))
-        useless = 0 if found.error < 0.9 * least else useless + 1
-        least = min(least, found.error)
-    work.accepted(refinements)
-    return Accepted(
-        replies=given[-1],
-        found=found,
-        seen=seen,
-        gradients=tuple(sum(r.gradients for r in of_one) for of_one in zip(*given, strict=True)),
-        hessians=sum(r.hessians for replies in given for r in replies),
-        refinements=refinements,
-        stuck=refinements >= MOST_REFINEMENTS or useless >= USELESS,
+    local_solver: str = option("", LOCAL_SOLVER, choices=SOLVERS)
+    start: str = option("", START, choices=STARTS)
+    refinement: str = option(
+        "adaptive", "how local work follows the refinements; the paper's policies are the others", choices=POLICIES
+    )
+    participation: float = option(
+        1.0,
+        "share of the owners that a round asks, drawn anew for every round; below 1 gamma is not adapted",
+        above=0,
+        most=1,
     )
 
-
-def _note(run: Run, best: Best, k: int, order: Round, done: Accepted, alpha: float, since: int) -> None:
-    """Write round k down, and its point, when it was judged: `since` rounds after the last."""
-    residual = np.nan
-    if done.seen is not None:
-        certificate, objective, residual = done.seen
-        best.offer(k - 1, order.p, np.zeros(0), certificate, objective)
-        run.record(
-            k,
-            certificate,
-            objective,
-            inner_rounds=since,
-            penalty=order.gamma,
-            consensus_penalty=1 / order.gamma,
-            gradients=sum(done.gradients),
-            hessians=done.hessians,
+    def init(self, run: Run) -> tuple[Server, Iterate]:
+        """One exchange: all x_i are at w0, which is judged, and where the resolvents are exact."""
+        w = run.start
+        holders = len(run.owners)
+        begun = run.ask(begin, Begin(w=w, holders=holders, ridge=np.zeros(0)))
+        gamma = self.gamma or default_gamma(begun.total.curvature)
+        run.note(f"gamma = {gamma:.3g} at the start")
+        newton = all(reply.newton for reply in begun)
+        sampled = sample_size(run, self.participation) < holders
+        image = holders * begun.total.gradient
+        seen = see(run, w, begun)
+        state = Server(
+            p=w,
+            sums=Sums(np.zeros_like(w), image, holders * w + gamma * image, np.zeros(4)),
+            gamma=Gamma(gamma, fixed=sampled or self.gamma is not None),
+            last_gamma=gamma,
+            work=Work(self.refinement, self.steps or self._default_steps(newton), holders, self.error),
+            departure=Departure(self.doubt),
+            sampled=sampled,
+            cheap=not newton or self.local_solver in FIRST_ORDER,
+            seen=seen,
         )
-    rounds = run.fleet.ledger.rounds
-    run.history.local.append(LocalRecord(k, rounds, done.refinements, done.gradients, alpha, residual, order.gamma))
-    run.report(k, done.refinements, best)
+        state.work.accept(0)
+        self._move_on(run, state, measure(run, state.sums, w, gamma))
+        return state, Iterate(number=0, w=w, judged=seen.judged, penalty=gamma, consensus_penalty=1 / gamma)
 
+    def _default_steps(self, newton: bool) -> int:
+        if self.refinement == "adaptive":
+            return MOST_STEPS
+        return 1 if newton and not self.local_solver else 2
 
-def _seen(run: Run, q: Vector, replies: Answers[Resolved]) -> tuple[Certificate, float, float]:
-    """Certificate, objective and natural residual |p - prox_h(p - sum grad f_i(p))| of the p before."""
-    certificate, objective = certificate_of(run.problem, q, np.zeros(0), replies)
-    residual = float(np.linalg.norm(q - run.problem.regularizer.prox(q - replies.total.gradient, 1.0)))
-    return certificate, objective, residual
+    def step(self, run: Run, state: Server) -> Iterate:
+        """One exchange: the owners move on and solve, or refine where the last test failed."""
+        # 1. the sums around p
+        if state.refused:
+            replies = self._refine(run, state)
+            news = None
+        else:
+            replies = self._advance(run, state)
+            news = state.seen
 
+        # 2. the next p, and the test (3.4)
+        gamma = state.last_gamma
+        found = measure(run, state.sums, state.p, gamma)
+        state.weigh(found)
+        passes = found.passes(self.error, ROUNDING * (1 + float(state.sums.s @ state.sums.s)))
+        state.refused = not passes and self._may_refine(run, state)
+        iterate = Iterate(
+            number=state.k,
+            w=state.p,
+            judged=None if news is None else news.judged,
+            inner=state.refined,
+            penalty=gamma,
+            consensus_penalty=1 / gamma,
+            gradients=sum(reply.gradients for reply in replies),
+            hessians=sum(reply.hessians for reply in replies),
+        )
+        if state.refused:
+            return iterate
 
-def _verdict(
-    run: Run, q: Vector, certificate: Certificate, objective: float, idle: int, doubtful: list[str]
-) -> Verdict | None:
-    if certificate.meets(run.tol):
-        if not run.problem.monotone and escapes(
-            run, q, objective, certificate, Asking(run).probed(far_point(q, run.w0))
-        ):
-            return Verdict("unbounded", UNBOUNDED)
-        return SOLVED
-    if idle and idle % PATIENCE == 0 and np.max(np.abs(q - run.w0)) > 0:
-        if not run.problem.monotone:
-            if escapes(run, q, objective, certificate, Asking(run).probed(far_point(q, run.w0))):
-                return Verdict("unbounded", UNBOUNDED)
-        elif np.max(np.abs(q - run.w0)) > REACH * (1 + np.max(np.abs(run.w0))):
-            if doubtful:
-                return Verdict("stalled", _stuck(doubtful))
-            return Verdict("infeasible", NO_ZERO.format(np.max(np.abs(q - run.w0))))
-    if idle >= STAGNATION:
-        return Verdict("stalled", _stuck(doubtful))
-    return None
+        # 3. accepted: on to the next p
+        state.work.accept(state.refined)
+        self._adapt_gamma(run, state, found, replies.total)
+        self._move_on(run, state, found)
+        if state.sampled and state.k > AT_LEAST and state.k % AT_LEAST == 1:
+            news = self._count(run, state)
+        return replace(
+            iterate,
+            w=state.p if news is None else news.w,
+            judged=None if news is None else news.judged,
+            record=LocalRecord(
+                iteration=state.k,
+                rounds=run.rounds,
+                refinements=state.refined,
+                gradients=tuple(state.spent.values()),
+                alpha=found.alpha(self.error),
+                residual=np.nan if state.seen is None else state.seen.residual,
+                gamma=gamma,
+            ),
+            end=self._end(run, state, passes),
+        )
 
+    def excuse(self, run: Run, state: Server) -> str:
+        if not state.doubtful:
+            return ""
+        return NOT_MONOTONE.format(", ".join(state.doubtful))
 
-def _doubt(doubtful: list[str], owners: Sequence[str], replies: Answers[Resolved]) -> None:
-    """Note who was seen not to be monotone."""
-    doubtful += [o for o, r in zip(owners, replies, strict=True) if not r.monotone and o not in doubtful]
+    def _advance(self, run: Run, state: Server) -> Answers[Resolved]:
+        """One exchange: the owners asked move s_i and solve for x_i."""
+        judge = not state.sampled and (state.cheap or state.near or state.due)
+        state.begin_round(run.owners)
+        gamma = state.gamma.value
+        if gamma != state.last_gamma:
+            run.note(f"round {state.k}: gamma = {gamma:.3g}")
+            state.last_gamma = gamma
+        asked = sample_owners(run, self.participation, state.k)
+        order = Round(
+            p=state.p,
+            step=state.step,
+            gamma=gamma,
+            holders=len(run.owners),
+            solver=self.local_solver,
+            start=self.start,
+            steps=state.work.start(),
+            target=state.work.target(state.largest),
+            judge=judge and run.rounds_left > self.reserve + 1,  # the loop judges what the last round finds
+            sampled=state.sampled,
+        )
+        replies = run.ask(advance, order, asked)
+        state.hear(run, asked, replies)
+        if order.judge:
+            state.seen = see(run, state.p, replies)
+        if state.sampled:
+            state.sums = state.sums.plus(replies.total)
+        else:
+            state.take(replies.total)
+        return replies
 
+    def _refine(self, run: Run, state: Server) -> Answers[Resolved]:
+        """One exchange: all owners go on with their subproblems."""
+        state.refined += 1
+        order = Refine(
+            q=state.p,
+            gamma=state.last_gamma,
+            holders=len(run.owners),
+            solver=self.local_solver,
+            steps=state.work.refine(),
+            target=state.work.target(state.largest),
+            sampled=state.sampled,
+        )
+        replies = run.ask(refine, order)
+        state.hear(run, run.owners, replies)
+        state.take(replies.total)
+        return replies
 
-def _stuck(doubtful: list[str]) -> str:
-    if doubtful:
-        return f"{', '.join(doubtful)}: the operator is not monotone, which this method needs"
-    return "no progress; check that gradients (and Hessians) belong to their functions, and scale the columns"
+    def _count(self, run: Run, state: Server) -> Seen:
+        """One exchange: the certificate of p, and its sums anew, as rounding adds up where they are kept by changes."""
+        counted = run.ask(count, Count(q=state.p, gamma=state.last_gamma))
+        state.take(counted.total)
+        state.seen = see(run, state.p, counted)
+        state.judged_at = state.k
+        return state.seen
 
+    def _may_refine(self, run: Run, state: Server) -> bool:
+        """Whether more local work is worth an exchange."""
+        solved = state.seen is not None and state.seen.judged[0].meets(run.tol)
+        return not solved and not state.stuck and run.rounds_left > self.reserve
 
-def _first_gamma(begun: Answers[Begun], holders: int) -> float:
-    """The inverse of the mean curvature of an owner's operator."""
-    curvature = begun.total.curvature / holders
-    return 1 / curvature if curvature > 0 else 1.0
+    def _adapt_gamma(self, run: Run, state: Server, found: Measured, total: Resolved) -> None:
+        disagreement = float(np.sqrt(total.size / len(run.owners)))
+        distance = float(np.linalg.norm(found.p - run.w0))
+        state.gamma.follow(state.k, total.moved, total.turned, disagreement, distance)
 
+    def _move_on(self, run: Run, state: Server, found: Measured) -> None:
+        """Take the p that was found; the owners move s_i, and take on a new gamma, with the next order."""
+        holders = len(run.owners)
+        norm = float(np.sqrt(found.xi / holders)) / state.last_gamma
+        if state.seen is not None:
+            state.judged_at = state.k
+            state.expected = state.seen.judged[0].stationarity / max(norm, np.finfo(float).tiny)
+        state.near = norm * state.expected <= NEAR * run.tol[0]
 
-def _check_options(relaxation: float, error: float, steps: int, solver: str, start: str, refinement: str) -> None:
-    if steps != int(steps):
-        raise OptionError(f"steps = {steps!r}: give a whole number of at least 1")
-    if not 0 < relaxation < 2:
-        raise OptionError(f"relaxation = {relaxation!r}: give a number between 0 and 2")
-    if not 0 < error < 1:
-        raise OptionError(f"error = {error!r}: give a number between 0 and 1")
-    for name, value, allowed in (
-        ("local_solver", solver, ("", *NAMES)),
-        ("start", start, ("", "p", "last", "s")),
-        ("refinement", refinement, ("adaptive", "repeat", "total", "double")),
-    ):
-        if value not in allowed:
-            raise OptionError(f"{name} = {value!r}: choose {', '.join(a for a in allowed if a)}")
+        state.step = self.relaxation * found.alpha(self.error)
+        shift = state.sums.shift - holders * (found.p - state.p)
+        s = state.sums.s
+        ratio = state.gamma.value / state.last_gamma
+        if not state.sampled:
+            s = s - state.step * shift
+        if ratio != 1:
+            s = holders * found.p + ratio * (s - holders * found.p)
+        state.largest = found.largest * min(ratio, 1.0) ** 2
+        state.sums = Sums(shift, state.sums.image, s, np.array([found.xi, found.mu, found.zeta, found.error]))
+        state.p = found.p
 
-
-# ---------------------------------------------------------------------------------------------- with a sample of owners
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changed(Worked):
-    """What an owner adds to the sums: a change of it where only some are asked, all of it where everyone is."""
-
-    shift: Summed[Vector]  # x_i - q
-    image: Summed[Vector]  # F_i(x_i)
-    s: Summed[Vector]
-    products: Summed[Vector]  # |x-q|^2, <x-q, v-q>, |v-q|^2, |v-x|^2
-
-
-@dataclass(frozen=True, kw_only=True)
-class RefineAt(Refine):
-    gamma: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Count(Order):
-    q: Vector
-    gamma: float
-
-
-@client_step
-def advance_sampled(share: Share, state: State, order: Round) -> tuple[State, Changed]:
-    before = _begun(state, order.gamma)
-    after, reply = advance(share, before, order)
-    return after, _changed(before, after, order.p, gradients=reply.gradients)
-
-
-@client_step
-def refine_sampled(share: Share, state: State, order: RefineAt) -> tuple[State, Changed]:
-    after, reply = refine(share, _begun(state, order.gamma), order)
-    return after, _changed(None, after, order.q, gradients=reply.gradients)
-
-
-@client_step
-def count(share: Share, state: State, order: Count) -> tuple[State, Changed]:
-    """All that this owner adds to the sums around q, and its terms of the certificate there."""
-    assert share.objective is not None
-    now, judged = _begun(state, order.gamma), share.objective.value_and_gradient(order.q)
-    return now, replace(_changed(None, now, order.q), **judged_fields(True, judged, order.q.size))
-
-
-def _begun(state: State, gamma: float) -> State:
-    """The state of an owner that has not been asked before is as `begin` left it."""
-    return state if state.gamma else replace(state, s=state.x + gamma * state.image, gamma=gamma)
-
-
-def _changed(before: State | None, after: State, q: Vector, gradients: int = 0) -> Changed:
-    def added(to: State) -> tuple[Vector, ...]:
-        x, v = to.x - q, to.s - to.gamma * to.image - q
-        return x, to.image, to.s, np.array([x @ x, x @ v, v @ v, (v - x) @ (v - x)])
-
-    shift, image, s, products = added(after)
-    if before is not None:
-        shift, image, s, products = (a - b for a, b in zip(added(after), added(before), strict=True))
-    none = judged_fields(False, None, 0)
-    return Changed(**none, shift=shift, image=image, s=s, products=products, gradients=gradients)
-
-
-class Totals:
-    """The sums over all owners, around p: kept by changes, and taken anew where all are asked (rounding adds up)."""
-
-    def __init__(self, run: Run, image: Vector, gamma: float) -> None:
-        self.run, self.gamma, self.holders = run, gamma, len(run.fleet.owners)
-        self.p, self.image, self.s = run.w0, image, self.holders * run.w0 + gamma * image
-        self.shift, self.products = np.zeros_like(image), np.zeros(4)  # x_i = v_i = w0
-        self.settle()
-
-    def add(self, change: Changed) -> None:
-        self.shift = self.shift + change.shift
-        self.image = self.image + change.image
-        self.s = self.s + change.s
-        self.products = self.products + change.products
-
-    def take(self, sums: Changed) -> None:
-        self.shift, self.image, self.s, self.products = sums.shift, sums.image, sums.s, sums.products
-
-    def measured(self) -> Measured:
-        return measured(self.run, self, self.s, self.p, self.gamma)
-
-    def settle(self) -> None:
-        """Go on to the new p, around which (3.4) are the products."""
-        found = self.measured()
-        self.shift = self.shift - self.holders * (found.p - self.p)
-        self.products = np.array([found.xi, found.mu, found.zeta, found.error])
-        self.p = found.p
-
-    def count(self, p: Vector) -> Answers[Changed]:
-        """The terms of the certificate at the p of now, and the sums around it."""
-        seen = self.run.fleet.ask(count, Count(q=p, gamma=self.gamma))
-        self.take(seen.total)
-        return seen
-
-    @property
-    def largest(self) -> float:
-        return float(max(self.products[0], self.products[2]))
-
-    @property
-    def alpha(self) -> float:
-        return float(self.products[1] / self.products[0]) if self.products[0] > 0 else 1.0
-
-
-def _sampled(
-    run: Run, begun: Answers[Begun], order: Round, work: Work, relaxation: float, error: float, participation: float
-) -> Solution:
-    """Only a sample of the owners moves in a round: randomized block coordinates, which the paper leaves for later.
-
-    p, alpha and the test (3.4) are those of all owners, at the x_i and s_i they have; the owners drawn then move s_i
-    and solve again. Drawn uniformly, the expected |s - s*|^2 falls by the share asked times what it falls by in the
-    proof of Theorem 3.1, so the s_i still come nearer on average (stochastic Fejer monotonicity, Combettes and Pesquet
-    2015). When the test fails everybody is asked to refine. gamma stays: it is part of what the others have sent.
-    """
-    totals = Totals(run, begun.total.image, order.gamma)
-    course = Course(run, participation=participation, free=False, steady=False, look=totals.count)
-    try:
-        for k in course.rounds():
-            asked, alpha, p = course.asked(k), totals.alpha, totals.p
-            replies = run.fleet.ask(
-                advance_sampled,
-                replace(order, p=p, step=relaxation * alpha, steps=work.start(), target=work.target(totals.largest)),
-                asked,
-            )
-            totals.add(replies.total)
-            refinements: list[Answers[Changed]] = []
-            while (found := totals.measured()).error > error**2 * found.largest and run.rounds_left > RESERVE:
-                if found.error <= 1e-28 * (1 + float(totals.s @ totals.s)):
-                    break  # as exact as rounding allows
-                if len(refinements) >= MOST_REFINEMENTS:
-                    course.end = Verdict("stalled", _stuck([]))
-                    break
-                more = RefineAt(
-                    q=p,
-                    holders=order.holders,
-                    solver=order.solver,
-                    steps=work.more(),
-                    target=work.target(found.largest),
-                    gamma=order.gamma,
-                )
-                refinements.append(run.fleet.ask(refine_sampled, more))
-                totals.take(refinements[-1].total)
-            work.accepted(len(refinements))
-            totals.settle()
-            course.follow(k, asked, p, totals.p, replies, order.gamma, alpha=alpha, refinements=refinements)
-    except KeyboardInterrupt:
-        course.end = interrupted(run)
-    return course.solution(totals.p)
+    def _end(self, run: Run, state: Server, passes: bool) -> Verdict | None:
+        if state.stuck and not passes:
+            return Verdict("stalled", self.excuse(run, state) or STUCK)
+        if state.seen is None or not run.problem.monotone:
+            return None
+        distance = float(np.max(np.abs(state.seen.w - run.w0)))
+        size = float(np.max(np.abs(run.w0)))
+        if not state.departure.see(state.k, state.seen.judged[0].stationarity, distance, size):
+            return None
+        if state.doubtful:
+            return Verdict("stalled", self.excuse(run, state))
+        return Verdict("infeasible", NO_ZERO.format(distance))

@@ -1,44 +1,41 @@
-"""What the methods that average their owners' local work have in common: the local steps, who takes part, how it ends.
+"""What FedAvg, FedProx and SCAFFOLD share: an owner's local steps, and the options and messages that go with them.
 
-FedAvg, FedProx and SCAFFOLD take y <- y - step * slope(y) from the server's w, and differ in the slope. FedDR takes
-steps of another kind; it uses `Course` only. As in "ifeddr", F_i = N grad f_i, because the papers minimise means.
+Owners take y <- y - eta * slope(y) from the server's w; the methods differ in the slope. As in "ifeddr",
+F_i = N grad f_i, because the papers minimise means.
+
+Notation
+    tau      local steps in a round                                     steps
+    eta      local step size                                            step_size
+    lambda   step of the server                                         relaxation
+    L        largest curvature of the F_i, as the owners estimate it    Joined.lipschitz
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from fedpact.errors import OptionError
-from fedpact.federation import Answers, Order, Reply, Summed, client_step
-from fedpact.functions import Function, Vector
-from fedpact.problem import Certificate, FederatedProblem, Share
-from fedpact.prox import Prox, Zero
-from fedpact.solvers.endings import SOLVED, UNBOUNDED, Asking, Lowest, Verdict, escapes, far_point, out_of_rounds
-from fedpact.solvers.judging import Judged, at, certificate_of, judge
-from fedpact.solvers.local.resolvent import estimated_lipschitz
-from fedpact.solvers.run import Run
-from fedpact.solvers.scales import look
-from fedpact.solvers.solution import LocalRecord, Solution
-
-#: The certificate is asked for at least every so many rounds.
-AT_LEAST = 5
-#: Rounds in which the certificate does not fall by a tenth before a far point is looked at, and before giving up.
-PATIENCE, STAGNATION = 300, 3000
-#: A method has arrived when w moves by less than this, relatively, in so many rounds one after the other.
-STILL, LONG = 1e-13, 20
-#: How far local steps may lead, relative to where they start, and w relative to w0, before they count as diverging.
-FAR = 1e12
-#: Exchanges kept back for the end.
-RESERVE = 3
-
-DIVERGED = (
-    "the steps of {} lead away without end: they are too long for this problem; give a smaller step_size or gamma"
+from fedpact.federation import Answers, Order, Summed, client_step
+from fedpact.problem import Share
+from fedpact.prox import Prox
+from fedpact.solvers.base import Solver, option
+from fedpact.solvers.consensus.rounds import (
+    Rounds,
+    Worked,
+    divide_regularizer,
+    evaluate,
+    has_run_away,
+    terms_of,
+    terms_where_asked,
 )
-NO_PROGRESS = "no progress; check that gradients belong to their functions, and scale the columns"
+from fedpact.solvers.local.resolvent import estimated_lipschitz
+from fedpact.solvers.run import Iterate, Run
+from fedpact.solvers.steps import Judged, certificate_of
+from fedpact.types import Vector
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
@@ -53,6 +50,8 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Join(Order):
+    """ridge: curvature of a quadratic h, of which every owner takes its part; empty: none."""
+
     w: Vector
     index: int
     holders: int
@@ -61,7 +60,9 @@ class Join(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined(Reply):
+class Joined(Judged):
+    """Judged at the start."""
+
     lipschitz: float
 
 
@@ -71,7 +72,7 @@ class LocalSteps(Order):
 
     iteration, seed: what minibatches are drawn with, besides the owner's number
     step_size:       0: step_factor / L_i, by the owner's own L_i
-    ridge:           curvature of a quadratic h, of which every owner takes its part; empty: none
+    batch_size:      0: all rows
     """
 
     w: Vector
@@ -81,22 +82,9 @@ class LocalSteps(Order):
     steps: int
     step_size: float
     step_factor: float
-    batch_size: int  # 0: all rows
+    batch_size: int
     ridge: Vector
     judge: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Worked(Judged):
-    """Judged at the w of the order, when asked.
-
-    lost:     is f_i or its gradient infinite at w?
-    diverged: have the steps run away?
-    """
-
-    gradients: int
-    lost: bool = False
-    diverged: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,68 +95,79 @@ class Moved(Worked):
 
 @client_step
 def join(share: Share, state: Any, order: Join) -> tuple[Member, Joined]:
-    """The owner learns its number, and says how long its steps may be."""
+    """The owner learns its number, judges the start, and says how long its steps may be."""
     function = share.objective
     assert function is not None
     if order.minibatches and function.rows == 0:
         raise OptionError(f"batch_size needs rows to draw from, and {function!r} is no mean over rows; leave it out")
-    lipschitz = estimated_lipschitz(function, order.holders, order.w) + float(np.max(order.ridge, initial=0.0))
-    return Member(order.index, lipschitz), Joined(lipschitz=lipschitz)
+    ridge = float(np.max(order.ridge, initial=0.0))
+    lipschitz = estimated_lipschitz(function, order.holders, order.w) + ridge
+    terms = terms_of(function.value_and_gradient(order.w))
+    return Member(order.index, lipschitz), Joined(**terms, lipschitz=lipschitz)
 
 
 class Slope:
-    """F_i + its part of grad h, at every call over a fresh minibatch where those are asked for; counts the calls."""
+    """F_i plus its part of grad h; over a fresh minibatch at every call, where those are asked for.
+
+    evaluated: f_i and its gradient at w, over all rows, when the order asks to judge w (None: not finite there)
+    gradients: how many were evaluated so far
+    """
 
     def __init__(self, share: Share, member: Member, order: LocalSteps) -> None:
         assert share.objective is not None
-        self._function, self._order = share.objective, order
-        self._rng = np.random.default_rng([order.seed, order.iteration, member.index])
-        self._size = min(order.batch_size, self._function.rows)
-        self._known: Vector | None = None
-        self.judged: tuple[float, Vector] | None = None
+        self.function = share.objective
+        self.order = order
+        self.rows = min(order.batch_size, self.function.rows)
+        self.rng = np.random.default_rng([order.seed, order.iteration, member.index])
         self.gradients = 0
+        self.evaluated: tuple[float, Vector] | None = None
         if order.judge:
-            self.gradients += 1
-            self.judged = judged_at(self._function, order.w)
-            if self.judged is not None and not self._size:
-                self._known = self.judged[1]  # the first step is taken from w
+            self.gradients = 1
+            self.evaluated = evaluate(self.function, order.w)
+        # The first step is taken from w: without minibatches its gradient is known by then.
+        self.known = None if self.evaluated is None or self.rows else self.evaluated[1]
 
     @property
     def lost(self) -> bool:
-        return self._order.judge and self.judged is None
+        return self.order.judge and self.evaluated is None
 
     def __call__(self, y: Vector) -> Vector:
-        gradient, self._known = self._known, None
+        gradient = self.known
+        self.known = None
         if gradient is None:
-            self.gradients += 1
-            function = self._function
-            if self._size:
-                function = function.batch(self._rng.choice(function.rows, self._size, replace=False))
-            gradient = function.gradient(y)
-        image = self._order.holders * gradient
-        return image + self._order.ridge * y if self._order.ridge.size else image
+            gradient = self._gradient(y)
+        image = self.order.holders * gradient
+        return image + self.order.ridge * y if self.order.ridge.size else image
+
+    def _gradient(self, y: Vector) -> Vector:
+        self.gradients += 1
+        if not self.rows:
+            return self.function.gradient(y)
+        drawn = self.rng.choice(self.function.rows, self.rows, replace=False)
+        return self.function.batch(drawn).gradient(y)
 
 
-def local_step(member: Member, order: LocalSteps, more: float = 0.0) -> float:
-    """The step size at this owner; `more` is what the method adds to the curvature of F_i."""
+def local_step_size(member: Member, order: LocalSteps, more: float = 0.0) -> float:
+    """eta at this owner; `more` is what the method adds to the curvature of F_i."""
     return order.step_size or order.step_factor / (member.lipschitz + more)
 
 
-def descended(order: LocalSteps, step: float, slope: Callable[[Vector], Vector]) -> Vector:
-    """order.steps times y <- y - step * slope(y), from w; stops where it has run away."""
+def descend(order: LocalSteps, step: float, slope: Callable[[Vector], Vector]) -> Vector:
+    """tau times y <- y - eta slope(y), from w; stops where it has run away."""
     y = order.w
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(order.steps):
             y = y - step * slope(y)
-            if away(y, order.w):
+            if has_run_away(y, order.w):
                 break
     return y
 
 
-def moved_to(y: Vector, order: LocalSteps, step: float, slope: Slope) -> Moved:
-    diverged = away(y, order.w)
+def report_move(y: Vector, order: LocalSteps, step: float, slope: Slope) -> Moved:
+    """The reply of an owner whose local steps led to y."""
+    diverged = has_run_away(y, order.w)
     return Moved(
-        **judged_fields(order.judge, slope.judged, order.w.size),
+        **terms_where_asked(order.judge, slope.evaluated, y.size),
         gradients=slope.gradients,
         lost=slope.lost,
         diverged=diverged,
@@ -177,288 +176,98 @@ def moved_to(y: Vector, order: LocalSteps, step: float, slope: Slope) -> Moved:
     )
 
 
-def away(y: Vector, w: Vector) -> bool:
-    """Is y infinitely far from w, for all practical purposes?"""
-    return not np.max(np.abs(y), initial=0.0) <= FAR * (1 + float(np.max(np.abs(w), initial=0.0)))
-
-
-def judged_at(function: Function, w: Vector) -> tuple[float, Vector] | None:
-    """Value and gradient; None where they are not finite, as they may be after steps that are too long."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        value, gradient = function.value_and_gradient(w)
-    return (value, gradient) if np.isfinite(value) and np.all(np.isfinite(gradient)) else None
-
-
-def judged_fields(asked: bool, judged: tuple[float, Vector] | None, dim: int) -> dict[str, Any]:
-    """The fields of `Judged` for an owner without constraints."""
-    value, gradient = judged or (0.0, np.zeros(dim if asked else 0))
-    return {"objective": value, "gradient": gradient, "feasibility": 0.0, "violation": 0.0, "coupled": np.zeros(0)}
-
-
 # --------------------------------------------------------------------------------------------------- the server's half
 
 
-def check_options(run: Run, participation: float, **whole: float | None) -> None:
-    """OptionError for what `fp.solve` cannot know; `whole` are options that are whole numbers."""
-    if participation > 1:
-        raise OptionError(f"participation = {participation!r}: give the share of the owners that a round asks, up to 1")
-    if not isinstance(run.seed, int | np.integer) or run.seed < 0:
-        raise OptionError(f"seed = {run.seed!r}: give a whole number of at least 0")
-    for name, value in whole.items():
-        if value is not None and (value != int(value) or value < 1):
-            raise OptionError(f"{name} = {value!r}: give a whole number of at least 1")
-
-
-def check_problem(run: Run, regularizer: str = "") -> None:
-    """OptionError where there is more than objectives of owners; `regularizer`: why only a quadratic h is taken."""
-    problem = run.problem
-    for holder in (*problem.shares, problem.server):  # a coupled constraint shows at both; name the owner
-        if holder.constraint is not None or (holder is problem.server and holder.parts):
-            raise OptionError(
-                f'{holder.label}: method="{run.method}" takes objectives of owners and a regularizer only'
-            )
-    if regularizer and problem.regularizer.curvature is None:
-        raise OptionError(
-            f'method="{run.method}" takes no {problem.regularizer!r}: {regularizer}; use "feddr" or "ifeddr"'
-        )
-
-
-def split(problem: FederatedProblem) -> tuple[Vector, Prox]:
-    """h as a quadratic of which every owner takes its part (its curvature), or as the server's own.
-
-    The papers have no h. A quadratic one in parts at the owners is what their experiments do.
-    """
-    curvature = problem.regularizer.curvature
-    if curvature is None:
-        return np.zeros(0), problem.regularizer
-    return (np.atleast_1d(np.asarray(curvature, dtype=np.float64)) if np.any(curvature) else np.zeros(0)), Zero()
-
-
 @dataclass
-class Steps:
-    """The local steps that an order asks for, as the options say; for FedAvg, FedProx and SCAFFOLD.
+class Server:
+    """w, eta (0: the owners' own), the owners' part of h, and what is left of h to the server."""
 
-    server_h: h, where it is the server's own
-    """
+    w: Vector
+    step_size: float
+    ridge: Vector
+    regularizer: Prox
+    rounds: Rounds
 
-    run: Run
-    participation: float
-    steps: int
-    step_size: float | None
-    step_factor: float
-    step_rule: str
-    batch_size: int | None
-    more: float = 0.0  # curvature that the method adds to F_i
-    ridge: Vector = field(init=False)
-    server_h: Prox = field(init=False)
 
-    def __post_init__(self) -> None:
-        if self.step_rule not in ("common", "own"):
-            raise OptionError(f"step_rule = {self.step_rule!r}: choose common, own")
-        self.ridge, self.server_h = split(self.run.problem)
+S = TypeVar("S", bound=Server)
+J = TypeVar("J", bound=Joined)
 
-    def joined(self) -> None:
-        """One exchange: every owner says how long its steps may be, and gets the number it draws minibatches with."""
-        fleet, holders = self.run.fleet, len(self.run.fleet.owners)
+
+@dataclass(frozen=True, kw_only=True)
+class LocalStepSolver(Solver[S]):
+    """Options of the methods whose owners take gradient steps."""
+
+    progress: ClassVar[float] = 0.9
+
+    steps: int = option(10, "local steps of every owner in a round", letter="tau", least=1)
+    step_size: float | None = option(
+        None, "local step size; by default step_factor / L, L the largest curvature of the F_i", letter="eta", above=0
+    )
+    step_factor: float = option(1.0, "of the default step size", above=0)
+    step_rule: str = option(
+        "common",
+        'of the default step size: one for all, or each owner its "own", by its own L_i',
+        choices=("common", "own"),
+    )
+    relaxation: float = option(1.0, "step of the server", letter="lambda", above=0)
+    participation: float = option(
+        1.0, "share of the owners that a round asks, drawn anew for every round", above=0, most=1
+    )
+    batch_size: int | None = option(None, "rows of a minibatch; by default all", letter="B", least=1)
+
+    def join_all(self, run: Run, step: Callable[[Any, Any, Any], tuple[Any, J]]) -> Answers[J]:
+        """One exchange: owners say how long their steps may be, and get the number they draw minibatches with."""
+        holders = len(run.owners)
+        ridge, _ = divide_regularizer(run.problem)
         draws = self.batch_size is not None
-        order = Join(w=self.run.w0, index=0, holders=holders, ridge=self.ridge, minibatches=draws)
-        # a number for each is an order for each, which secure sums forbid: only where it is needed
-        each = [replace(order, index=i) for i in range(1, holders + 1)]
-        replies = fleet.ask(join, each if draws else order)
-        if self.step_size is None and self.step_rule == "common":
-            self.step_size = self.step_factor / (max(r.lipschitz for r in replies) + self.more)
-        if self.step_size is not None:
-            self.run.history.notes.append(f"local steps of length {self.step_size:.3g}")
+        order = Join(w=run.start, index=0, holders=holders, ridge=ridge, minibatches=draws)
+        if not draws:
+            return run.ask(step, order)
+        # A number for each is an order for each, which secure sums forbid: only where it is needed.
+        return run.ask(step, [replace(order, index=i) for i in range(1, holders + 1)])
 
-    def order(self, k: int, w: Vector, judging: bool) -> dict[str, Any]:
-        """The fields of `LocalSteps`."""
-        return {
-            "w": w,
-            "iteration": k,
-            "seed": int(self.run.seed),
-            "holders": len(self.run.fleet.owners),
-            "steps": int(self.steps),
-            "step_size": self.step_size or 0.0,
-            "step_factor": self.step_factor,
-            "batch_size": int(self.batch_size or 0),
-            "ridge": self.ridge,
-            "judge": judging,
-        }
-
-    def course(self, excuse: str) -> Course:
+    def first_state(self, run: Run, joined: Answers[J], more: float = 0.0) -> Server:
+        """The server before the first round; `more` is what the method adds to the curvature of the F_i."""
+        step_size = self.step_size
+        if step_size is None and self.step_rule == "common":
+            step_size = self.step_factor / (max(reply.lipschitz for reply in joined) + more)
+        if step_size is not None:
+            run.note(f"local steps of length {step_size:.3g}")
+        ridge, regularizer = divide_regularizer(run.problem)
         full = self.batch_size is None
-        return Course(self.run, participation=self.participation, free=full, steady=full, excuse=excuse)
+        rounds = Rounds(run, self.participation, free=full, steady=full, reserve=self.reserve)
+        return Server(run.start, step_size or 0.0, ridge, regularizer, rounds)
 
-    def bias(self, excuse: str) -> str:
-        """The excuse of a method without corrections: it names what keeps it from the optimum; empty: nothing does."""
-        causes = {
-            f"{self.steps} local steps": self.steps > 1,
-            "unequal step sizes": self.step_size is None,
-            "another sample of the owners every round": self.participation < 1,
-            "minibatches under a fixed step size": self.batch_size is not None,
+    def local_steps(self, run: Run, state: Server) -> dict[str, Any]:
+        """The fields of `LocalSteps` in this round."""
+        return {
+            "w": state.w,
+            "iteration": state.rounds.k,
+            "seed": int(run.seed),
+            "holders": len(run.owners),
+            "steps": self.steps,
+            "step_size": state.step_size,
+            "step_factor": self.step_factor,
+            "batch_size": self.batch_size or 0,
+            "ridge": state.ridge,
+            "judge": state.rounds.judging,
         }
-        found = [cause for cause, there in causes.items() if there]
-        return excuse.format(" and ".join(found)) if found else ""
+
+    def causes_of_bias(self, state: Server) -> str:
+        """What keeps a method without corrections from the optimum; empty when nothing does."""
+        causes = []
+        if self.steps > 1:
+            causes.append(f"{self.steps} local steps")
+        if not state.step_size:
+            causes.append("unequal step sizes")
+        if self.participation < 1:
+            causes.append("another sample of the owners every round")
+        if self.batch_size is not None:
+            causes.append("minibatches under a fixed step size")
+        return " and ".join(causes)
 
 
-W = TypeVar("W", bound=Worked)
-
-
-class Course:
-    """One run: who is asked in a round, which points are judged, what is written down, and how it ends.
-
-    participation: share of the owners asked in a round, a fresh sample of this size every time
-    free:          do all owners evaluate their gradient at w anyway? Then every w is judged, else every AT_LEAST rounds
-    steady:        is a round the same map every time? Then the method has arrived where w no longer moves
-    excuse:        why it may stop elsewhere than at the optimum; empty when it should not
-    look:          how a point is judged when a round does not ask everyone; by default one exchange
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        *,
-        participation: float = 1.0,
-        free: bool = True,
-        steady: bool = True,
-        excuse: str = "",
-        look: Callable[[Vector], Answers[Any]] | None = None,
-    ) -> None:
-        self.run, self.best = run, run.new_best()
-        self.end: Verdict | None = None
-        self._count = max(1, round(participation * len(run.fleet.owners)))
-        self._everyone = self._count == len(run.fleet.owners)
-        self._free, self._steady, self._excuse = free and self._everyone, steady and self._everyone, excuse
-        self._look = look or (lambda w: run.fleet.ask(judge, at(run.problem, w)))
-        self._lowest, self._judged_at, self._spent, self._still = Lowest(0.9), 0, 0, 0
-
-    def rounds(self) -> Iterator[int]:
-        """The numbers of the rounds, until it is over."""
-        k = 0
-        while self.end is None and self.run.rounds_left > RESERVE:
-            k += 1
-            yield k
-
-    def asked(self, k: int) -> tuple[str, ...]:
-        """The owners of round k, drawn with the seed of the run: `participation` of them, one at least."""
-        owners = self.run.fleet.owners
-        if self._everyone:
-            return owners
-        # numpy pads seeds with zeros, and owners count from 1, so no owner draws its minibatches from this stream
-        chosen = np.random.default_rng([self.run.seed, k]).choice(len(owners), self._count, replace=False)
-        return tuple(owners[i] for i in sorted(chosen))
-
-    def judging(self, k: int) -> bool:
-        """Shall the owners judge the w that round k begins with?"""
-        return self._everyone and (self._free or self._due(k))
-
-    def _due(self, k: int) -> bool:
-        return k == 1 or k - self._judged_at >= AT_LEAST
-
-    def follow(
-        self,
-        k: int,
-        asked: Sequence[str],
-        w: Vector,
-        following: Vector,
-        replies: Answers[W],
-        step: float,
-        *,
-        moved: float | None = None,
-        alpha: float = 1.0,
-        refinements: Sequence[Answers[W]] = (),
-    ) -> None:
-        """Write down round k, which began with w and gave `following`, and see whether it is the last.
-
-        moved:       how far, by default from w to `following`; where owners remember more than w, that counts
-        refinements: what everybody answered to requests for more
-        """
-        run, none = self.run, np.zeros(0)
-        by_owner = dict.fromkeys(run.fleet.owners, 0)
-        for who, answers in ((asked, replies), *((run.fleet.owners, more) for more in refinements)):
-            for owner, reply in zip(who, answers, strict=True):
-                by_owner[owner] += reply.gradients
-        self._spent += sum(by_owner.values())
-        residual, judged = np.nan, None
-        gone = [owner for owner, r in zip(asked, replies, strict=True) if r.lost or r.diverged]
-        if any(r.lost for r in replies):
-            self.end = Verdict("stalled", DIVERGED.format(", ".join(gone)))
-        elif self.judging(k):
-            judged = (w, certificate_of(run.problem, w, none, replies), replies.total.gradient)
-        elif self._due(k) and not self._everyone:
-            seen = self._look(following)
-            judged = (following, certificate_of(run.problem, following, none, seen), seen.total.gradient)
-        if judged is not None:
-            point, (certificate, objective), gradient = judged
-            residual = float(np.linalg.norm(point - run.problem.regularizer.prox(point - gradient, 1.0)))
-            self._note(k, point, certificate, objective, step)
-            self.end = self._verdict(k, point, certificate, objective) or self.end
-        counts, rounds = tuple(by_owner.values()), run.fleet.ledger.rounds
-        run.history.local.append(LocalRecord(k, rounds, len(refinements), counts, alpha, residual, step))
-        run.report(k, len(refinements), self.best)
-        if self.end is None:
-            self.end = self._ran_away(following, gone)
-        if self.end is None and self._steady:
-            way = float(np.max(np.abs(following - w), initial=0.0)) if moved is None else moved
-            self._still = self._still + 1 if way <= STILL * float(np.max(np.abs(w), initial=0.0)) else 0
-            if self._still >= LONG:
-                self.end = Verdict("stalled", f"it does not move any more; {self._excuse or NO_PROGRESS}")
-
-    def solution(self, w: Vector) -> Solution:
-        """The best certified point; w is the latest one."""
-        run, none = self.run, np.zeros(0)
-        end = self.end or out_of_rounds(run)
-        if self.best.certificate is None or end.status == "max_rounds":  # the latest point has not been judged
-            certificate, objective = certificate_of(run.problem, w, none, run.fleet.ask(judge, at(run.problem, w)))
-            self.best.offer(10**9, w, none, certificate, objective)
-            if certificate.meets(run.tol):
-                end = self._solved(w, certificate, objective)
-            elif self._excuse and self.end is None:
-                end = Verdict(end.status, f"{end.reason}; {self._excuse}")
-        return self.best.solution(run, end.status, end.reason, [none for _ in run.problem.shares])
-
-    def _note(self, k: int, w: Vector, certificate: Certificate, objective: float, step: float) -> None:
-        self.best.offer(k, w, np.zeros(0), certificate, objective)
-        self.run.record(
-            k,
-            certificate,
-            objective,
-            inner_rounds=k - self._judged_at,
-            penalty=step,
-            consensus_penalty=1 / step,
-            gradients=self._spent,
-            hessians=0,
-        )
-        self._judged_at, self._spent = k, 0
-
-    def _verdict(self, k: int, w: Vector, certificate: Certificate, objective: float) -> Verdict | None:
-        run = self.run
-        if certificate.meets(run.tol):
-            return self._solved(w, certificate, objective)
-        self._lowest.see(k, certificate.stationarity)
-        idle = self._lowest.idle(k)
-        if idle and idle % PATIENCE == 0 and np.any(w != run.w0) and self._escapes(w, certificate, objective):
-            return Verdict("unbounded", UNBOUNDED)
-        if idle >= STAGNATION:
-            return Verdict("stalled", self._excuse or NO_PROGRESS)
-        return None
-
-    def _solved(self, w: Vector, certificate: Certificate, objective: float) -> Verdict:
-        return Verdict("unbounded", UNBOUNDED) if self._escapes(w, certificate, objective) else SOLVED
-
-    def _escapes(self, w: Vector, certificate: Certificate, objective: float) -> bool:
-        run = self.run
-        if run.problem.monotone:
-            return False  # there is no objective
-        return escapes(run, w, objective, certificate, Asking(run).probed(far_point(w, run.w0)))
-
-    def _ran_away(self, w: Vector, diverged: list[str]) -> Verdict | None:
-        if not diverged and away(w, self.run.w0):
-            diverged = ["all owners together"]
-        return Verdict("stalled", DIVERGED.format(", ".join(diverged))) if diverged else None
-
-
-def first_gamma(run: Run) -> float:
-    """The inverse of the mean curvature of an owner's F_i, from a first look at all shares: one exchange."""
-    curvature = look(run.problem, run.fleet, run.w0).curvature
-    return 1 / curvature if curvature > 0 else 1.0
+def first_iterate(run: Run, joined: Answers[J]) -> Iterate:
+    """The start, as the owners judged it when they joined."""
+    return Iterate(number=0, w=run.start, judged=certificate_of(run.problem, run.start, np.zeros(0), joined))

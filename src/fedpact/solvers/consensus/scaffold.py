@@ -22,43 +22,42 @@ Notation
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from fedpact.solvers.averaging import (
+
+from fedpact.federation import Summed, client_step
+from fedpact.problem import Share
+from fedpact.solvers.base import Needs, option
+from fedpact.solvers.consensus import local_steps
+from fedpact.solvers.consensus.local_steps import (
     LocalSteps,
+    LocalStepSolver,
     Member,
     Moved,
     Slope,
-    Steps,
-    check_options,
-    check_problem,
-    descended,
-    local_step,
-    moved_to,
+    descend,
+    first_iterate,
+    join,
+    local_step_size,
+    report_move,
 )
+from fedpact.solvers.run import Iterate, Run
+from fedpact.types import Vector
 
-from fedpact.errors import OptionError
-from fedpact.federation import Summed, client_step
-from fedpact.functions import Vector
-from fedpact.problem import Share
-from fedpact.solvers.endings import interrupted
-from fedpact.solvers.run import Run
-from fedpact.solvers.solution import Solution
-
-REFUSED = "its corrections leave no bias only where h is smooth"
 UNEQUAL = (
     "owners with unequal step sizes may lead SCAFFOLD around or away from the optimum; leave out step_rule, or give a "
     "smaller step_factor"
 )
 RESTLESS = "SCAFFOLD does not come to rest under a fixed step size with minibatches; give a smaller step_size"
-LONG_STEPS = "no progress; SCAFFOLD needs local steps of about 1 / (steps L) at most: give a smaller step_size"
+LONG_STEPS = "SCAFFOLD needs local steps of about 1 / (steps L) at most: give a smaller step_size"
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
 
 @dataclass(frozen=True)
 class Controlled(Member):
-    variate: Vector
+    variate: Vector  # c_i
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +75,19 @@ class Corrected(Moved):
 def advance(share: Share, state: Member, order: Round) -> tuple[Controlled, Corrected]:
     """Lines 7 to 14 of Algorithm 1."""
     before = state.variate if isinstance(state, Controlled) else np.zeros_like(order.w)
-    slope, step = Slope(share, state, order), local_step(state, order)
-    first = slope(order.w) if order.option == "I" else before
+    slope = Slope(share, state, order)
+    eta = local_step_size(state, order)
+    first = slope(order.w) if order.option == "I" else before  # line 12, option I: before the steps
 
     def corrected(y: Vector) -> Vector:
         return slope(y) - before + order.variate
 
-    y = descended(order, step, corrected)
-    reply = moved_to(y, order, step, slope)
-    variate = first if order.option == "I" else before - order.variate - reply.moved / (order.steps * step)
+    y = descend(order, eta, corrected)
+    reply = report_move(y, order, eta, slope)
+
+    variate = first
+    if order.option == "II":
+        variate = before - order.variate - reply.moved / (order.steps * eta)
     if reply.diverged or not np.all(np.isfinite(variate)):
         variate = before
     after = Controlled(state.index, state.lipschitz, variate)
@@ -94,47 +97,46 @@ def advance(share: Share, state: Member, order: Round) -> tuple[Controlled, Corr
 # --------------------------------------------------------------------------------------------------- the server's half
 
 
-def scaffold(
-    run: Run,
-    *,
-    steps: int = 10,
-    step_size: float | None = None,
-    step_factor: float = 1.0,
-    step_rule: str = "common",
-    relaxation: float = 1.0,
-    participation: float = 1.0,
-    batch_size: int | None = None,
-    option: str = "II",
-) -> Solution:
+@dataclass
+class Server(local_steps.Server):
+    variate: Vector  # c
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaffold(LocalStepSolver[Server]):
     """Algorithm 1.
 
-    steps (tau, K there) of every owner in a round
-    step_size (eta); when None step_factor / L, L as in FedAvg. The theory asks for 1 / (81 tau L lambda), which is as
-        safe as it is slow; step_factor=1/tau is fast when owners are alike
-    step_rule: "common" or "own", as in FedAvg; owners with steps of their own may make it diverge
-    relaxation (lambda) of the server
-    participation, batch_size: as in FedAvg
-    option: of the control variates, "II" or "I" (one more gradient a round)
+    The theory asks for a step size of 1 / (81 tau L lambda), which is as safe as it is slow; step_factor=1/tau is fast
+    when owners are alike. With step_rule="own" it may diverge.
     """
-    check_options(run, participation, steps=steps, batch_size=batch_size)
-    if option not in ("I", "II"):
-        raise OptionError(f"option = {option!r}: choose I, II")
-    check_problem(run, REFUSED)
-    work = Steps(run, participation, steps, step_size, step_factor, step_rule, batch_size)
-    work.joined()
-    own = work.step_size is None
-    course = work.course(RESTLESS if batch_size is not None else UNEQUAL if own else LONG_STEPS if steps > 1 else "")
-    holders = len(run.fleet.owners)
-    w, variate = run.w0, np.zeros_like(run.w0)
-    try:
-        for k in course.rounds():
-            asked = course.asked(k)
-            order = Round(**work.order(k, w, course.judging(k)), variate=variate, option=option)
-            replies = run.fleet.ask(advance, order, asked)
-            following = w + relaxation * replies.total.moved / len(asked)
-            course.follow(k, asked, w, following, replies, replies.total.step / len(asked))
-            w = following
-            variate = variate + replies.total.change / holders
-    except KeyboardInterrupt:
-        course.end = interrupted(run)
-    return course.solution(w)
+
+    name: ClassVar[str] = "scaffold"
+    needs: ClassVar[Needs] = Needs(smooth="its corrections leave no bias only where h is smooth")
+
+    option: str = option("II", 'of the control variates; "I" takes one more gradient a round', choices=("I", "II"))
+
+    def init(self, run: Run) -> tuple[Server, Iterate]:
+        joined = self.join_all(run, join)
+        state = self.first_state(run, joined)
+        return Server(**vars(state), variate=np.zeros_like(run.start)), first_iterate(run, joined)
+
+    def step(self, run: Run, state: Server) -> Iterate:
+        asked = state.rounds.next()
+        order = Round(**self.local_steps(run, state), variate=state.variate, option=self.option)
+        replies = run.ask(advance, order, asked)
+
+        following = state.w + self.relaxation * replies.total.moved / len(asked)
+        state.variate = state.variate + replies.total.change / len(run.owners)
+
+        eta = replies.total.step / len(asked)
+        excuse = self.excuse(run, state)
+        iterate = state.rounds.follow(asked, state.w, following, replies, step=eta, excuse=excuse)
+        state.w = following
+        return iterate
+
+    def excuse(self, run: Run, state: Server) -> str:
+        if self.batch_size is not None:
+            return RESTLESS
+        if not state.step_size:
+            return UNEQUAL
+        return LONG_STEPS if self.steps > 1 else ""

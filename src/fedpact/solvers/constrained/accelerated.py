@@ -413,7 +413,11 @@ class Accelerated(Solver[Server]):
         self._mix(run, state, w, everyone, replies, own, norm)
         return iterate
 
-    def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
+    def fallback(self, state: Server) -> str:
+        """Algorithm 1 goes on where the subproblems are not convex."""
+        return "proximal-al" if state.pace.raises else ""
+
+    def separator(self, run: Run, state: Server) -> tuple[Vector | None, Vector]:
         return state.own.warm.u, state.own.drift
 
     def _point(self, run: Run, state: Server) -> Vector:
@@ -452,8 +456,8 @@ class Accelerated(Solver[Server]):
         state.judge = near or due or doubtful or last
 
     def _end(self, state: Server, failed: list[str]) -> Verdict | None:
-        """Given up when someone keeps failing; Algorithm 1 goes on where the subproblems are not convex."""
+        """Given up when someone keeps failing."""
         if state.stuck < STUCK:
             return None
         reason = f"{', '.join(failed)} could not solve the proximal step; {ELSEWHERE}"
-        return Verdict("stalled", reason, then="proximal-al" if state.pace.raises else "")
+        return Verdict("stalled", reason, then=self.fallback(state))

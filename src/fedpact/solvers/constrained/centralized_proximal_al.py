@@ -168,8 +168,8 @@ class CentralizedProximalAL(Solver[Server]):
             end=end,
         )
 
-    def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
-        return state.w, state.own.drift
+    def separator(self, run: Run, state: Server) -> tuple[Vector | None, Vector]:
+        return None, state.own.drift
 
     def _augmented(self, run: Run, state: Server) -> Function:
         """The augmented Lagrangian of all holders together."""

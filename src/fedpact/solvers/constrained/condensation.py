@@ -153,6 +153,7 @@ def first_pair(cone: Cone, local: Local, holders: int) -> tuple[Vector, Vector]:
     return slack, strength * worth * cone.identity()
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def moved(cone: Cone, origin: Point, step: Vector, target: float, finishing: bool) -> tuple[Vector, Vector]:
     """Slack and multiplier after the step, each with the longest step (up to 1) that stays inside the cone."""
     change = origin.local.jacobian @ step
@@ -170,6 +171,7 @@ def moved(cone: Cone, origin: Point, step: Vector, target: float, finishing: boo
     )
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def settled(
     share: Share, cone: Cone, w: Vector, local: Local, slack: Vector, multiplier: Vector, look: Look
 ) -> tuple[Point, System]:
@@ -181,9 +183,8 @@ def settled(
         return void
     diagonal = np.abs(np.diagonal(hessian))
     curvature = look.curvature or float(np.mean(diagonal)) or 1.0
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        barrier = None if look.finishing else barrier_model(cone, local, slack, multiplier, curvature)
-        finish = finish_model(cone, local, multiplier, curvature) if look.near else None
+    barrier = None if look.finishing else barrier_model(cone, local, slack, multiplier, curvature)
+    finish = finish_model(cone, local, multiplier, curvature) if look.near else None
     point = Point(w, slack, multiplier, clean, local, barrier, finish)
     jacobian, empty = local.jacobian, np.zeros(0)
     terms = owner_terms(share, w, clean[: share.multiplier_length], look.judged_coupled) if look.judge else None

@@ -26,15 +26,17 @@ and Sun (1993) for the semismooth step; the condensation by owner is our own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedpact.errors import DataError
 from fedpact.federation import Answers, client_step, named
-from fedpact.problem import Certificate, Share, Terms, assemble
+from fedpact.problem import Certificate, Share, Terms, assemble, owner_evidence
+from fedpact.problem.infeasibility import row_evidence
 from fedpact.solvers.base import Needs, Solver
+from fedpact.solvers.constrained.balancing import Balance, Balanced, balanced, corrected, seek_conflict, stiffness
 from fedpact.solvers.constrained.condensation import (
     Local,
     Look,
@@ -42,22 +44,26 @@ from fedpact.solvers.constrained.condensation import (
     System,
     cone_of,
     first_pair,
+    lagrangian_hessian,
     measured,
     moved,
     settled,
     unpack,
 )
+from fedpact.solvers.evidence import Pull, pull
 from fedpact.solvers.local.damped_model import model_step
 from fedpact.solvers.run import HAND_OVER, Iterate, Run, Verdict
 from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.steps import Holder
-from fedpact.types import Vector
+from fedpact.types import Matrix, Vector
 
 #: The target never falls below this part of the residual, so complementarity does not run ahead of it.
 BEHIND = 0.003
 #: Added to M as a multiple of the Hessian's diagonal, so that directions without curvature do not move;
 #: times or over RELAX when a step was dropped or kept.
 LEAST_DAMPING, RELAX = 1e-9, 10.0
+#: In a column that has become flat the diagonal counts as this part of the largest it was: it does not run away.
+FLAT = 0.01
 #: Certificates are asked for when the residual is within this factor of the tolerance, or the semismooth step is near.
 JUDGED = 1e3
 #: The semismooth step is tried when the certificate has come down to this part of the first residual ...
@@ -70,11 +76,13 @@ LONGEST, EVEN = 4.0, 0.05
 LEFT, SIZE = 10.0, 0.1
 #: Relative to the objective: a rise that is no more than its rounding is none.
 ROUNDING = 1e-10
-#: Iterations in which the miss of the constraints does not halve before Algorithm 1 is asked whether they conflict.
-SUSPECT = 12
-#: A proof of conflict is looked for when the weighted constraints seem to exclude all points within REACH times the
-#: size of w; again after twice as many iterations.
-REACH = 100.0
+#: Iterations in which the miss of the constraints does not halve before a proof is sought that they conflict (then
+#: WAIT more each time, doubled), while at least PROOF exchanges are left; and before Algorithm 1 goes on where the
+#: constraints may be non-convex.
+SUSPECT = 3
+WAIT = 2
+PROOF = 4
+MISSED = 12
 #: A point FARTHER times farther out than AWAY may have no end; it is asked again when it is FARTHER times farther.
 FARTHER = 1e3
 AWAY = 1e4
@@ -88,10 +96,7 @@ class State(Holder):
 
     latest: Point
     kept: Point
-
-    @property
-    def separator(self) -> tuple[Vector | None, Vector]:
-        return self.latest.w, self.latest.multiplier
+    weights: Vector = field(default_factory=lambda: np.zeros(0))  # proposed for a proof that constraints conflict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +136,20 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     pair = moved(cone, origin, order.step, order.target, order.finishing)
     point, system = settled(share, cone, w, measured(share, w), *pair, order)
     return move_to(state, order, point), system
+
+
+@client_step
+def balance(share: Share, state: State, order: Balance) -> tuple[State, Balanced]:
+    """Correct the weights for the step of w, and give their evidence and what the next step needs."""
+    cone = cone_of(share)
+    if order.scale:
+        weights = order.scale * state.latest.multiplier
+    else:
+        jacobian = measured(share, order.w - order.step).jacobian
+        weights = corrected(cone, jacobian, state.weights, order.step)
+    if share.constraint is not None:
+        weights = share.constraint.cone.project_dual(weights)
+    return replace(state, weights=weights), balanced(share, cone, order.w, weights, order.coupled)
 
 
 def at_start(point: Point) -> State:
@@ -175,7 +194,7 @@ class Sums:
     size: float
     complementarity: float  # mean over the degree of all cones
     degree: int
-    conflict: bool  # do the weighted constraints seem to exclude each other?
+    priced: float  # <z, c>
     certificate: Certificate | None
     objective: float
 
@@ -207,7 +226,7 @@ class Coordinator:
         replies = run.ask(begin, order)
         with named(server.label, begin.__name__):
             introduce(server, None, Introduce(w=self.w))
-        local = self._local(replies)
+        local = self.local_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
         # Without an objective of its own the server's multipliers are as strong as those of an owner on average.
         share_of_gradient = np.linalg.norm(replies.total.gradient) / order.holders
         slack, multiplier = first_pair(self.cone, replace(local, gradient=np.array([share_of_gradient])), order.holders)
@@ -225,29 +244,29 @@ class Coordinator:
         order = replace(order, coupled=multiplier[self.split :], judged_coupled=expected)
         self.w = origin.w + order.longer * order.step
         replies = self.run.ask(advance, order)
-        local = self._local(replies)
+        local = self.local_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
         point, own = settled(self.problem.server, self.cone, self.w, local, slack, multiplier, order)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
         self.state = move_to(self.state, order, point)
         return self._sums(own, replies, expected, order.judge)
 
-    def _local(self, replies: Answers[System]) -> Local:
-        """The server's share, with the coupled constraint as further rows."""
+    def local_at(self, w: Vector, coupled: Vector, coupled_jacobian: Matrix) -> Local:
+        """The server's share at w, with the coupled constraint as further rows."""
         with named(self.problem.server.label, "evaluating the share"):
-            local = measured(self.problem.server, self.w)
+            local = measured(self.problem.server, w)
         if not self.problem.coupled_length:
             return local
         return replace(
             local,
-            value=np.append(local.value, replies.total.coupled),
-            jacobian=np.vstack([local.jacobian, replies.total.coupled_jacobian]),
+            value=np.append(local.value, coupled),
+            jacobian=np.vstack([local.jacobian, coupled_jacobian]),
         )
 
     def _sums(self, own: System, replies: Answers[System], coupled: Vector, judged: bool) -> Sums:
         problem, h, owners = self.problem, self.problem.regularizer, replies.total
         if not (own.usable and all(r.usable for r in replies)):
             void = np.zeros(0)
-            return Sums(False, void, void, void, void, void, void, np.inf, np.inf, np.inf, 0.0, 0, False, None, np.inf)
+            return Sums(False, void, void, void, void, void, void, np.inf, np.inf, np.inf, 0.0, 0, 0.0, None, np.inf)
         price, degree = own.price + owners.price, int(own.degree + owners.degree)
         certificate, objective = None, np.nan
         if judged:
@@ -273,19 +292,40 @@ class Coordinator:
             size=float(np.sqrt(own.size + owners.size)),
             complementarity=(own.complementarity + owners.complementarity) / max(degree, 1),
             degree=degree,
-            conflict=self._seems_to_conflict(own.priced + owners.priced, price),
+            priced=own.priced + owners.priced,
             certificate=certificate,
             objective=objective,
         )
 
-    def _seems_to_conflict(self, priced: float, price: Vector) -> bool:
-        """Is <z, c(u)> >= priced + <price, u - w> positive for all u near? A hint that costs nothing, and no proof."""
-        size = 1 + float(np.sum(np.abs(self.w)))
-        regularizer = self.problem.regularizer
-        push = float(np.max(np.abs(price)))
-        if regularizer.indicator:
-            push = regularizer.subdifferential_distance(-price, self.w)
-        return priced > 0 and priced >= push * REACH * size
+
+class Balancing:
+    """The server in a search for a proof of conflict: the holder of its own and of the coupled weights."""
+
+    def __init__(self, at: Coordinator) -> None:
+        self.at = at
+        self.weights = at.state.latest.multiplier
+        self.jacobian = at.state.latest.local.jacobian
+
+    def ask(self, order: Balance) -> tuple[Pull, Matrix]:
+        """One exchange: the evidence of all holders, the coupled constraint as one of them, and J' Q_v J + H."""
+        problem = self.at.problem
+        cone = self.at.cone
+        weights = corrected(cone, self.jacobian, self.weights, order.step)
+        if order.scale:
+            weights = order.scale * self.weights
+        own, coupled = np.split(weights, [self.at.split])
+        coupled = np.maximum(coupled, 0.0)
+        replies = self.at.run.ask(balance, replace(order, coupled=coupled))
+        local = self.at.local_at(order.w, replies.total.coupled, replies.total.coupled_jacobian)
+        self.weights = weights
+        self.jacobian = local.jacobian
+        held = {problem.server.label: owner_evidence(problem.server, order.w, own)}
+        if coupled.size:
+            rows = slice(self.at.split, None)
+            held["coupled"] = row_evidence(local.value[rows], local.jacobian[rows], order.w, coupled)
+        bent = lagrangian_hessian(replace(problem.server, objective=None), order.w, own, np.zeros(0))
+        matrix = unpack(replies.total.matrix, order.w.size) + stiffness(cone, local.jacobian, weights) + bent
+        return pull(held, problem.names, replies), matrix
 
 
 @dataclass
@@ -306,6 +346,12 @@ class Pace:
     previous: Vector | None = None  # the last semismooth step
     longer: float = 1.0
     entry: float = np.inf  # certificate before the first of them
+    steepest: Vector | float = 0.0  # the largest diagonal of the Hessian so far, by column
+
+    def steady(self, diagonal: Vector) -> Vector:
+        """The diagonal that damping is measured by."""
+        self.steepest = np.maximum(self.steepest, diagonal)
+        return np.maximum(diagonal, FLAT * self.steepest)
 
     def aim(self, base: Sums, before: float) -> None:
         """The complementarity to aim at: much less than now after good progress, but never ahead of the residual."""
@@ -377,7 +423,9 @@ class Server:
     k: int = 0
     lowest: float = np.inf  # miss of the constraints, at the iteration where it last halved
     halved: int = 0
-    proof_at: int = 1  # iteration from which on a proof of conflict may be looked for
+    priced: float = 0.0  # the largest |<z, c>| so far
+    proof_at: int = 0  # iteration from which on a proof of conflict may be sought
+    wait: int = WAIT
     away: float = AWAY
 
 
@@ -391,7 +439,6 @@ class InteriorPoint(Solver[Server]):
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60
     progress: ClassVar[float] = 0.9
-    fallback: ClassVar[str] = "accelerated"
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         problem = run.problem
@@ -415,6 +462,7 @@ class InteriorPoint(Solver[Server]):
             matrix, slope, diagonal = base.matrix, base.slope + pace.target * base.centring, base.diagonal
         regularizer = run.problem.regularizer
         packed = unpack(matrix, origin.size)
+        diagonal = pace.steady(diagonal)
         step, used = model_step(packed, slope, diagonal, regularizer, origin, pace.damping, 1e-3 * run.tol[0])
         longer = pace.stretch(step, regularizer.curvature is not None) if pace.finishing else 1.0
 
@@ -432,7 +480,7 @@ class InteriorPoint(Solver[Server]):
             best=run.best.iteration == run.first + state.k,
             back=pace.back,
             near=pace.finishing or pace.near(state.now, 5),
-            judge=pace.worth_judging(state.now, run.tol) or state.now.conflict or self._is_far(state, origin + step),
+            judge=pace.worth_judging(state.now, run.tol) or self._is_far(state, origin + step),
         )
         state.now = at.advance(order)
         state.k += 1
@@ -446,9 +494,19 @@ class InteriorPoint(Solver[Server]):
             state.base = state.now
         return self._iterate(run, state)
 
-    def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
-        point = state.at.state.latest
-        return point.w, point.multiplier[: state.at.split]
+    def fallback(self, state: Server) -> str:
+        return "accelerated"
+
+    def conflict(self, run: Run, state: Server, w: Vector) -> tuple[str, ...]:
+        """Balance the latest multipliers, from sums, until they prove a conflict or it does not pay any more."""
+        if state.now.priced <= 0:
+            return ()
+        state.proof_at = state.k + state.wait
+        state.wait *= 2
+        regularizer = run.problem.regularizer
+        steps = run.rounds_left - PROOF
+        point, found = seek_conflict(Balancing(state.at).ask, regularizer, state.at.w, state.now.priced, steps)
+        return found.conflict(regularizer, point)
 
     def _iterate(self, run: Run, state: Server) -> Iterate:
         now = state.now
@@ -459,9 +517,7 @@ class InteriorPoint(Solver[Server]):
         if missed <= max(0.5 * state.lowest, run.tol[1]):
             state.lowest = missed
             state.halved = state.k
-        conflict = now.conflict and missed > run.tol[1] and state.k >= state.proof_at
-        if conflict:
-            state.proof_at = 2 * state.k
+        suspect = self._suspects(run, state) and missed > run.tol[1]
         escape = judged is not None and self._is_far(state, state.at.w)
         if escape:
             state.away = float(np.max(np.abs(state.at.w)))
@@ -474,14 +530,23 @@ class InteriorPoint(Solver[Server]):
             consensus_penalty=state.pace.damping,
             gradients=owners if judged is None else 2 * owners,  # one each, and one more to judge
             hessians=owners,
-            conflict=conflict,
+            conflict=suspect,
             escape=escape,
             end=self._end(run, state),
         )
 
+    def _suspects(self, run: Run, state: Server) -> bool:
+        """Is it worth seeking a proof that constraints conflict? Where they do, <z, c> grows without end."""
+        before = state.priced
+        state.priced = max(before, abs(state.now.priced))
+        grows = state.now.usable and state.now.priced > 0 and state.now.priced >= before
+        waited = state.k - state.halved >= SUSPECT and state.k >= state.proof_at
+        return grows and waited and run.rounds_left > PROOF
+
     def _end(self, run: Run, state: Server) -> Verdict | None:
-        """Algorithm 1 goes on where the constraints stay missed: it may prove that they conflict."""
-        if state.k - state.halved < SUSPECT or run.rounds_left <= HAND_OVER or run.problem.coupled_length:
+        """Algorithm 1 goes on where the constraints stay missed and may be non-convex."""
+        missed = state.k - state.halved >= MISSED
+        if not missed or run.problem.convex or run.rounds_left <= HAND_OVER or run.problem.coupled_length:
             return None
         return Verdict("stalled", "the constraints stay missed", then="proximal-al")
 

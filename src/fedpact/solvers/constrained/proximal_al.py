@@ -295,8 +295,8 @@ class ProximalAL(Solver[Server]):
             record=state.subproblem.record(run, state.k),
         )
 
-    def separator(self, run: Run, state: Server) -> tuple[Vector, Vector]:
-        return state.w, state.drift
+    def separator(self, run: Run, state: Server) -> tuple[Vector | None, Vector]:
+        return None, state.drift
 
     def _conclude(self, run: Run, state: Server) -> Iterate:
         """The multipliers of w^{k+1}, its certificate, and the next subproblem."""

@@ -83,6 +83,8 @@ def composite_quadratic(matrix: Matrix, slope: Vector, regularizer: Prox, start:
             z = now.after(z)
             y = now.at(z)[1]
             miss = regularizer.subdifferential_distance(-(matrix @ y + linear), y)
+            if not np.isfinite(miss):  # a prox that returns NaN does so for every rho
+                return best
             if miss < best.residual:
                 best = Minimum(y, miss, miss <= tolerance, steps)
             if best.residual <= max(tolerance, 1e-15 * float(np.max(np.abs(matrix) @ np.abs(y) + np.abs(linear)))):

@@ -15,6 +15,7 @@ ROUNDING = 1e-14
 RAISE, SAFE = 10.0, 3.0
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def model_step(
     matrix: Matrix, slope: Vector, diagonal: Vector, regularizer: Prox, w: Vector, damping: float, tolerance: float
 ) -> tuple[Vector, float]:
@@ -29,7 +30,7 @@ def model_step(
         slope = slope + smooth * w
         diagonal = diagonal + smooth
     typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
-    diagonal = np.maximum(diagonal, 1e-8 * typical)
+    diagonal = np.maximum(diagonal, 1e-8 * np.where(np.diagonal(M) > 0, np.diagonal(M), typical))
     damping, raised = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal))), False
     while True:
         damped = M + np.diag(damping * diagonal)
@@ -37,7 +38,9 @@ def model_step(
         try:
             factor = cho_factor(damped * np.outer(scale, scale), lower=True, check_finite=False)
         except LinAlgError:
-            damping, raised = RAISE * damping, True
+            damping, raised = max(RAISE * damping, ROUNDING), True
+            if not np.isfinite(damping * np.max(diagonal)):  # no damping makes this matrix positive
+                return np.zeros_like(w), damping
             continue
         if not raised:
             break

@@ -25,8 +25,8 @@ def exact(function: Function, start: Vector, tolerance: float, kept: Matrix | No
         gradient = function.gradient(w)
         gradients += 1
         size = float(np.max(np.abs(gradient)))
-        if size >= 0.5 * residual:  # iterative refinement has reached the limit of double precision
-            return Minimum(best, residual, True, gradients, hessians)
+        if not size < 0.5 * residual:  # refinement is at the limit of double precision, or met what is not a number
+            return Minimum(best, residual, bool(np.isfinite(size)), gradients, hessians)
         best, residual = w, size
         if residual <= tolerance:
             return Minimum(best, residual, True, gradients, hessians)

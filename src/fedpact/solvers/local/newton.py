@@ -26,6 +26,8 @@ def newton(function: Function, start: Vector, tolerance: float, max_iterations: 
         indefinite |= negative
         hessians += 1
         slope = float(gradient @ direction)
+        if not slope < 0:  # the Hessian is not finite, or so large that no step is left
+            break
         step = 1.0
         while True:
             trial = w + step * direction

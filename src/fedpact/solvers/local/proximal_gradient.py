@@ -44,6 +44,8 @@ def proximal_gradient(
             if not step >= 1e-18:  # also when the gradient is not a number, and the step with it
                 return Minimum(best.w, best.residual, False, gradients)
         residual = regularizer.subdifferential_distance(-trial_gradient, trial)
+        if not np.isfinite(residual):  # it would never count as better
+            break
         if residual < best.residual:
             best = Minimum(trial, residual, residual <= tolerance, gradients)
         if float((point - trial) @ (trial - w)) > 0:  # momentum points uphill: restart

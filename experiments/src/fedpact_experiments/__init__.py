@@ -1,0 +1,1 @@
+"""Benchmarks of fedpact and the papers' experiments, run again: what `fedpact bench` and `fedpact replicate` do."""

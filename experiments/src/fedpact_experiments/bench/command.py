@@ -1,0 +1,38 @@
+"""`fedpact bench`: this file only registers; each command has a file of its own."""
+
+from __future__ import annotations
+
+import click
+
+from fedpact_experiments.bench.engines import engines
+from fedpact_experiments.bench.growth import growth
+from fedpact_experiments.bench.house import house
+from fedpact_experiments.bench.local import local
+from fedpact_experiments.bench.newcomer import newcomer
+from fedpact_experiments.bench.neyman_pearson import neyman_pearson
+from fedpact_experiments.bench.owners import owners
+from fedpact_experiments.bench.rounds import rounds
+from fedpact_experiments.bench.seconds import seconds
+from fedpact_experiments.bench.startup import startup
+
+
+@click.group()
+def bench() -> None:
+    """Measure the methods side by side; every number printed comes from that run.
+
+    \b
+    fedpact bench rounds --problems synthetic --owners 5     exchanges with the owners, against the paper's algorithm
+    fedpact bench time                                       seconds, against centralized solvers on pooled data
+    fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
+    fedpact bench local                                      what the owners compute, tuned and untuned
+    fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
+    fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
+    fedpact bench house                                      how the code reads, beside other projects of the field
+
+    Tables go to standard output, progress to standard error. Ctrl-C prints what was measured so far. Set
+    OMP_NUM_THREADS=1 for times that can be compared.
+    """
+
+
+for command in (rounds, seconds, growth, local, neyman_pearson, engines, owners, startup, newcomer, house):
+    bench.add_command(command)

@@ -1,1 +1,0 @@
-"""Experiments of papers, run again: one file each, all with `replicate(task) -> Replication`."""

@@ -1,0 +1,6 @@
+"""From a task to a certified model, in one session."""
+
+from fedpact.fitting.fit import fit
+from fedpact.fitting.result import Fit
+
+__all__ = ["Fit", "fit"]

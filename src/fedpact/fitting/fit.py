@@ -1,0 +1,196 @@
+"""From a task to a certified model: agree on scales, solve, and let the owners measure it on their rows.
+
+The one door behind estimators, jobs and the Flower app: everything happens in one session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from fedpact.errors import OwnerLost
+from fedpact.federation import Session
+from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, measure
+from fedpact.fitting.recall import TRIALS, first_bounds, next_bounds
+from fedpact.fitting.result import Fit
+from fedpact.problem import RemoteProblem, Share
+from fedpact.solve import solve
+from fedpact.solvers import Progress, Solution, Solver
+from fedpact.tasks import FileSource, HeldSource, NeymanPearson, Rows, Source, TableTask, Task
+from fedpact.tasks.base import SERVER
+from fedpact.types import Vector
+
+#: What an owner holds: rows in memory, a file, or (None) what only its site knows.
+Held = Rows | str | Path | None
+#: What everyone tells about a model, by owner and measure.
+Measures = dict[str, dict[str, float]]
+
+
+def fit(
+    task: Task,
+    owners: Mapping[str, Held],
+    session: Session | None = None,
+    *,
+    server: Held = None,
+    compare: bool = False,
+    method: str | Solver[Any] = "auto",
+    tol: float | tuple[float, float] = 1e-3,
+    max_rounds: int | None = None,
+    seed: int = 0,
+    callbacks: Iterable[Callable[[Progress], Any]] = (),
+    **options: Any,
+) -> Fit:
+    """Train the task's model with these owners, in one session.
+
+    owners:  name -> its rows (`fedpact.tasks.Rows`), its file, or None for a site that has its own
+    session: where and how; by default in this process. One that is given stays open
+    server:  the coordinator's own table, where the task has a use for it
+    compare: train without the constraints too, and measure that model
+    method, tol, max_rounds, seed, callbacks, options: of `fp.solve`, for every solve
+
+    Ctrl-C, or an owner that stays away, ends the fit with the best model so far and the status `interrupted` or
+    `client_lost`; before the constrained solve has begun there is none, and KeyboardInterrupt or OwnerLost is raised.
+    Raises OptionError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
+    """
+    asked = replace(task, owners=len(owners))
+    solving = {"method": method, "tol": tol, "max_rounds": max_rounds, "seed": seed, **options}
+    if session is not None:
+        return Fitting(session, owners, server, solving, callbacks).run(asked, compare)
+    with Session() as made:
+        return Fitting(made, owners, server, solving, callbacks).run(asked, compare)
+
+
+class Fitting:
+    """One fit under way.
+
+    solving: of `fp.solve`, for every solve
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        owners: Mapping[str, Held],
+        server: Held,
+        solving: Mapping[str, Any],
+        callbacks: Iterable[Callable[[Progress], Any]],
+    ) -> None:
+        self.session = session
+        self._sources = {name: _source(name, held) for name, held in owners.items()}
+        self._server = _source(SERVER, server)
+        self._solving = solving
+        self._callbacks = tuple(callbacks)
+        self._solves = 0
+
+    def run(self, task: Task, compare: bool) -> Fit:
+        self.session.open(self._sources, self._identify(task, compare))
+        begun = self.session.ledger.read()
+        if self._hides():
+            self.session.secure()
+        task = self._agree(task)
+        recall = task if isinstance(task, NeymanPearson) and task.min_recall else None
+        before: Measures = {}
+        start: Vector | None = None
+        if recall is not None or (compare and task.comparable):
+            before, start = self._fit_freely(task)
+        found = self._fit(task, start, before) if recall is None else self._find_bounds(recall, start, before)
+        return replace(found, communication=self.session.ledger.read() - begun, trials=self._solves)
+
+    def _identify(self, task: Task, compare: bool) -> dict[str, Any]:
+        """What a resumed run must find unchanged; owners compare their data themselves."""
+        method = self._solving["method"]
+        if isinstance(method, Solver):
+            method = {"name": method.name, **asdict(method)}
+        server = None if self._server is None else self._server.digest()
+        return {**task.identity(), "server": server, "compare": compare, **self._solving, "method": method}
+
+    def _hides(self) -> bool:
+        """Are sums masked from the first exchange? By default between organisations."""
+        if self.session.secure_sum is None:
+            return self.session.networked and len(self.session.owners) > 1
+        return self.session.secure_sum
+
+    def _agree(self, task: Task) -> Task:
+        """The task with the scaling of its columns, where it asks for one."""
+        if not isinstance(task, TableTask) or not task.needs_scaling:
+            return task
+        self.session.pose(task)
+        return task.scaled(agree_on_scaling(self.session, task.encoding, task.standardize))
+
+    # ----------------------------------------------------------------------------------------------------------- models
+
+    def _fit_freely(self, task: Task) -> tuple[Measures, Vector | None]:
+        """The model without constraints: what everyone tells about it, and a start for the others if it is solved."""
+        free = replace(task, constrained=False)
+        solution = self._solve(free)
+        if solution.status == "client_lost":
+            raise OwnerLost(solution.reason)
+        if solution.status == "interrupted" or self.session.looking:
+            raise KeyboardInterrupt
+        told = self._measure(free, solution.w)
+        before = {name: reply.told() for name, reply in told.items()}
+        return before, solution.w if solution.solved else None
+
+    def _find_bounds(self, task: NeymanPearson, start: Vector | None, before: Measures) -> Fit:
+        """Models with one set of bounds after another; the best one that has the recall everywhere."""
+        best = now = self._fit(replace(task, bound=first_bounds(before)), start, before)
+        for trial in range(TRIALS):
+            bounds = next_bounds(now, trial)
+            if bounds is None:
+                break
+            if self.session.looking:
+                return best.stopped("interrupted", "interrupted while bounds were sought")
+            now = self._fit(replace(task, bound=bounds), now.solution.w, before)
+            if now.solution.status in ("interrupted", "client_lost"):
+                return best.stopped(now.solution.status, f"{now.solution.reason}; the best model before that is given")
+            if now.better_than(best):
+                best = now
+        return best
+
+    def _fit(self, task: Task, start: Vector | None, before: Measures) -> Fit:
+        """The model with its constraints, measured; one that was certified stays when the measuring fails."""
+        solution = self._solve(task, start)
+        told: dict[str, Measured] = {}
+        try:
+            if solution.status != "client_lost":
+                told = self._measure(task, solution.w)
+        except OwnerLost as lost:
+            reason = f"{lost}; the model was judged before that ({solution.status}), and is not measured"
+            solution = replace(solution, status="client_lost", reason=reason)
+        except KeyboardInterrupt:
+            reason = f"interrupted; the model was judged before that ({solution.status}), and is not measured"
+            solution = replace(solution, status="interrupted", reason=reason)
+        values = {name: reply.values for name, reply in told.items()}
+        measures = {name: reply.told() for name, reply in told.items()}
+        return Fit(task, solution, values, measures, before, solution.communication, self._solves)
+
+    def _solve(self, task: Task, start: Vector | None = None) -> Solution:
+        self._solves += 1
+        server = self._server_share(task) if task.constrained else None
+        problem = RemoteProblem(self._sources, server, task.regularizer(), task)
+        return solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **self._solving)
+
+    def _measure(self, task: Task, w: Vector) -> dict[str, Measured]:
+        """One exchange: what everyone tells about the model."""
+        self.session.pose(task)
+        replies = self.session.ask(measure, Finished(w=w))
+        told = dict(zip(self.session.owners, replies, strict=True))
+        if (server := self._server_share(task)) is not None:
+            told[SERVER] = measure(server, None, Finished(w=w))[1]
+        return told
+
+    def _server_share(self, task: Task) -> Share | None:
+        if self._server is None:
+            return None
+        share = self._server(task)
+        assert isinstance(share, Share)  # the scaling is known by now
+        return share
+
+
+def _source(owner: str, held: Held) -> Source | None:
+    if held is None:
+        return None
+    if isinstance(held, Rows):
+        return HeldSource(owner, held)
+    return FileSource(owner, held)

@@ -1,0 +1,188 @@
+"""The keys of a job file, declared once; the reader, `fedpact init`, the reference page and the schema follow.
+
+Keys of a task are the fields of its class (`fedpact.tasks.base.key`); all others are declared here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass
+from typing import Any
+
+from fedpact.federation import ENGINES
+from fedpact.report.tracking import TRACKERS
+from fedpact.solvers import METHODS
+from fedpact.tasks import TASKS, keys_of
+from fedpact.tasks.base import Key
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value must be: Python types, words for the message, its JSON schema, and the kind of a table's entries."""
+
+    types: tuple[type, ...]
+    words: str
+    schema: Mapping[str, Any]
+    entries: str = ""
+
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_LEVEL = {"type": ["string", "number"]}
+KINDS: dict[str, Kind] = {
+    "text": Kind((str,), 'a text in quotes, such as "age"', {"type": "string"}),
+    "file": Kind((str,), "the path of a file in quotes", {"type": "string"}),
+    "level": Kind((str, int, float), "one of the classes", _LEVEL),
+    "number": Kind((int, float), "a number", {"type": "number"}),
+    "whole": Kind((int,), "a whole number", {"type": "integer"}),
+    "bool": Kind((bool,), "true or false", {"type": "boolean"}),
+    "list": Kind((list,), "a list, such as [0, 1]", {"type": "array", "items": _LEVEL}),
+    "texts": Kind((list,), 'a list of texts, such as ["age", "dose"]', _TEXTS),
+    "table": Kind((dict,), "a table of its own", {"type": "object"}),
+    "levels": Kind(
+        (dict,),
+        "a table of lists",
+        {"type": "object", "additionalProperties": {"type": "array", "items": _LEVEL}},
+        entries="list",
+    ),
+    "bound": Kind(
+        (int, float, dict),
+        "a number, or a table with one for each owner",
+        {"type": ["number", "object"], "additionalProperties": {"type": "number"}},
+        entries="number",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobKey:
+    """A key of a job file.
+
+    table:   the table it stands in; empty: at the top
+    default: in TOML, or in words where it is not a plain value; empty: it must be stated, or is absent
+    example: a value in TOML
+    choices: of a text
+    tasks:   those that use it; empty: all
+    """
+
+    table: str = ""
+    name: str
+    kind: str
+    doc: str
+    default: str = ""
+    example: str
+    choices: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+
+#: Tables whose keys are the user's own names.
+OPEN = {
+    "owners": "name = its table, CSV or Parquet; or flower://ADDRESS, see the how-to on Flower",
+    "categories": "column = the list of its levels",
+    "bound": "owner = its bound, where they differ",
+    "solve.options": "options of the method, as the reference page lists them",
+}
+
+
+def _declare() -> Iterator[JobKey]:
+    """All keys, in the order in which a file would state them."""
+    yield _key("", "title", "text", "title of the report", "the name of the file", example='"Three hospitals"')
+    yield _key("", "task", "text", "what is trained", example='"neyman_pearson"', choices=tuple(TASKS))
+    yield from _declare_tasks()
+    yield _key("solve", "method", "text", "how it is solved", '"auto"', choices=("auto", *METHODS))
+    yield _key("solve", "tol", "number", "tolerance of the certificate, above 0 and below 1", "1e-3")
+    yield _key("solve", "seed", "whole", "seed of everything random", "0")
+    yield _key("solve", "max_rounds", "whole", "exchanges of a solve, at most", "100000")
+    yield _key("solve", "engine", "text", "where owners run", '"in-process"', choices=(*ENGINES, "flower"))
+    secure = "the coordinator sees sums only; needs fedpact[secure]"
+    yield _key("solve", "secure_sum", "bool", secure, "as the method needs", example="true")
+    failure = "when an owner does not answer"
+    yield _key("solve", "on_failure", "text", failure, '"retry"', choices=("retry", "stale", "stop"))
+    yield _key("solve", "deadline", "number", "seconds an owner has for a reply", "none; 600 on Flower", example="600")
+    yield _key("solve", "retries", "whole", "how often an order is sent again", "8; 30 on Flower", example="8")
+    compare = "train without constraints too, to show what they cost"
+    comparable = tuple(name for name, task in TASKS.items() if task.comparable)
+    yield _key("solve", "compare", "bool", compare, "true", tasks=comparable)
+    with_server = tuple(name for name, task in TASKS.items() if task.has_server_data)
+    server = "the coordinator's own table: the constraint holds on it, too"
+    yield _key("server", "data", "file", server, example='"server.csv"', tasks=with_server)
+    yield _key("output", "folder", "text", "folder of the run", '"run"')
+    yield _key("output", "messages", "bool", "keep every message, for an auditor", "false")
+    yield _key("output", "track", "texts", "curves while it runs", "[]", example='["csv"]', choices=tuple(TRACKERS))
+    authority = "certificate authority of the SuperLink (PEM)"
+    yield _key("flower", "root_certificates", "file", authority, example='"ca.crt"')
+    yield _key("flower", "patience", "number", "seconds to wait for sites that are not online", "120")
+
+
+def _key(table: str, name: str, kind: str, doc: str, default: str = "", **about: Any) -> JobKey:
+    """A key whose default is an example as well, unless another is given."""
+    return JobKey(table=table, name=name, kind=kind, doc=doc, default=default, **{"example": default, **about})
+
+
+def _declare_tasks() -> Iterator[JobKey]:
+    """The keys of all tasks, each once, with the tasks that use it."""
+    users: dict[str, list[str]] = {}
+    docs: dict[str, list[str]] = {}
+    declared: dict[str, tuple[Any, Key]] = {}
+    for task, kind in TASKS.items():
+        for name, (_, default, about) in keys_of(kind).items():
+            declared.setdefault(name, (default, about))
+            users.setdefault(name, []).append(task)
+            docs.setdefault(name, [about.doc])
+            if about.doc not in docs[name]:
+                docs[name].append(f"{task}: {about.doc}")
+    for name, (default, about) in declared.items():
+        everyone = len(users[name]) == len(TASKS)
+        yield _key(
+            "",
+            name,
+            about.kind,
+            "; ".join(docs[name]),
+            about.shown or _in_toml(default),
+            example=about.example or _in_toml(default),
+            choices=about.choices,
+            tasks=() if everyone else tuple(users[name]),
+        )
+
+
+def _in_toml(default: Any) -> str:
+    """A default as the file would state it; empty for none."""
+    if isinstance(default, bool):
+        return json.dumps(default)
+    return "" if default is MISSING or not default else json.dumps(default)
+
+
+KEYS: dict[tuple[str, str], JobKey] = {(key.table, key.name): key for key in _declare()}
+
+
+def schema() -> dict[str, Any]:
+    """A JSON schema of job files, for editors that check TOML."""
+    properties: dict[str, Any] = {}
+    for key in KEYS.values():
+        place = properties
+        if key.table:
+            empty = {"type": "object", "properties": {}, "additionalProperties": False}
+            place = properties.setdefault(key.table, empty)["properties"]
+        place[key.name] = _schema_of(key)
+    for table, doc in OPEN.items():
+        parent, _, inner = table.partition(".")
+        place = properties[parent]["properties"] if inner else properties
+        place.setdefault(inner or parent, {"type": "object", "description": doc})
+    properties["owners"]["additionalProperties"] = {"type": "string"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A fedpact job",
+        "type": "object",
+        "properties": properties,
+        "required": ["task", "owners"],
+        "additionalProperties": False,
+    }
+
+
+def _schema_of(key: JobKey) -> dict[str, Any]:
+    about = {**KINDS[key.kind].schema, "description": key.doc}
+    if key.choices and key.kind == "texts":
+        about["items"] = {"enum": list(key.choices)}
+    elif key.choices:
+        about["enum"] = list(key.choices)
+    return about

@@ -1,0 +1,268 @@
+"""A task: from an owner's data to its share, what is told about a model, and the words for it.
+
+A task is a frozen dataclass that all owners agree on; it goes to every owner with every order. Its fields are keys of a
+job file, declared once by `key`: the reader of jobs, `fedpact init`, the reference page and the schema for editors are
+made from that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fedpact.errors import DataError, OptionError
+from fedpact.federation.digest import digest
+from fedpact.problem import Share, Unscaled
+from fedpact.prox import Prox
+from fedpact.types import Vector
+
+#: The name of who coordinates, among owners.
+SERVER = "server"
+
+# ----------------------------------------------------------------------------------------------------------------- keys
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a job file.
+
+    doc:     one line for the reader
+    kind:    what its value must be, see `fedpact.jobs.keys.KINDS`
+    name:    in the file, where it differs from the field's
+    shown:   the default of the file, in TOML or in words, where it differs from the field's
+    example: a value in TOML, where the default does not show what one looks like
+    choices: of a text
+    """
+
+    doc: str
+    kind: str
+    name: str = ""
+    shown: str = ""
+    example: str = ""
+    choices: tuple[str, ...] = ()
+
+
+def key(default: Any, doc: str, kind: str, **about: Any) -> Any:
+    """A field of a task that is a key of a job; `about` are the fields of `Key`."""
+    metadata = {"key": Key(doc, kind, **about)}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def keys_of(task: type[Task]) -> dict[str, tuple[str, Any, Key]]:
+    """The keys of a task's job: name in the file -> (field, default, key)."""
+    declared = [(f.name, f.default, f.metadata["key"]) for f in fields(task) if "key" in f.metadata]
+    return {about.name or name: (name, default, about) for name, default, about in declared}
+
+
+# --------------------------------------------------------------------------------------------------------- told things
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """One constraint at one owner, in the user's terms.
+
+    owner: its name, or "server"
+    what:  the quantity, e.g. "mean loss on class 1"
+    value: at the model handed back; bound: what it may be at most
+    price: multiplier: by how much the objective would fall per unit of bound more, near this point; NaN: it has none
+    """
+
+    owner: str
+    what: str
+    value: float
+    bound: float
+    price: float
+
+    @property
+    def slack(self) -> float:
+        return self.bound - self.value
+
+
+# ---------------------------------------------------------------------------------------------------------------- tasks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """What all owners agree on.
+
+    owners:      how many there are
+    constrained: False leaves the constraints out: to compare with
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # one line for the reader of a job file
+    has_server_data: ClassVar[bool] = False  # may the coordinator have a table of its own?
+    comparable: ClassVar[bool] = False  # is there a model without constraints to compare with?
+
+    owners: int = 0
+    constrained: bool = True
+
+    @abstractmethod
+    def read(self, path: Path) -> Any:
+        """What the task needs of an owner's file; parsed once a session."""
+
+    @property
+    def reading(self) -> object:
+        """What `read` depends on: read again when it changes."""
+        return None
+
+    @abstractmethod
+    def share(self, owner: str, held: Any) -> Share | Unscaled:
+        """The owner's share, from what `read` gave. Runs where the data is."""
+
+    @abstractmethod
+    def sentence(self) -> str:
+        """What is asked, in one sentence."""
+
+    @abstractmethod
+    def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
+        """The owner's constraints in the user's terms.
+
+        values, price: of the constraint at the model; told: what the owner measured there
+        """
+
+    def regularizer(self) -> Prox | None:
+        """h of the problem."""
+        return None
+
+    def measure_name(self, name: str) -> str:
+        """A measure of the share in the user's words."""
+        return name
+
+    def stated(self) -> dict[str, Any]:
+        """The task as JSON, on its way to an owner."""
+        return {"task": self.name, **{name: listed(value) for name, value in asdict(self).items()}}
+
+    def identity(self) -> dict[str, Any]:
+        """What a resumed run must find unchanged: the task, and the files that it names."""
+        return self.stated()
+
+
+def listed(value: Any) -> Any:
+    """Tuples as lists: what a message and a TOML or JSON file make of them."""
+    if isinstance(value, Mapping):
+        return {name: listed(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [listed(one) for one in value]
+    return value
+
+
+def check_bounds(bound: float | Mapping[str, float]) -> None:
+    """OptionError unless the bound, or every owner's, is positive."""
+    each = bound.items() if isinstance(bound, Mapping) else [("", bound)]
+    for owner, value in each:
+        if not 0 < value < float("inf"):
+            what = f"bound of owner {owner!r}" if owner else "bound"
+            raise OptionError(f"{what} = {value}: give a positive number", code="FP-OPTION-057", key="bound")
+
+
+def bound_for(bound: float | Mapping[str, float], owner: str) -> float:
+    """The owner's bound, from one for all or one by owner."""
+    if not isinstance(bound, Mapping):
+        return bound
+    if owner not in bound:
+        raise OptionError(
+            f"bound has no entry for owner {owner!r}; give one for every owner, or one number for all",
+            code="FP-OPTION-053",
+            key="bound",
+        )
+    return bound[owner]
+
+
+# -------------------------------------------------------------------------------------------------------------- sources
+
+
+class Source(ABC):
+    """What an owner holds: builds its share of any task, where the data is. Stands for the owner in `Session.open`."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+
+    def __call__(self, task: Task | Mapping[str, Any]) -> Share | Unscaled:
+        asked = self.accept(task)
+        return asked.share(self.owner, self.held(asked))
+
+    def accept(self, task: Task | Mapping[str, Any]) -> Task:
+        """The task as it came with an order. OptionError when it is not one."""
+        return read_task(task) if isinstance(task, Mapping) else task
+
+    @abstractmethod
+    def held(self, task: Task) -> Any:
+        """What `Task.read` gives."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Digest of the data: a resumed run must find it unchanged."""
+
+
+class FileSource(Source):
+    """An owner's file, read where it is and once a session. It is small, so it can be sent to where the file is."""
+
+    def __init__(self, owner: str, path: str | Path) -> None:
+        super().__init__(owner)
+        self.path = Path(path)
+        self._read: dict[object, Any] = {}
+
+    def held(self, task: Task) -> Any:
+        if task.reading not in self._read:
+            self._read = {task.reading: task.read(self.path)}
+        return self._read[task.reading]
+
+    def digest(self) -> str:
+        return digest_of_files(self.path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy reads the file itself."""
+        return {**self.__dict__, "_read": {}}
+
+
+class HeldSource(Source):
+    """What an owner holds in memory, as a task's `read` would give it."""
+
+    def __init__(self, owner: str, held: Any) -> None:
+        super().__init__(owner)
+        self._held = held
+
+    def held(self, task: Task) -> Any:
+        return self._held
+
+    def digest(self) -> str:
+        return digest(self._held)
+
+
+def digest_of_files(*paths: Path) -> str:
+    """SHA-256 of their contents. DataError when one cannot be read."""
+    found = hashlib.sha256()
+    for path in paths:
+        try:
+            found.update(hashlib.sha256(path.read_bytes()).digest())
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error}); restore it", code="FP-DATA-090") from error
+    return found.hexdigest()
+
+
+def read_task(stated: Mapping[str, Any]) -> Task:
+    """The task as it came with an order. OptionError when it is not one."""
+    from fedpact.tasks import TASKS  # the list of tasks imports the tasks, which import this
+
+    name = stated.get("task")
+    if name not in TASKS:
+        raise OptionError(f"task {name!r} is unknown; choose {', '.join(TASKS)}", code="FP-OPTION-040", key="task")
+    kind = TASKS[str(name)]
+    values = {key: value for key, value in stated.items() if key != "task"}
+    known = {f.name for f in fields(kind)}
+    if unknown := values.keys() - known:
+        raise OptionError(
+            f"the job states {', '.join(sorted(unknown))}, which this version does not know",
+            code="FP-OPTION-051",
+            key=min(unknown),
+        )
+    if absent := known - values.keys():  # a default here may not be what was agreed on
+        raise OptionError(f"the job is incomplete: it lacks {', '.join(sorted(absent))}", code="FP-OPTION-052")
+    return kind(**values)

@@ -1,0 +1,211 @@
+"""Tasks that train a linear classifier on tables: columns by name, text as categories, a common scale."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpact.data import with_intercept
+from fedpact.data.cells import Cells, read_cells
+from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
+from fedpact.errors import OptionError
+from fedpact.problem import Share, Unscaled
+from fedpact.prox import SquaredL2
+from fedpact.tasks import checks
+from fedpact.tasks.base import Task, key
+from fedpact.tasks.checks import Labels, Matrix
+from fedpact.tasks.linear_model import mean_loss
+from fedpact.tasks.model import Model
+from fedpact.types import Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """One owner's rows: features, NaN where a value is absent, and the numbers of their class and group."""
+
+    X: Matrix
+    y: Labels
+    group: Labels | None = None
+
+    @classmethod
+    def of(cls, X: ArrayLike, y: ArrayLike, group: ArrayLike | None = None) -> Rows:
+        kinds = None if group is None else np.asarray(group)
+        return cls(np.asarray(X, dtype=np.float64), np.asarray(y), kinds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTask(Task):
+    """A linear classifier of rows with named columns.
+
+    scaling: of the columns, once it is agreed on; the other fields are keys of a job
+    """
+
+    comparable: ClassVar[bool] = True
+
+    label: str = key("", "the column to predict", "text", example='"ill"')
+    classes: tuple[str, ...] = key(("0", "1"), "what it may be; more than two are fine", "list")
+    columns: tuple[str, ...] = key(
+        (), "columns of the model", "texts", name="features", shown="all other columns", example='["age", "dose"]'
+    )
+    categories: Mapping[str, tuple[str, ...]] = key(
+        dict, "columns of text, and all they may hold; agreed, so that no owner tells its own", "levels"
+    )
+    missing: Missing = key(  # noqa: RUF009 - a field
+        "error", "absent values are an error, or the mean over all owners", "text", choices=("error", "mean")
+    )
+    standardize: bool = key(
+        False, "numeric columns get mean 0 and deviation 1 over all owners, from sums only", "bool", shown="true"
+    )
+    intercept: bool = key(True, "does the model have an intercept?", "bool")
+    regularization: float = key(1e-3, "weight of the squared norm of the model, intercepts free", "number")
+    scaling: Scaling | None = None
+
+    def __post_init__(self) -> None:
+        self._freeze()
+        if not self.columns:
+            raise OptionError(
+                "a job needs columns=, the names of the features that every owner has",
+                code="FP-OPTION-043",
+                key="columns",
+            )
+        for column in self.columns_read:
+            if column in self.columns:
+                raise OptionError(
+                    f"{column!r} is a feature and the label or group as well; take it out of the columns",
+                    code="FP-OPTION-044",
+                    column=column,
+                )
+        if twice := [column for column in self.columns if self.columns.count(column) > 1]:
+            raise OptionError(
+                f"column {twice[0]!r} is listed twice; list every feature once", code="FP-OPTION-045", column=twice[0]
+            )
+        if unknown := [column for column in self.categories if column not in self.columns]:
+            raise OptionError(
+                f"categories are given for {unknown[0]!r}, which is no feature; list it, or drop them",
+                code="FP-OPTION-046",
+                column=unknown[0],
+            )
+        for column, levels in self.categories.items():
+            distinct("categories", levels, 1, column)
+        distinct("classes", self.classes, 2)
+        checks.nonnegative("regularization", self.regularization)
+        if self.missing not in ("error", "mean"):
+            raise OptionError(
+                f'missing = {self.missing!r} is unknown; choose "error" or "mean"', code="FP-OPTION-049", key="missing"
+            )
+
+    def _freeze(self) -> None:
+        """Lists, as messages and files have them, become tuples."""
+        for name in ("columns", "classes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "categories", categories_from(self.categories))
+        if isinstance(self.scaling, Mapping):
+            parts = {name: tuple(values) for name, values in self.scaling.items()}
+            object.__setattr__(self, "scaling", Scaling(**parts))
+
+    # ------------------------------------------------------------------------------------------------- at the owner
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        """Columns besides the features."""
+        return (self.label,) if self.label else ()
+
+    @property
+    def reading(self) -> object:
+        levels = tuple((column, tuple(own)) for column, own in self.categories.items())
+        return self.columns, levels, self.missing, self.columns_read, self.classes
+
+    def read(self, path: Path) -> Rows:
+        cells = read_cells(path)
+        X = self.encoding.matrix(cells)
+        y = cells.codes(self.label, self.classes, "classes")
+        return Rows(X, y, self.read_groups(cells))
+
+    def read_groups(self, cells: Cells) -> Labels | None:
+        """The number of every row's group; None where there are none."""
+        return None
+
+    def share(self, owner: str, held: Rows) -> Share | Unscaled:
+        if self.needs_scaling:
+            return Unscaled(held.X)
+        matrix = held.X if self.scaling is None else self.scaling.apply(held.X)
+        if self.intercept:
+            matrix = with_intercept(matrix)
+        share = self.share_of_rows(owner, matrix, held.y, held.group)
+        if self.constrained or share.objective is None:
+            return share
+        objective = (1 / self.owners) * mean_loss(matrix, held.y, len(self.classes))
+        return replace(share, objective=objective, constraint=None)
+
+    @abstractmethod
+    def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
+        """The share of scaled rows, with its constraint."""
+
+    # ---------------------------------------------------------------------------------------------------- for all
+
+    @property
+    def encoding(self) -> Encoding:
+        return Encoding(self.columns, self.categories, self.missing)
+
+    @property
+    def needs_scaling(self) -> bool:
+        return self.scaling is None and (self.standardize or self.missing == "mean")
+
+    def scaled(self, scaling: Scaling) -> Self:
+        return replace(self, scaling=scaling)
+
+    def regularizer(self) -> SquaredL2 | None:
+        """regularization/2 |w|^2 over everything but the intercepts."""
+        if not self.regularization:
+            return None
+        row = np.full(len(self.encoding.names), self.regularization)
+        one = np.append(row, 0.0) if self.intercept else row
+        return SquaredL2(one if len(self.classes) == 2 else np.tile(one, len(self.classes)))
+
+    def model(self, w: Vector) -> Model:
+        """The model that w is, freed of the scaling of the columns."""
+        return Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=self.intercept)
+
+    def everyone(self) -> str:
+        return f"at each of {self.owners} owners"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedTask(TableTask):
+    """A task about tables whose rows belong to groups."""
+
+    group: str = key("", "column of the groups", "text", example='"sex"')
+    groups: tuple[str, ...] = key(("0", "1"), "what it may be", "list")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", tuple(self.groups))
+        super().__post_init__()
+        distinct("groups", self.groups, 2)
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        return (*super().columns_read, self.group) if self.group else super().columns_read
+
+    @property
+    def reading(self) -> object:
+        return super().reading, self.groups
+
+    def read_groups(self, cells: Cells) -> Labels | None:
+        return cells.codes(self.group, self.groups, "groups") if self.group else None
+
+
+def distinct(what: str, levels: Sequence[str], least: int, column: str = "") -> None:
+    if len(levels) < least or len(set(levels)) < len(levels):
+        of = f"{what} of {column!r}" if column else what
+        raise OptionError(
+            f"{of} are {list(levels)}; give {least} or more, all different",
+            code="FP-OPTION-054",
+            key=what,
+            column=column,
+        )

@@ -1,0 +1,369 @@
+"""Every task on one set of small tables, beside plain formulas and counts; a new task is one more line of `TASKS`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+import fedpact as fp
+from fedpact import data, tasks
+from fedpact.tasks import Custom, FileSource, GroupFairness, LinearQP, NeymanPearson, TableTask, Task
+
+COLUMNS = ("age", "dose", "weight")
+NAMES = ("north", "south", "west")
+BOUND, WEIGHT = 0.4, 0.3
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An owner's table: the features with an intercept as the last column, labels in classes, members of groups."""
+
+    X: np.ndarray
+    y: np.ndarray
+    group: np.ndarray
+
+    @property
+    def binary(self) -> np.ndarray:
+        """Labels 0 and 1."""
+        return (self.y > 0).astype(int)
+
+
+def made() -> dict[str, Rows]:
+    rng = np.random.default_rng(7)
+    tables = {}
+    for name in NAMES:
+        X = rng.normal(size=(40, 3))
+        group = rng.integers(0, 3, 40)
+        y = np.digitize(X[:, 0] - X[:, 1] + 0.5 * (group == 0) + rng.normal(size=40), [-0.5, 0.7])
+        tables[name] = Rows(data.with_intercept(X), y, group)
+    return tables
+
+
+TABLES = made()
+Value = Callable[[str, np.ndarray], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskCase:
+    """A task, and what is known about it by other means.
+
+    share:      an owner's share from arrays
+    dim:        of w
+    objective:  of an owner at w, by a formula
+    constraint: its value at w, likewise; None: there is none
+    counts:     what the owner measures at w, counted row by row; None: nothing
+    from_file:  the share from the owner's file, which this writes into a folder; None: there is no such way
+    split:      w = (u, v), to be minimised over u, of this length, and maximised over v; None: minimised
+    """
+
+    name: str
+    share: Callable[[str], fp.Share]
+    dim: int
+    objective: Value
+    constraint: Value | None = None
+    counts: Value | None = None
+    from_file: Callable[[str, Path], fp.Share] | None = None
+    split: int | None = None
+
+
+# ------------------------------------------------------------------------------------------------------ plain formulas
+
+
+def mean_loss(rows: Rows, w: np.ndarray, chosen: np.ndarray) -> float:
+    """The mean logistic loss of the chosen rows."""
+    total = 0.0
+    for x, y in zip(rows.X[chosen], rows.binary[chosen], strict=True):
+        total += np.log1p(np.exp(-(2 * y - 1) * (x @ w)))
+    return float(total / np.count_nonzero(chosen))
+
+
+def cross_entropy(rows: Rows, w: np.ndarray, chosen: np.ndarray) -> float:
+    """The mean cross entropy of the chosen rows, three classes."""
+    model = w.reshape(3, -1)
+    total = 0.0
+    for x, y in zip(rows.X[chosen], rows.y[chosen], strict=True):
+        scores = model @ x
+        total += np.log(np.sum(np.exp(scores))) - scores[y]
+    return float(total / np.count_nonzero(chosen))
+
+
+def probability(rows: Rows, w: np.ndarray, chosen: np.ndarray) -> float:
+    """The mean probability of class 1 over the chosen rows."""
+    return float(np.mean([1 / (1 + np.exp(-x @ w)) for x in rows.X[chosen]]))
+
+
+def everyone(rows: Rows) -> np.ndarray:
+    return np.ones(len(rows.y), dtype=bool)
+
+
+def decided(rows: Rows, w: np.ndarray) -> list[int]:
+    """Class 1 where the score is positive."""
+    return [int(x @ w > 0) for x in rows.X]
+
+
+def chosen_class(rows: Rows, w: np.ndarray) -> list[int]:
+    model = w.reshape(3, -1)
+    return [int(np.argmax(model @ x)) for x in rows.X]
+
+
+def class_rates(rows: Rows, found: list[int], labels: np.ndarray, protected: int, loss: float) -> dict[str, float]:
+    """Of a protected class, by counting rows one by one."""
+    inside = right = hits = false_alarms = 0
+    for seen, label in zip(found, labels, strict=True):
+        inside += label == protected
+        right += seen == label
+        hits += seen == protected == label
+        false_alarms += seen == protected != label
+    rows_in_all = len(labels)
+    return {
+        "rows": rows_in_all,
+        "protected rows": int(inside),
+        "loss": loss,
+        "recall": hits / inside,
+        "specificity": 1 - false_alarms / (rows_in_all - inside),
+        "accuracy": right / rows_in_all,
+    }
+
+
+def group_rates(rows: Rows, w: np.ndarray) -> dict[str, float]:
+    found = decided(rows, w)
+    told: dict[str, float] = {
+        "rows": len(found),
+        "accuracy": sum(a == b for a, b in zip(found, rows.binary, strict=True)) / len(found),
+    }
+    for g in range(3):
+        members = [i for i in range(len(found)) if rows.group[i] == g]
+        positives = [i for i in members if rows.binary[i] == 1]
+        told[f"rows of group {g}"] = len(members)
+        told[f"accuracy of group {g}"] = sum(found[i] == rows.binary[i] for i in members) / len(members)
+        told[f"positive rate of group {g}"] = sum(found[i] for i in members) / len(members)
+        told[f"recall of group {g}"] = sum(found[i] for i in positives) / len(positives)
+    return told
+
+
+def gaps(rows: Rows, w: np.ndarray, mean: Callable[[Rows, np.ndarray, np.ndarray], float], among: np.ndarray) -> Any:
+    """Every two groups' difference of a mean, within BOUND on both sides."""
+    means = [mean(rows, w, among & (rows.group == g)) for g in range(3)]
+    values = []
+    for a, b in combinations(range(3), 2):
+        values += [means[b] - means[a] - BOUND, -BOUND - (means[b] - means[a])]
+    return np.array(values)
+
+
+def voted(name: str, w: np.ndarray) -> float:
+    """iFedDR (6.1), where the owner may move its own vote at a price of 100/2 times the square."""
+    u, votes = w[:12], w[12:]
+    rows = TABLES[name]
+    loss = cross_entropy(rows, u, everyone(rows))
+    own = votes[NAMES.index(name)]
+    best = minimize_scalar(
+        lambda vote: 50 * (vote - own) ** 2 - vote * loss, bounds=(0, 10), method="bounded", options={"xatol": 1e-12}
+    )
+    return float((-best.fun + 0.5 * WEIGHT * u @ u - 0.1 / (2 * 3) * votes @ votes) / 3)
+
+
+# --------------------------------------------------------------------------------------------------------------- files
+
+
+def from_file(task: Task, name: str, path: Path) -> Any:
+    """The share of a task that arrives at an owner as JSON."""
+    return FileSource(name, path)(json.loads(json.dumps(task.stated())))
+
+
+def table_file(name: str, folder: Path, labels: np.ndarray) -> Path:
+    """The owner's CSV file, with its columns in another order than the job's."""
+    rows = TABLES[name]
+    shuffled = np.column_stack([rows.group, rows.X[:, [2, 0, 1]]])
+    return data.write_csv(folder / f"{name}.csv", data.Table(shuffled, labels, ("g", "weight", "age", "dose")), "y")
+
+
+def from_table(task: type[TableTask], three_classes: bool = False, **more: Any) -> Callable[[str, Path], Any]:
+    def build(name: str, folder: Path) -> Any:
+        labels = TABLES[name].y if three_classes else TABLES[name].binary
+        classes = ("0", "1", "2") if three_classes else ("0", "1")
+        stated = task(label="y", columns=COLUMNS, owners=len(NAMES), classes=classes, **more)
+        return from_file(stated, name, table_file(name, folder, labels))
+
+    return build
+
+
+CUSTOM = """
+import numpy as np
+import fedpact as fp
+
+def share(table, name, owners):
+    X, y = table.X, table.y
+    loss = fp.functions.Quadratic(X.T @ X / owners, -X.T @ y / owners)
+    bound = fp.Constraint(fp.functions.Affine(np.ones((1, X.shape[1])), [-1.0]), fp.cones.Nonnegative(1))
+    return fp.Share(loss, bound, measures=lambda w: {"worst miss": float(np.max(np.abs(X @ w - y)))})
+"""
+
+
+def custom_from_file(name: str, folder: Path) -> Any:
+    code = folder / "task.py"
+    code.write_text(CUSTOM)
+    return from_table(Custom, functions=str(code))(name, folder)
+
+
+def custom(name: str) -> fp.Share:
+    """The function of the file, called with the table itself."""
+    scope: dict[str, Any] = {}
+    exec(CUSTOM, scope)
+    rows = TABLES[name]
+    made: fp.Share = scope["share"](data.Table(rows.X, rows.binary, COLUMNS), name, len(NAMES))
+    return fp.Share(made.objective, made.constraint, name=name, measures=made.measures)
+
+
+def worst_miss(rows: Rows, w: np.ndarray) -> float:
+    return max(abs(x @ w - y) for x, y in zip(rows.X, rows.binary, strict=True))
+
+
+def squares(name: str, w: np.ndarray) -> float:
+    rows = TABLES[name]
+    misses = rows.X @ w - rows.binary
+    return float((misses @ misses - rows.binary @ rows.binary) / (2 * len(NAMES)))
+
+
+def matrices(name: str) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(NAMES.index(name))
+    root = rng.normal(size=(4, 4))
+    return {"A": root @ root.T, "b": rng.normal(size=4), "C": rng.normal(size=(2, 4)), "d": rng.normal(size=2)}
+
+
+def program_from_file(name: str, folder: Path) -> Any:
+    path = folder / f"{name}.npz"
+    np.savez(path, **matrices(name))
+    return from_file(LinearQP(owners=len(NAMES)), name, path)
+
+
+def quadratic(name: str, w: np.ndarray) -> float:
+    A, b = matrices(name)["A"], matrices(name)["b"]
+    return float(w @ A @ w / 2 + b @ w)
+
+
+# --------------------------------------------------------------------------------------------------------------- tasks
+
+
+def neyman_pearson(name: str) -> fp.Share:
+    rows = TABLES[name]
+    return tasks.neyman_pearson_share(rows.X, rows.binary, bound=BOUND, owners=3, name=name)
+
+
+def neyman_pearson_of_three(name: str) -> fp.Share:
+    rows = TABLES[name]
+    return tasks.neyman_pearson_share(rows.X, rows.y, bound=BOUND, owners=3, name=name, classes=3, protected=2)
+
+
+def group_fairness(parity: Any) -> Callable[[str], fp.Share]:
+    def share(name: str) -> fp.Share:
+        rows = TABLES[name]
+        return tasks.group_fairness_share(
+            rows.X, rows.binary, rows.group, max_gap=BOUND, owners=3, name=name, parity=parity, groups=3
+        )
+
+    return share
+
+
+def fairness_case(parity: str, mean: Any, positives_only: bool = False) -> TaskCase:
+    def bounded(name: str, w: np.ndarray) -> Any:
+        rows = TABLES[name]
+        return gaps(rows, w, mean, rows.binary == 1 if positives_only else everyone(rows))
+
+    return TaskCase(
+        f"group_fairness, {parity}",
+        group_fairness(parity),
+        4,
+        lambda name, w: mean_loss(TABLES[name], w, everyone(TABLES[name])) / 3,
+        bounded,
+        lambda name, w: group_rates(TABLES[name], w),
+        from_table(GroupFairness, bound=BOUND, group="g", groups=("0", "1", "2"), parity=parity),
+    )
+
+
+def logistic_regression(name: str) -> fp.Share:
+    rows = TABLES[name]
+    return tasks.logistic_regression_share(rows.X, rows.binary, weight=WEIGHT, owners=3, name=name)
+
+
+def softmax_regression(name: str) -> fp.Share:
+    rows = TABLES[name]
+    return tasks.softmax_regression_share(rows.X, rows.y, classes=3, weight=WEIGHT, owners=3, name=name)
+
+
+def fair_classification(name: str) -> fp.Share:
+    rows = TABLES[name]
+    return tasks.fair_classification_share(
+        rows.X, rows.y, classes=3, own=NAMES.index(name), owners=3, name=name, weight=WEIGHT
+    )
+
+
+def np_counts(name: str, w: np.ndarray) -> Mapping[str, float]:
+    rows = TABLES[name]
+    return class_rates(rows, decided(rows, w), rows.binary, 1, mean_loss(rows, w, rows.y > 0))
+
+
+def np_counts_of_three(name: str, w: np.ndarray) -> Mapping[str, float]:
+    rows = TABLES[name]
+    return class_rates(rows, chosen_class(rows, w), rows.y, 2, cross_entropy(rows, w, rows.y == 2))
+
+
+TASKS = [
+    TaskCase(
+        "neyman_pearson",
+        neyman_pearson,
+        4,
+        lambda name, w: mean_loss(TABLES[name], w, TABLES[name].y == 0) / 3,
+        lambda name, w: [mean_loss(TABLES[name], w, TABLES[name].y > 0) - BOUND],
+        np_counts,
+        from_table(NeymanPearson, bound=BOUND),
+    ),
+    TaskCase(
+        "neyman_pearson, three classes",
+        neyman_pearson_of_three,
+        12,
+        lambda name, w: cross_entropy(TABLES[name], w, TABLES[name].y < 2) / 3,
+        lambda name, w: [cross_entropy(TABLES[name], w, TABLES[name].y == 2) - BOUND],
+        np_counts_of_three,
+        from_table(NeymanPearson, bound=BOUND, three_classes=True),
+    ),
+    fairness_case("loss", mean_loss),
+    fairness_case("demographic_parity", probability),
+    fairness_case("equal_opportunity", probability, positives_only=True),
+    TaskCase(
+        "linear_qp",
+        lambda name: tasks.linear_qp_share(**matrices(name), name=name),
+        4,
+        quadratic,
+        lambda name, w: matrices(name)["C"] @ w + matrices(name)["d"],
+        from_file=program_from_file,
+    ),
+    TaskCase(
+        "custom",
+        custom,
+        4,
+        squares,
+        lambda name, w: [w.sum() - 1],
+        lambda name, w: {"worst miss": worst_miss(TABLES[name], w)},
+        custom_from_file,
+    ),
+    TaskCase(
+        "logistic_regression",
+        logistic_regression,
+        4,
+        lambda name, w: (mean_loss(TABLES[name], w, everyone(TABLES[name])) + 0.5 * WEIGHT * w @ w) / 3,
+    ),
+    TaskCase(
+        "softmax_regression",
+        softmax_regression,
+        12,
+        lambda name, w: (cross_entropy(TABLES[name], w, everyone(TABLES[name])) + 0.5 * WEIGHT * w @ w) / 3,
+    ),
+    TaskCase("fair_classification", fair_classification, 15, voted, split=12),
+]

@@ -1,0 +1,77 @@
+"""Jobs on Ray: the model of one process, every table read once at its owner, and an owner killed at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+from job_files import change
+
+import fedpact as fp
+from fedpact.engines import Ray
+from fedpact.federation import Fleet
+from fedpact.federation.wire import loads
+from fedpact.jobs import read_job, run_job
+from fedpact.tasks.model import Model
+
+ray = pytest.importorskip("ray", reason="ray is not installed")
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray"), pytest.mark.usefixtures("ray_cluster")]
+
+
+def bits(folder: Path) -> bytes:
+    return fp.Solution.load(folder / "run" / "solution.npz").w.tobytes()
+
+
+def test_the_model_has_the_bits_of_one_process_and_tables_are_read_once(folder: Path) -> None:
+    run_job(read_job(folder / "job.toml"))
+    expected = bits(folder)
+    tables = [folder / f"{owner}.csv" for owner in ("north", "south", "coast")]
+
+    def remove_tables(progress: object) -> None:
+        for table in tables:
+            table.unlink(missing_ok=True)
+
+    found = run_job(read_job(folder / "job.toml"), engine="ray", force=True, callbacks=[remove_tables])
+    assert found.engine == "ray"
+    assert bits(folder) == expected
+    assert not any(table.exists() for table in tables)
+
+
+class Killing:
+    """Ray, where the process of an owner is killed for good when an order of this step is to be sent to it."""
+
+    def __init__(self, owner: str, step: str) -> None:
+        self.owner, self.step, self.killed = owner, step, 0
+
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
+        fleet = Ray(actors=3).open(shares, folder)
+        send = fleet.send
+
+        def kill_first(owner: str, data: bytes) -> Future[bytes]:
+            if owner == self.owner and str(loads(data)["step"]).endswith(self.step):
+                self.killed += 1
+                ray.kill(fleet._host_of[owner], no_restart=True)
+            return send(owner, data)
+
+        fleet.send = kill_first
+        return fleet
+
+
+def test_an_owner_killed_in_the_last_exchange_leaves_the_certified_model(folder: Path) -> None:
+    change(folder, "# compare = true", "compare = false")
+    job = change(folder, "[solve]", "[solve]\nretries = 1")
+    engine = Killing("south", "measure")
+    record = run_job(read_job(job), engine=engine)
+    assert engine.killed == 2
+    assert record.status == "client_lost"
+    assert "south" in record.reason
+    certificate = json.loads((folder / "run" / "certificate.json").read_text())
+    assert max(certificate["stationarity"], certificate["feasibility"]) <= 1e-3
+    model = Model.load(folder / "run")
+    again = run_job(read_job(job), engine="ray", resume=True)
+    assert again.solved
+    assert {one.owner for one in again.measured} == {"north", "south", "coast"}
+    assert Model.load(folder / "run").coefficients.tobytes() == model.coefficients.tobytes()
