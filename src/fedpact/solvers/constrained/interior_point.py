@@ -62,7 +62,7 @@ BEHIND = 0.003
 #: Added to M as a multiple of the Hessian's diagonal, so that directions without curvature do not move;
 #: times or over RELAX when a step was dropped or kept.
 LEAST_DAMPING, RELAX = 1e-9, 10.0
-#: In a column that has become flat the diagonal counts as this part of the largest it was, so that it does not run away.
+#: In a column that has become flat the diagonal counts as this part of the largest it was: it must not run away.
 FLAT = 0.01
 #: Certificates are asked for when the residual is within this factor of the tolerance, or the semismooth step is near.
 JUDGED = 1e3
