@@ -189,8 +189,12 @@ def test_progress_and_history_go_forward(case: Case) -> None:
 @each_case
 def test_the_answer_is_in_the_history(case: Case) -> None:
     found = solved_plainly(case)
+    answer = (found.objective, found.certificate.stationarity, found.certificate.feasibility)
     judged = [(record.objective, record.stationarity, record.feasibility) for record in found.history.outer]
-    assert (found.objective, found.certificate.stationarity, found.certificate.feasibility) in judged
+    if case.example().vertical:  # judged anew from the parties' own columns: the same numbers up to rounding
+        assert pytest.approx(answer, rel=1e-9, abs=1e-13) in judged
+    else:
+        assert answer in judged
 
 
 @each_with_exchanges

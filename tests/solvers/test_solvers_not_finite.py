@@ -105,7 +105,7 @@ def test_a_prox_that_returns_no_number(method: str, after: int, bad: float) -> N
     prox = Turning(H.prox, lambda v, step: np.full_like(v, bad), after)
     found = outcome(method, problem(method, Custom(H.value, prox, H.subdifferential_distance)), problem(method, H))
     if prox.calls > after:
-        assert found.startswith("ProblemError: Custom: prox came back with NaN or infinite values for a finite v")
+        assert found.startswith("ProblemError: Custom: prox returned NaN or infinite values")
     else:
         assert found == "solved"
 
@@ -172,7 +172,7 @@ def test_a_constraint_of_the_server_that_returns_no_number(method: str, part: st
 
 def test_a_distance_that_is_no_number_is_told() -> None:
     asked = problem("accelerated", Custom(H.value, H.prox, lambda v, w: np.nan))
-    with pytest.raises(ProblemError, match="Custom: subdifferential_distance came back as NaN; return a number"):
+    with pytest.raises(ProblemError, match="Custom: subdifferential_distance .*NaN"):
         fp.solve(asked, "accelerated")
 
 
