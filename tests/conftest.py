@@ -46,7 +46,7 @@ def ray_cluster() -> Iterator[str]:
     path = [*map(str, folders), str(Path(fedpact.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     found = {
         "env_vars": {"PYTHONPATH": os.pathsep.join(path)},
-        "worker_process_setup_hook": "ray_steps.start_worker",
+        "worker_process_setup_hook": "counting.start_worker",
     }
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=found)
     yield ray.get_runtime_context().gcs_address

@@ -50,8 +50,8 @@ def test_an_unknown_method_lists_the_known() -> None:
 @pytest.mark.parametrize(
     ("method", "allowed"),
     [
-        ("auto", ["none: there is nothing to tune"]),  # it is interior-point here
-        ("interior-point", ["none: there is nothing to tune"]),
+        ("auto", ["none"]),  # it is interior-point here
+        ("interior-point", ["none"]),
         ("proximal-al", ["penalty", "consensus_penalty", "inner_decay", "accuracy"]),
         ("centralized-proximal-al", ["penalty", "accuracy"]),
     ],
@@ -59,28 +59,25 @@ def test_an_unknown_method_lists_the_known() -> None:
 def test_an_unknown_option_lists_the_allowed(method: str, allowed: list[str], value: float | None) -> None:
     told = message(OptionError, PLAIN, method, beta=value)
     assert "has no option 'beta'" in told
-    assert told.endswith("it takes " + ", ".join(allowed))
+    assert all(name in told for name in allowed)
 
 
 @pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, "300", [1.0]], ids=str)
 @pytest.mark.parametrize("option", ["penalty", "consensus_penalty", "inner_decay", "accuracy"])
 def test_options_are_positive_numbers(option: str, value: object) -> None:
-    assert (
-        message(OptionError, PLAIN, "proximal-al", **{option: value}) == f"{option} = {value!r}: give a positive number"
-    )
+    told = message(OptionError, PLAIN, "proximal-al", **{option: value})
+    assert told.startswith(f"{option} = {value!r}: give a number above 0")
 
 
 def test_the_memory_is_a_whole_number() -> None:
     told = message(OptionError, PLAIN, "accelerated", memory=0.5)
-    assert told == "memory = 0.5: give a whole number of at least 1"
+    assert told.startswith("memory = 0.5: give a whole number of at least 1")
 
 
 @pytest.mark.parametrize("value", [1, 1.0, 7.5])
 def test_the_decay_is_below_one(value: float) -> None:
-    assert (
-        message(OptionError, PLAIN, "proximal-al", inner_decay=value)
-        == f"inner_decay = {value!r}: give a number between 0 and 1"
-    )
+    told = message(OptionError, PLAIN, "proximal-al", inner_decay=value)
+    assert told.startswith(f"inner_decay = {value!r}: give a number above 0 and below 1")
 
 
 @pytest.mark.parametrize("option", ["penalty", "consensus_penalty", "accuracy", "inner_decay"])
@@ -122,8 +119,9 @@ def test_a_method_that_takes_no_constraint_says_whose_it_is() -> None:
     limit = fp.Constraint(Affine([[1.0, 1.0]]), Nonnegative(1))
     problem = fp.FederatedProblem([fp.Share(Quadratic(np.eye(2))), fp.Share(Quadratic(np.eye(2)), limit)])
     told = message(OptionError, problem, "inexact-admm")
-    assert told.startswith("client 2 has a constraint")
-    assert "proximal-al" in told
+    assert "inexact-admm" in told
+    assert "client 2" in told
+    assert "auto" in told
 
 
 # ------------------------------------------------------------------------------------------------------- user functions
@@ -294,9 +292,10 @@ def test_the_callers_arrays_stay_as_they_were() -> None:
     assert w0.tolist() == [5.0, -5.0]
 
 
-def test_callbacks_are_called_after_every_exchange_of_the_inner_solver() -> None:
+def test_callbacks_are_called_after_every_step() -> None:
+    """The start, every exchange of the inner solver, and every outer iteration."""
     seen: list[int] = []
     answer = fp.solve(PLAIN, "proximal-al", callbacks=[lambda progress: seen.append(progress.rounds)])
     assert seen == sorted(set(seen))
-    assert len(seen) == len(answer.history.inner) > 0
+    assert len(seen) == len(answer.history.inner) + len(answer.history.outer) > 2
     assert seen[-1] <= answer.rounds

@@ -20,6 +20,9 @@ from fedpact.engines.flower import client_app as make_client_app
 from fedpact.engines.flower import server_app as make_server_app
 from fedpact.errors import FedpactError
 
+#: What a site prints when it has got an order that it will not answer.
+SLEEPING = "sleeping"
+
 made: list[str] = []
 
 
@@ -30,7 +33,8 @@ def make_handler(node_config: dict[str, Any]) -> Callable[[bytes], bytes]:
         if data == b"fail":
             raise ValueError("column 'age' is missing")
         if data == b"sleep":
-            time.sleep(120)
+            print(SLEEPING, flush=True)
+            time.sleep(600)  # until it is killed
         return json.dumps({"names": made, "process": os.getpid()}).encode() + b"\n" + data
 
     return handle

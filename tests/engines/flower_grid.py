@@ -43,7 +43,7 @@ class Grid:
         self.nodes = dict(enumerate(nodes, start=100))
         self.got: list[tuple[str, str]] = []  # name, type of message
         self.broken = False
-        self._sent: dict[str, Message] = {}
+        self._sent: dict[str, tuple[Message, str]] = {}  # and the activation of the node that took it
 
     def get_nodes(self) -> list[NodeInfo]:
         return [NodeInfo(node_id=i, last_activated_at=node.activation) for i, node in self.nodes.items()]
@@ -55,21 +55,21 @@ class Grid:
         for message in messages:
             key = message.object_id
             message.metadata.__dict__["_message_id"] = key
-            known = message.metadata.dst_node_id in self.nodes
-            if known:
-                self._sent[key] = message
-                self.got.append((self.nodes[message.metadata.dst_node_id].name, message.metadata.message_type))
-            keys.append(key if known else "")
+            node = self.nodes.get(message.metadata.dst_node_id)
+            if node is not None:
+                self._sent[key] = (message, node.activation)
+                self.got.append((node.name, message.metadata.message_type))
+            keys.append("" if node is None else key)
         return keys
 
     def pull_messages(self, keys: Iterable[str]) -> list[Message]:
         replies = []
         for key in keys:
-            message = self._sent[key]
+            message, activation = self._sent[key]
             node = self.nodes.get(message.metadata.dst_node_id)
             if node is None:
                 replies.append(Message(Error(UNAVAILABLE, "Node Unavailable"), reply_to=message))
-            elif node.app is not None:
+            elif node.app is not None and node.activation == activation:
                 config: dict[str, Any] = {"name": node.name, **node.config} if node.name else {}
                 context = Context(1, message.metadata.dst_node_id, config, RecordDict(), {})
                 replies.append(node.app(message, context))

@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedpact
 from fedpact.errors import OwnerLost
 from fedpact.federation.failure import Failure
 from fedpact.federation.wire import loads, to_tree
 from fedpact.jobs.on_flower import APP
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
+
+from flower_echo import SLEEPING
 
 pytestmark = [pytest.mark.flower, pytest.mark.xdist_group("flower")]  # one deployment at a time
 
@@ -30,6 +33,8 @@ HERE = Path(__file__).parent
 QUICK = HERE / "quick_flower"
 DEPLOYMENT = HERE.parents[1] / "examples" / "flower" / "deployment.py"
 SITES = ("hospital 1", "hospital 2", "hospital 3")
+#: Where those processes find it, this folder, and the fedpact that is tested here.
+PYTHONPATH = os.pathsep.join(map(str, (HERE, QUICK, Path(fedpact.__file__).parents[1])))
 #: A site's process starts, connects and says its name within this many seconds, also on a machine that is busy.
 START = 120.0
 
@@ -200,7 +205,10 @@ def flowers_own_supernode_runs_the_same_app(federation: Federation) -> None:
 
 def a_site_restarted_in_the_middle_of_an_order_is_noticed(federation: Federation) -> None:
     federation.begin("hospital 1", b"sleep")
-    time.sleep(2)  # the order has arrived
+    deadline = time.monotonic() + START
+    while SLEEPING not in federation.deployment.output("hospital 1"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     federation.deployment.kill_site("hospital 1")
     federation.start("hospital 1")  # at once: the SuperLink still takes the killed one for alive
     reply = federation.finish()  # for some milliseconds it is offline, which may be noticed too

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ray_steps import count
+from counting import count
 
 import fedpact as fp
 from fedpact import data, tasks

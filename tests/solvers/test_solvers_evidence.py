@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from fedpact.solvers.endings import Probed, Weighed, conflict, falls_forever, pull
 
 import fedpact as fp
 from fedpact.cones import Nonnegative, Zero
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth
+from fedpact.problem import prove_infeasible
+from fedpact.solvers import Run
+from fedpact.solvers.evidence import falls_forever
 
 METHODS = ["proximal-al", "centralized-proximal-al"]
 
@@ -120,25 +122,35 @@ def test_a_server_that_cannot_solve_its_part_is_named():
     assert "the server could not solve" in answer.reason
 
 
-def test_conflict_needs_a_positive_value_and_reach():
-    w, no_h = np.zeros(2), fp.prox.Zero()
-    parts = [
-        Weighed(value=1.0, gradient=np.array([1.0, 0]), size=1.0),
-        Weighed(value=1.0, gradient=np.array([-1.0, 0]), size=0.5),
-        Weighed(value=0.0, gradient=np.zeros(2), size=0.0),
-    ]
-    assert conflict(no_h, w, ["a", "b", "c"], pull(parts)) == ("a", "b")
-    assert conflict(no_h, w, ["a"], pull(parts[:1])) == ()  # the gradient says: move, and it becomes feasible
-    negative = [Weighed(value=-1.0, gradient=np.zeros(2), size=1.0)]
-    assert conflict(no_h, w, ["a"], pull(negative)) == ()
-    # on the face w_0 = 0 of the box [0, 1]^2 the gradient (1, 0) is normal to the domain: nothing can follow it
-    assert conflict(fp.prox.Box(0, 1), w, ["a"], pull(parts[:1])) == ("a",)
+def test_a_proof_needs_weights_that_balance_and_a_positive_value():
+    north, south = half_space([-1.0, 0, 0], 1.0, "north"), half_space([1.0, 0, 0], 1.0, "south")  # w_0 >= 1, <= -1
+    w = np.zeros(3)
+    both = fp.FederatedProblem([north, south, half_space([0, 1.0, 0], -1.0, "east")])
+    assert prove_infeasible(both, w, [None, [1.0], [1.0], None]) == ("north", "south")
+    assert prove_infeasible(both, w, [None, [1.0], [0.5], None]) == ()  # the weighted sum can still be moved along w_0
+    assert prove_infeasible(fp.FederatedProblem([north]), w, [None, [1.0]]) == ()
+    met = fp.FederatedProblem([half_space([-1.0, 0, 0], -1.0, "a"), half_space([1.0, 0, 0], -1.0, "b")])
+    assert prove_infeasible(met, w, [None, [1.0], [1.0]]) == ()
+    # where w_0 cannot exceed 0 anyway, nothing can follow the gradient
+    boxed = fp.FederatedProblem([north], regularizer=fp.prox.Box(-1, 0))
+    assert prove_infeasible(boxed, w, [None, [1.0]]) == ("north",)
+
+
+def better_afar(objective, constraint=None, regularizer=None):
+    """Is the far point beyond w = (-1, 0), seen from the start at 0, as feasible and much better?"""
+    problem = fp.FederatedProblem([fp.Share(objective, constraint, name="a")], regularizer=regularizer)
+    w = np.array([-1.0, 0.0])
+    with fp.Session() as session:
+        session.open({"a": problem.shares[0]})
+        run = Run(problem, session, "accelerated", np.zeros(2), (1e-3, 1e-3), 100)
+        return falls_forever(run, w, fp.certify(problem, w, [None, None]), objective.value(w))
 
 
 def test_falls_forever_needs_a_feasible_and_clearly_better_far_point():
-    far, no_h = np.ones(2), fp.prox.Zero()
-    better = Probed(objective=0.1, violation=0.0)
-    assert falls_forever(no_h, far, better, objective=1.0, violation=1e-3)
-    assert not falls_forever(no_h, far, better, objective=0.105, violation=1e-3)
-    assert not falls_forever(no_h, far, Probed(objective=0.1, violation=0.5), objective=1.0, violation=1e-3)
-    assert not falls_forever(fp.prox.Box(-0.5, 0.5), far, better, objective=1.0, violation=1e-3)
+    linear = Quadratic(np.zeros((2, 2)), [1.0, 0.0])
+    assert better_afar(linear)
+    assert better_afar(linear, fp.Constraint(Affine([[1.0, 0.0]], [-5.0]), Nonnegative(1)))  # w_0 <= 5
+    assert not better_afar(linear, fp.Constraint(Affine([[-1.0, 0.0]], [-5.0]), Nonnegative(1)))  # w_0 >= -5
+    assert not better_afar(linear, regularizer=fp.prox.Box(-5, 5))
+    assert not better_afar(Smooth(lambda w: (float(10 + np.tanh(w[0])), np.zeros(2)), dim=2))  # by a fiftieth
+    assert not better_afar(Smooth(lambda w: (float(w @ w), 2 * w), dim=2))

@@ -43,7 +43,11 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
             if verdict.status in ("stalled", "max_rounds"):
                 verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
             following = _fallback(run, verdict)
-        answer = _conclude(run, solver, state, _explain(run, solver, verdict))
+        try:
+            answer = _conclude(run, solver, state, _explain(run, solver, verdict))
+        except KeyboardInterrupt:  # all is there but the owners' last word: ask once more
+            run.session.look()
+            answer = _conclude(run, solver, state, verdict)
         run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
         return answer
     except OwnerLost as lost:
@@ -188,7 +192,7 @@ def _hand_over(run: Run) -> None:
     """The next method starts from the best point, and its owners from the prices they had there."""
     run.start = run.best.w
     run.warm = run.best.iteration
-    run.first = run.history.outer[-1].iteration + 1
+    run.first = run.latest + 1
 
 
 # -------------------------------------------------------------------------------------------------------------- the end
@@ -197,18 +201,23 @@ def _hand_over(run: Run) -> None:
 def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> Solution:
     """One last exchange, and the status that its certificate carries."""
     best = run.best
-    if best.certificate is None:  # stopped before anything was judged: the start is given
-        best.w = run.w0
-        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+    if best.certificate is None:  # stopped before anything was judged
+        _return_start(run, best)
     ending = solver.finish(run, state)
     met = ending.certificate.meets(run.tol)
-    if met and verdict.status in ("solved", "max_rounds", "stalled", "interrupted"):
+    if met and verdict.status in ("solved", "max_rounds", "stalled"):
         verdict = SOLVED
     elif verdict.status == "solved":
         verdict = Verdict("stalled", "the certificate of the returned pair misses the tolerances")
     if verdict.status == "solved" and ending.unbounded:
         verdict = Verdict("unbounded", UNBOUNDED)
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
+
+
+def _return_start(run: Run, best: Best) -> None:
+    """The start, without prices, is what will be returned."""
+    best.w = run.w0
+    best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
 
 
 def _give_up(run: Run, reason: str) -> Solution:
@@ -224,8 +233,7 @@ def _give_up(run: Run, reason: str) -> Solution:
     certificate = best.certificate
     if certificate is None:
         certificate = Certificate(stationarity=np.inf, feasibility=np.inf, violation=np.inf)
-        best.w = run.w0
-        best.multiplier = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+        _return_start(run, best)
     asked = run.problem.own(best.w, best.multiplier)[0]
     prices = [np.full(share.multiplier_length, np.nan) for share in asked.shares]
     verdict = Verdict("client_lost", reason)

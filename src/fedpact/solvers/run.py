@@ -131,7 +131,7 @@ class Run:
     problem: without coupled constraints, unless the method takes them as they are
     begun:   what had passed in the session before this solve
     start:   inside dom(h); after a hand-over the best point of the method before
-    first:   number of the first iteration of this method; -1 - first ... are those of methods before it
+    first:   number of this method's first iteration; methods before it had the smaller ones
     warm:    iteration whose prices the owners start with; -1: zero
     """
 
@@ -150,6 +150,7 @@ class Run:
     warm: int = -1
     best: Best = field(init=False)
     started: Iterate | None = None  # the start, as the first method judged it
+    latest: int = -1  # number of the latest iterate
     _judged_at: int = 0
     _gradients: int = 0
     _hessians: int = 0
@@ -189,6 +190,7 @@ class Run:
 
     def follow(self, iterate: Iterate) -> None:
         """Write an iterate down, remember it if it is the best, and tell the callbacks, who may say Stop."""
+        self.latest = iterate.number
         self._gradients += iterate.gradients
         self._hessians += iterate.hessians
         if isinstance(iterate.record, InnerRecord):

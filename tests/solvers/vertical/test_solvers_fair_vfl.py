@@ -30,8 +30,7 @@ from vertical_cases import (
 
 import fedpact as fp
 from fedpact.errors import OptionError
-from fedpact.federation import read_record, secure_sum
-from fedpact.federation import tickets as tickets_module
+from fedpact.federation import read_record, secure_sum, tickets
 from fedpact.problem import Piece
 from fedpact.solvers.vertical.fair_vfl import TAU, Place, Theory
 
@@ -41,7 +40,7 @@ PAPER: dict[str, Any] = {"eta": 100.0, "dual_step": 0.1, "dual_regularization": 
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tickets_module, "PAUSE", 0.0)
+    monkeypatch.setattr(tickets, "PAUSE", 0.0)
     monkeypatch.setattr("os.fsync", lambda file: None)
 
 
@@ -365,8 +364,7 @@ def test_asynchronous_runs_with_random_delays_end_within_tolerance(seed: int) ->
     assert found.solved
     assert_certified(asked, found)
     assert found.objective == pytest.approx(pooled(asked).objective, abs=2e-3)
-    assert any("every single owner" in note for note in found.history.notes)
-    assert not any("(masked)" in f for t in found.communication.owners.values() for f in t.fields)
+    assert any("the coordinator sees" in note for note in found.history.notes)
 
 
 def test_a_party_ten_steps_late_does_not_keep_the_others_from_the_optimum() -> None:
@@ -468,7 +466,7 @@ def test_a_party_that_stays_away_is_named(asynchronous: bool, on_failure: Any) -
 
 
 def test_pauses_between_attempts_do_not_stop_the_other_parties(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tickets_module, "PAUSE", 0.02)
+    monkeypatch.setattr(tickets, "PAUSE", 0.02)
     door = Door(gone("shop", 30))
     found = fp.solve(small(), "fair-vfl", asynchronous=True, tol=1e-8, engine=door, retries=3)
     assert found.status == "client_lost"
@@ -510,14 +508,14 @@ def test_the_limit_of_exchanges_is_kept() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"eta": 0}, "eta = 0: give a number above 0"),
-        ({"dual_step": -1}, "dual_step = -1: give a number above 0"),
-        ({"noise": -0.1}, "noise = -0.1: give a number of at least 0"),
-        ({"local_updates": 1.5}, "local_updates = 1.5: give a whole number of at least 1"),
-        ({"schedule": "linear"}, "schedule = 'linear': choose 'constant', 'theory'"),
-        ({"schedule": 3}, "schedule = 3: choose 'constant', 'theory'"),
-        ({"asynchronous": 1}, "asynchronous = 1: give True or False"),
-        ({"penalty": 1}, "method 'fair-vfl' has no option 'penalty'; it takes .*eta, .*dual_step"),
+        ({"eta": 0}, "eta = 0: .*above 0"),
+        ({"dual_step": -1}, "dual_step = -1: .*above 0"),
+        ({"noise": -0.1}, "noise = -0.1: .*at least 0"),
+        ({"local_updates": 1.5}, "local_updates = 1.5: .*whole number of at least 1"),
+        ({"schedule": "linear"}, "schedule = 'linear': .*'constant'.*'theory'"),
+        ({"schedule": 3}, "schedule = 3: .*'constant'.*'theory'"),
+        ({"asynchronous": 1}, "asynchronous = 1: .*True or False"),
+        ({"penalty": 1}, "'fair-vfl' has no option 'penalty'.* eta,.* dual_step"),
         ({"asynchronous": True, "secure_sum": True}, "secure_sum=True needs rounds of all owners; this method asks"),
         ({"w0": np.zeros(9)}, "w0: vertical methods start at zero"),
     ],

@@ -62,6 +62,8 @@ BEHIND = 0.003
 #: Added to M as a multiple of the Hessian's diagonal, so that directions without curvature do not move;
 #: times or over RELAX when a step was dropped or kept.
 LEAST_DAMPING, RELAX = 1e-9, 10.0
+#: In a column that has become flat the diagonal counts as this part of the largest it was: it does not run away.
+FLAT = 0.01
 #: Certificates are asked for when the residual is within this factor of the tolerance, or the semismooth step is near.
 JUDGED = 1e3
 #: The semismooth step is tried when the certificate has come down to this part of the first residual ...
@@ -344,6 +346,12 @@ class Pace:
     previous: Vector | None = None  # the last semismooth step
     longer: float = 1.0
     entry: float = np.inf  # certificate before the first of them
+    steepest: Vector | float = 0.0  # the largest diagonal of the Hessian so far, by column
+
+    def steady(self, diagonal: Vector) -> Vector:
+        """The diagonal that damping is measured by."""
+        self.steepest = np.maximum(self.steepest, diagonal)
+        return np.maximum(diagonal, FLAT * self.steepest)
 
     def aim(self, base: Sums, before: float) -> None:
         """The complementarity to aim at: much less than now after good progress, but never ahead of the residual."""
@@ -454,6 +462,7 @@ class InteriorPoint(Solver[Server]):
             matrix, slope, diagonal = base.matrix, base.slope + pace.target * base.centring, base.diagonal
         regularizer = run.problem.regularizer
         packed = unpack(matrix, origin.size)
+        diagonal = pace.steady(diagonal)
         step, used = model_step(packed, slope, diagonal, regularizer, origin, pace.damping, 1e-3 * run.tol[0])
         longer = pace.stretch(step, regularizer.curvature is not None) if pace.finishing else 1.0
 

@@ -335,14 +335,18 @@ class CoordinateDescent(VerticalSolver[Coordinator]):
         )
 
     def init(self, run: Run) -> tuple[Coordinator, Iterate]:
+        state = self.begin(run)
+        return state, self.step(run, state)  # every round judges the point before it: the first one the start
+
+    def begin(self, run: Run) -> Coordinator:
+        """One exchange: labels and groups go down, the sizes of the columns come up."""
         problem: Any = run.problem
         scored = problem.scored
         told = Begin(loss=scored.loss, y=scored.y, rows=scored.rows)
         begun = run.ask(begin, told)
         place, mine = begin(problem.server, None, told)
         descent = self.descent(problem, begun.total, mine, run.owners)
-        state = Coordinator(descent, problem.server, place, FAR * (1 + abs(descent.objective)))
-        return state, self.step(run, state)
+        return Coordinator(descent, problem.server, place, FAR * (1 + abs(descent.objective)))
 
     def step(self, run: Run, state: Coordinator) -> Iterate:
         """The synchronous form: in every round all parties update at once, and the point before is judged."""
@@ -352,13 +356,14 @@ class CoordinateDescent(VerticalSolver[Coordinator]):
             descent.ascend(descent.z)
         before = descent.lagrangian(descent.net)
         order = descent.order("all", descent.z, self.local_updates)
-        state.k += 1
         if not before < state.highest:
             return self._iterate(run, state, None, end=Verdict("stalled", DIVERGED.format(order.eta)))
         replies = run.ask(update, order)
         mine = state.update(order)
         state.pending = (replies, mine, order, before)
-        return self._iterate(run, state, [mine.stationarity, *(reply.stationarity for reply in replies)])
+        iterate = self._iterate(run, state, [mine.stationarity, *(reply.stationarity for reply in replies)])
+        state.k += 1
+        return iterate
 
     def _absorb(self, state: Coordinator) -> None:
         """What the parties did in the last round counts, unless f rose."""
@@ -463,6 +468,12 @@ class FairVFL(CoordinateDescent):
             descent.known = dict.fromkeys((*owners, problem.server.name), zero)
         return descent
 
+    def init(self, run: Run) -> tuple[Coordinator, Iterate]:
+        if not self.asynchronous:
+            return super().init(run)
+        state = self.begin(run)
+        return state, self._iterate(run, state, None)
+
     def step(self, run: Run, state: Coordinator) -> Iterate:
         if not self.asynchronous:
             return super().step(run, state)
@@ -497,6 +508,8 @@ class FairVFL(CoordinateDescent):
             return self._iterate(run, state, None)
         slopes = list(state.slopes.values())
         if state.certificate(slopes)[0].meets((run.tol[0], MARGIN * run.tol[1])):
+            if run.rounds_left <= self.reserve + len(state.waiting) + 1:
+                return self._iterate(run, state, None)
             slopes = self._look(run, state)
         return self._iterate(run, state, slopes)
 

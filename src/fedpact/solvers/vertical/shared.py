@@ -123,6 +123,7 @@ class VerticalSolver(Solver[S]):
     """A method for parties that hold columns; each keeps its own coefficients."""
 
     needs: ClassVar[Needs] = Needs(columns=True, private=True)
+    reserve: ClassVar[int] = 1
 
     reveal: bool = option(True, "does the answer hold the parties' coefficients? If not, each party has its own only")
 

@@ -276,7 +276,7 @@ class VerticalAL(VerticalSolver[Coordinator]):
         certificate = certificate_of(problem, z, net, each)
         state.stationarity = certificate.stationarity
         return Iterate(
-            number=state.k,
+            number=state.k - 1,  # the first order only looks at the start
             w=np.zeros(0),
             multiplier=problem.multiplier(net),
             judged=(certificate, objective),

@@ -1,4 +1,4 @@
-"""A step of the tests' own, which actors know because they import this file as they start."""
+"""A step of the tests' own; Ray's actors know it because they import this file as they start."""
 
 from __future__ import annotations
 
