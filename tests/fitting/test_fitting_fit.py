@@ -200,3 +200,61 @@ def test_an_owner_without_needed_rows_is_named(changes: dict[str, Any], y: Any, 
     kind = GroupFairness if "group" in changes else NeymanPearson
     with pytest.raises(DataError, match=rf"^owner 'owner 2': {message}"):
         fit(kind(bound=0.5, label="y", columns=COLUMNS, **changes), given)
+
+
+# ---------------------------------------------------------------------------------------------- fits that are stopped
+
+
+def stop_in_solve(number: int, stop: Any) -> Any:
+    """A callback that stops the solve with this number, counted from 0, after its first iterations."""
+    solves = [-1]
+
+    def see(progress: Any) -> Any:
+        if progress.iteration == 0:
+            solves[0] += 1
+        return stop() if solves[0] == number and progress.iteration == 2 else None
+
+    return see
+
+
+def press() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stop", [press, lambda: True], ids=["Ctrl-C", "callback"])
+def test_a_fit_that_is_stopped_in_its_last_solve_has_the_best_model_so_far(stop: Any) -> None:
+    found = fit(BOUNDED, rows(), compare=True, callbacks=[stop_in_solve(1, stop)])
+    assert found.solution.status == "interrupted"
+    assert not found.solved
+    assert found.model is not None
+    assert set(found.measures) == set(found.before) == set(rows())
+    assert np.isfinite(found.solution.certificate.stationarity)
+
+
+@pytest.mark.parametrize("stop", [press, lambda: True], ids=["Ctrl-C", "callback"])
+def test_a_fit_that_is_stopped_before_that_has_none(stop: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fit(BOUNDED, rows(), compare=True, callbacks=[stop_in_solve(0, stop)])
+
+
+def test_a_search_that_is_stopped_gives_the_best_model_before() -> None:
+    task = replace(BOUNDED, bound={}, min_recall=0.85)
+    whole = fit(task, rows())
+    found = fit(task, rows(), callbacks=[stop_in_solve(2, press)])
+    assert whole.trials > found.trials == 3
+    assert found.solution.status == "interrupted"
+    assert "interrupted" in found.solution.reason
+    assert found.solution.certificate.meets((1e-7, 1e-7))  # of the solve before, which is the model's
+    assert set(found.measures) == set(rows())
+
+
+def test_a_session_serves_one_fit_after_the_other() -> None:
+    given = rows()
+    alone = fit(BOUNDED, given)
+    with fp.Session() as session:
+        first = fit(BOUNDED, given, session)
+        second = fit(replace(BOUNDED, bound=0.45), given, session)
+        again = fit(BOUNDED, given, session)
+    assert first.solution.w.tobytes() == alone.solution.w.tobytes() == again.solution.w.tobytes()
+    assert second.solution.objective > first.solution.objective
+    assert again.communication.rounds == first.communication.rounds == alone.communication.rounds

@@ -154,6 +154,42 @@ BAD: dict[str, tuple[Callable[[Path], Path], str | None, tuple[str, ...]]] = {
         "task",
         ("task 'neyman' is unknown; choose neyman_pearson",),
     ),
+    "a task that is no text": (
+        lambda f: change(f, '"neyman_pearson"', "[1, {}]"),
+        "task",
+        ("task [1, {}] is unknown",),
+    ),
+    "a table of no use": (
+        lambda f: change(f, "# [flower]", "[flower]\npatience = 3"),
+        "[flower]",
+        ('[flower] is for owners at "flower://',),
+    ),
+    "no bound": (lambda f: change(f, "bound = 0.35", ""), None, ("needs bound= or min_recall=",)),
+    "a bound and a recall": (
+        lambda f: change(f, "bound = 0.35", "bound = 0.35\nmin_recall = 0.9"),
+        "min_recall",
+        ("both stated",),
+    ),
+    "a bound of nobody": (
+        lambda f: change(f, "bound = 0.35", "bound = {north = 1, south = 1, coast = 1, west = 1}"),
+        None,
+        ("'west' is no owner", "north, south, coast"),
+    ),
+    "a negative weight": (
+        lambda f: change(f, "regularization = 0.001", "regularization = -1"),
+        "regularization",
+        ("regularization is -1",),
+    ),
+    "a feature twice": (
+        lambda f: change(f, '"dose", "pressure"', '"dose", "dose"'),
+        None,
+        ("column 'dose' is listed twice",),
+    ),
+    "levels that are no list": (
+        lambda f: change(f, '["never", "former", "now"]', '"never"'),
+        "smoker",
+        ("smoker = 'never': give a list",),
+    ),
     "unknown method": (
         lambda f: change(f, "seed = 0", 'method = "sgd"'),
         "method",

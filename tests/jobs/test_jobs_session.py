@@ -226,8 +226,9 @@ def test_a_run_interrupted_in_any_exchange_is_resumed_to_the_same_bits(folder: P
         assert (record.measured, record.bounded) == (straight.measured, straight.bounded)
         confirmed = [step for step in again.steps("coast") if step == "confirm"]
         assert len(again.steps("coast")) - len(confirmed) == len(steps[number + 1 :: len(OWNERS)])
-    # before the constrained solve there is no model to hand out, in it there is one, and so after it
-    assert set(ends) == {"", "interrupted"}
+    # before the constrained solve there is no model to hand out, in it and after it there is one; near the end of the
+    # solve it may be certified by then
+    assert set(ends) <= {"", "interrupted", "solved"}
     assert ends[0] == ""
     assert ends[-1] == "interrupted"
 
@@ -247,7 +248,7 @@ def test_a_search_for_bounds_is_resumed_to_the_same_bits(folder: Path) -> None:
     expected = bits(folder)
     total = len(watched.asked)
     for number in (1, total // 3, total // 2, total - 10, total - 2):
-        assert stopped(job, Watched(interrupt(number)), force=True) in ("", "interrupted")
+        assert stopped(job, Watched(interrupt(number)), force=True) in ("", "interrupted", "solved")
         assert run_job(read_job(job), resume=True).solved
         assert bits(folder) == expected
 
@@ -300,7 +301,7 @@ def test_ctrl_c_on_the_command_line_says_how_to_go_on(
 def test_a_resumed_run_over_a_changed_table_is_refused_with_its_owner(folder: Path) -> None:
     job = folder / "job.toml"
     for number in (4, 40):  # before the first solve, and in one
-        assert stopped(job, Watched(interrupt(number)), force=True) != "solved"
+        stopped(job, Watched(interrupt(number)), force=True)
         table = folder / "coast.csv"
         before = table.read_text()
         table.write_text(before.replace("yes", "no", 1))

@@ -82,9 +82,6 @@ class _Reader:
         solve = dict(found.get("solve", {}))
         options = dict(solve.pop("options", {}))
         self._check_solve(solve, options, superlink)
-        flower = dict(found.get("flower", {}))
-        if "root_certificates" in flower:
-            flower["root_certificates"] = str(self._file("flower", "root_certificates", flower["root_certificates"]))
         output = found.get("output", {})
         return JobFile(
             path=self.path,
@@ -97,7 +94,7 @@ class _Reader:
             track=tuple(dict.fromkeys(output.get("track", ()))),
             server=at_server,
             superlink=superlink,
-            flower=flower,
+            flower=self._flower(found, superlink),
             solve=solve,
             options=options,
             settings=found,
@@ -136,7 +133,7 @@ class _Reader:
     def _task_name(self, found: Mapping[str, Any]) -> str:
         if "task" not in found:
             raise OptionError(f"{self.path}: task is not stated; choose {', '.join(TASKS)}")
-        if found["task"] not in TASKS:
+        if found["task"] not in list(TASKS):  # it may be anything
             self._fail("", "task", f"task {found['task']!r} is unknown; choose {', '.join(TASKS)}")
         return str(found["task"])
 
@@ -228,6 +225,15 @@ class _Reader:
             if addresses[name] != next(iter(addresses.values())):
                 self._fail("owners", name, "another address than the first owner's; all sites share one SuperLink")
         return next(iter(addresses.values()), "")
+
+    def _flower(self, found: Mapping[str, Any], superlink: str) -> dict[str, Any]:
+        """The table [flower], with the path of its file."""
+        flower = dict(found.get("flower", {}))
+        if flower and not superlink:
+            self._fail("", "flower", f'[flower] is for owners at "{FLOWER}..."; take it out')
+        if "root_certificates" in flower:
+            flower["root_certificates"] = str(self._file("flower", "root_certificates", flower["root_certificates"]))
+        return flower
 
     def _file(self, table: str, key: str, path: str) -> Path:
         file = self.folder / path
