@@ -172,7 +172,7 @@ def test_a_constraint_of_the_server_that_returns_no_number(method: str, part: st
 
 def test_a_distance_that_is_no_number_is_told() -> None:
     asked = problem("accelerated", Custom(H.value, H.prox, lambda v, w: np.nan))
-    with pytest.raises(ProblemError, match="Custom: subdifferential_distance .*NaN"):
+    with pytest.raises(ProblemError, match=r"Custom: subdifferential_distance .*NaN"):
         fp.solve(asked, "accelerated")
 
 
