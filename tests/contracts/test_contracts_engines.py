@@ -139,5 +139,8 @@ def test_an_owner_restarted_on_the_way_changes_no_bit(place: Place, method: str)
 
 @every_engine
 def test_an_error_of_an_owner_keeps_its_class_and_names_the_owner(place: Place) -> None:
-    with pytest.raises(DataError, match=r"clinic b.*column 'age'"):
+    with pytest.raises(DataError) as caught:
         solve(clinics_with(failing), engine=place)
+    assert str(caught.value).startswith("clinic b: ")
+    told = "column 'age'" in str(caught.value)
+    assert told != ("the site's own log says more" in str(caught.value))  # sites of other organisations keep the text
