@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fedpact.solvers.accelerated import WAIT, Moved, Pace
 
 import fedpact as fp
 from fedpact.cones import Nonnegative, Zero
 from fedpact.errors import FedpactError
 from fedpact.functions import Affine, Quadratic
 from fedpact.prox import L1, Box, Prox, SquaredL2
-from fedpact.solvers import METHODS, VERTICAL
+from fedpact.solvers import METHODS
+from fedpact.solvers.constrained.accelerated import WAIT, Moved, Pace
 from fedpact.solvers.local import keep_factor, minimize
 from fedpact.solvers.local.resolvent import Subproblem, resolvent
 
 CONSTRAINED = ("interior-point", "accelerated", "proximal-al", "centralized-proximal-al")
-ROWS = [name for name in METHODS if name not in VERTICAL]
+ROWS = [name for name in METHODS if not METHODS[name].needs.columns]
 
 
 def quadratic(rng: np.random.Generator, d: int) -> Quadratic:
@@ -82,7 +82,7 @@ def test_a_residual_of_zero_moves_no_penalty() -> None:
     none = np.zeros(0)
     still = Moved(
         objective=0.0, gradient=none, feasibility=0.0, violation=0.0, coupled=none, residual=none, squared=0.0,
-        products=none, against=none, stepped=0.0, moved=1e-30, turned=1.0, far=0.0, far_violation=0.0,
+        products=none, against=none, stepped=0.0, moved=1e-30, turned=1.0,
         converged=True, indefinite=False, gradients=1, hessians=0,
     )  # fmt: skip
     pace = Pace(fixed=False)
