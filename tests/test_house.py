@@ -180,7 +180,7 @@ def _asserts(function: ast.AST, helpers: dict[str, ast.FunctionDef], seen: froze
             return True
         if isinstance(node, ast.Call):
             name = _called(node)
-            if name in ("raises", "warns") or name.startswith("assert_"):
+            if name in ("raises", "raises_code", "warns") or name.startswith("assert_"):
                 return True
             if name in helpers and name not in seen and _asserts(helpers[name], helpers, seen | {name}):
                 return True

@@ -246,7 +246,7 @@ def test_a_byte_order_mark_is_read_over(folder: Path) -> None:
     for name in ("job.toml", "north.csv", "south.csv"):
         (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
     found = read_job(folder / "job.toml")
-    assert (found.job, found.owners, found.settings) == (expected.job, expected.owners, expected.settings)
+    assert (found.task, found.owners, found.settings) == (expected.task, expected.owners, expected.settings)
     change(folder, "bound = 0.35", "bound = -1")
     with pytest.raises(OptionError, match=rf"job\.toml:{line_of(folder / 'job.toml', 'bound')}: bound = -1"):
         read_job(folder / "job.toml")
