@@ -125,7 +125,7 @@ def test_the_library_does_not_know_its_experiments() -> None:
     "tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=["lint", "format", "types"]
 )
 def test_tools_run_clean(tool: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", *tool], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-m", *tool], cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -145,7 +145,7 @@ HEAVY = {"sklearn", "matplotlib", "cvxpy", "rich", "ray", "flwr", "torch", "jax"
 )
 def test_import_is_light(code: str, heavy: set[str]) -> None:
     command = [sys.executable, "-X", "importtime", "-c", code, "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     lines = [line.split("|") for line in done.stderr.splitlines() if line.startswith("import time:")]
     loaded = {parts[2].strip().split(".")[0] for parts in lines}
     assert {"fedpact", "numpy"} <= loaded
@@ -155,7 +155,7 @@ def test_import_is_light(code: str, heavy: set[str]) -> None:
 def test_estimators_are_imported_when_they_are_asked_for() -> None:
     pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
     code = "import sys, fedpact; fedpact.NeymanPearsonClassifier; print('sklearn' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.strip() == "True"
 
 
