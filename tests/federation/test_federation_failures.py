@@ -45,7 +45,7 @@ import fedpact.tasks
 from fedpact.cones import PSD, Cone, Exponential, Nonnegative, Product, SecondOrder, Zero
 from fedpact.engines import InProcess
 from fedpact.errors import CODES, DataError, OptionError, OwnerError, OwnerLost, ProblemError
-from fedpact.federation import Fleet, Order, Reply, Session, Site, Summed, client_step
+from fedpact.federation import Fleet, NotFinite, Order, Reply, Session, Site, Summed, client_step
 from fedpact.federation import remote as remote_module
 from fedpact.federation import tickets as tickets_module
 from fedpact.federation.failure import Failure
@@ -682,28 +682,22 @@ def test_an_order_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("engine", [InProcess(), InProcess(threads=2), Wire()], ids=["sequence", "threads", "bytes"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_order_that_is_not_finite_is_not_sent(bad: float, engine: Any) -> None:
-    with (
-        engine.open({"a": 1.0, "b": 2.0}) as fleet,
-        pytest.raises(ProblemError, match=r"^round 1 would send a non-finite Count\.add: the regularizer or the"),
-    ):
-        fleet.ask(count, Count(add=bad))
+    with Session(engine).open({"a": 1.0, "b": 2.0}) as session:
+        with pytest.raises(NotFinite, match=r"^round 1 .* Count\.add"):
+            session.ask(count, Count(add=bad))
+        assert session.ledger.read().messages == 0
 
 
 def test_an_order_that_is_not_finite_is_refused_at_the_site() -> None:
-    order = Count(run="r1", round=1, add=np.nan)
-    sent = {"owner": "clinic b", "step": name_of(count), "order": to_tree(order), "job": {}}
-    assert answer(site_of(), sent) == {
-        "error": "OwnerError",
-        "message": "clinic b: got an order with a non-finite Count.add",
-    }
+    code, text = refusal(site_of(), order_of(order=to_tree(Count(run="r1", round=1, add=np.nan))))
+    assert code == "FP-OWNER-020"
+    assert text.startswith("clinic b: ")
+    assert "Count.add" in text
 
 
 def test_a_sum_that_overflows_is_an_error() -> None:
-    with (
-        InProcess().open({"a": 1.5e308, "b": 1.5e308}) as fleet,
-        pytest.raises(OwnerError, match=r"^the sum of Counted over the owners is too large for a number; scale"),
-    ):
-        fleet.ask(count, Count(add=1.0))
+    with Session().open({"a": 1.5e308, "b": 1.5e308}) as session, pytest.raises(OwnerError, match="Counted"):
+        session.ask(count, Count(add=1.0))
 
 
 def test_a_step_that_is_not_registered_is_not_sent() -> None:

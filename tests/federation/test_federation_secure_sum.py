@@ -598,7 +598,14 @@ READ = {
     } | ENDING,
 }  # fmt: skip
 #: ... where the end is in doubt.
-DOUBT = {"Weighed.size", "Weighed.concave", "Probed.far_violation"}
+DOUBT = {
+    "Weighed.size",
+    "Weighed.concave",
+    "Balanced.size",
+    "Balanced.concave",
+    "Probed.far_violation",
+    "Verified.wrong",
+}
 KEYS = {"Offered.public", "Agreed.peers"}
 
 
