@@ -64,6 +64,8 @@ PLAIN_AFTER = 60
 #: given up.
 DOUBT = 3
 STUCK = 10
+#: Rounds without a halved certificate, the constraints missed, after which Algorithm 1 goes on.
+MISSED = 240
 #: Times that rho is raised, by RAISE, because a subproblem is not convex.
 RAISES = 8
 RAISE = 4.0
@@ -298,6 +300,7 @@ class Server:
     lowest: float = np.inf
     idle: int = 0
     stuck: int = 0
+    violated: bool = False  # did the latest judged point miss a constraint?
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,6 +396,7 @@ class Accelerated(Solver[Server]):
             missed = judged[0].missed(run.tol)
             state.expected = missed / max(norm, 1e-300)
             state.judged_at = state.k
+            state.violated = judged[0].violation > run.tol[1]
             if missed < 0.5 * state.lowest:
                 state.lowest = missed
                 state.idle = 0
@@ -459,7 +463,9 @@ class Accelerated(Solver[Server]):
         state.judge = near or due or doubtful or last
 
     def _end(self, state: Server, failed: list[str]) -> Verdict | None:
-        """Given up when someone keeps failing."""
+        """Given up when someone keeps failing, or the constraints stay missed: Algorithm 1 may prove a conflict."""
+        if state.violated and state.idle >= MISSED:
+            return Verdict("stalled", "the constraints stay missed", then="proximal-al")
         if state.stuck < STUCK:
             return None
         reason = f"{', '.join(failed)} could not solve the proximal step; {ELSEWHERE}"
