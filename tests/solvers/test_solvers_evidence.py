@@ -142,7 +142,7 @@ def better_afar(objective, constraint=None, regularizer=None):
     w = np.array([-1.0, 0.0])
     with fp.Session() as session:
         session.open({"a": problem.shares[0]})
-        run = Run(problem, session, "accelerated", np.zeros(2), (1e-3, 1e-3), 100)
+        run = Run(problem, session, session.ledger.read(), "accelerated", np.zeros(2), (1e-3, 1e-3), 100)
         return falls_forever(run, w, fp.certify(problem, w, [None, None]), objective.value(w))
 
 

@@ -26,7 +26,7 @@ def run(shares, w, *, tolerance, penalty, adapt=False, decay=0.1, seen=lambda ad
     problem = fp.FederatedProblem([fp.Share(f) for f in shares])
     with fp.Session() as session:
         session.open(dict(zip(problem.names, problem.shares, strict=True)))
-        under_way = Run(problem, session, "inexact-admm", w, (tolerance, tolerance), max_rounds)
+        under_way = Run(problem, session, session.ledger.read(), "inexact-admm", w, (tolerance, tolerance), max_rounds)
         begun = under_way.ask(admm.begin_alone, admm.Begin(w=w, penalty=penalty))
         found = admm.Admm(
             server=Constant(w.size),
