@@ -99,6 +99,8 @@ def bending(function: Map, convex: bool, w: Vector, weights: Vector) -> tuple[Ve
     if function.affine or not function.has_hessian:
         return np.zeros_like(w), False
     hessian = function.weighted_hessian(w, weights)
+    if not np.all(np.isfinite(hessian)):  # it says nothing, so nothing is proved
+        return np.zeros_like(w), True
     diagonal = np.abs(np.diagonal(hessian))
     if convex:
         return diagonal, False

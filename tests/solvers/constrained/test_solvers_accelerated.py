@@ -14,6 +14,7 @@ from fedpact import data, tasks
 from fedpact.cones import Nonnegative, SecondOrder, Zero
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth, as_map
 from fedpact.solvers.constrained.accelerated import Accelerated, Round, State, advance
+from fedpact.solvers.constrained.anderson import RELAXATION
 from fedpact.solvers.local.constrained import Warm
 
 
@@ -212,11 +213,11 @@ def pooled_anderson(A, b, C, e, rho, memory, rounds, weight):
             u[i] = np.linalg.solve(kkt, np.concatenate([rho * (2 * w - z[i]) - b[i], -e[i]]))[:d]
         F = u - w
         history = [*history, (z.ravel(), F.ravel())][-memory - 1 :]
-        following = (z + F).ravel()
+        following = (z + RELAXATION * F).ravel()
         if len(history) > 1:
             dz = np.diff([point for point, _ in history], axis=0).T
             dF = np.diff([residual for _, residual in history], axis=0).T
-            following = following - (dz + dF) @ np.linalg.lstsq(dF, F.ravel(), rcond=None)[0]
+            following = following - (dz + RELAXATION * dF) @ np.linalg.lstsq(dF, F.ravel(), rcond=None)[0]
         z = following.reshape(n, d)
     return points
 
@@ -290,9 +291,9 @@ def test_the_server_knows_the_sum_of_z_from_what_was_sent():
     sums, residuals = [-gradients / 0.1], [rounds[0].replies.total.residual]
     for exchange in rounds[1:]:
         order, replies = exchange.order, exchange.replies
-        following = sums[-1] + residuals[-1]
+        following = sums[-1] + RELAXATION * residuals[-1]
         if order.mix.size:
-            differences = np.diff(sums, axis=0) + np.diff(residuals, axis=0)
+            differences = np.diff(sums, axis=0) + RELAXATION * np.diff(residuals, axis=0)
             following = following - order.mix @ differences[-order.mix.size :]
         np.testing.assert_allclose(following / 6, order.w, atol=1e-10)
         sums, residuals = [*sums, following], [*residuals, replies.total.residual]
@@ -305,7 +306,7 @@ def test_a_changed_penalty_keeps_the_multiplier_of_consensus():
     rng = np.random.default_rng(1)
     z, residual, w, none = rng.standard_normal(7), rng.standard_normal(7), rng.standard_normal(7), np.zeros(1)
     after = advance(share, state_at(z, residual, 0.5, none), plain_order(w, 4.0))[0]
-    np.testing.assert_allclose(4.0 * (after.z - w), 0.5 * (z + residual - w))
+    np.testing.assert_allclose(4.0 * (after.z - w), 0.5 * (z + RELAXATION * residual - w))
     assert after.steps == after.changes == ()
 
 

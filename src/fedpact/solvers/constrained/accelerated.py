@@ -2,7 +2,7 @@
 
     w   = prox_{h / (rho N)}(mean_i z_i)                                              the server
     u_i = argmin_u f_i(u) + rho/2 |u - (2 w - z_i)|^2   s.t.  c_i(u) <=_{K_i} 0       holder i, gives mu_i
-    z_i <- z_i + F_i,  F_i = u_i - w,  accelerated by  - sum_j gamma_j (dz_ij + dF_ij)
+    z_i <- z_i + beta F_i,  F_i = u_i - w,  accelerated by  - sum_j gamma_j (dz_ij + beta dF_ij)
 
 over the N holders: the owners, and the server when it has a share. It is a nonexpansive map in z = (z_1, ..., z_N), so
 Anderson's acceleration (type II) applies: gamma minimises |F - sum_j gamma_j dF_j|, where dz_j and dF_j are the last
@@ -18,6 +18,7 @@ wherever the plain one does, once rho stays: it changes less and less often.
 Notation
     rho         penalty of u_i = w, the same for all; lambda_i = rho (z_i - w) is kept when it changes   penalty
     F           residual of the fixed point                                                              residual
+    beta        relaxation                                                                               RELAXATION
     dz, dF      differences of the last rounds                                                           steps, changes
     gamma       coefficients of the differences                                                          mix
 """
@@ -32,7 +33,7 @@ import numpy as np
 from fedpact.federation import Answers, Order, Summed, client_step, named
 from fedpact.problem import Share
 from fedpact.solvers.base import Needs, Solver, option
-from fedpact.solvers.constrained.anderson import Memory, mixed
+from fedpact.solvers.constrained.anderson import Memory, mix_next
 from fedpact.solvers.local.constrained import Warm, constrained
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import Introduce, introduce
@@ -178,7 +179,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     if first:
         z = state.z - state.pull / order.penalty
     else:
-        z = mixed(state.z + state.residual, state, order.mix)
+        z = mix_next(state, order.mix)
         if order.penalty != state.penalty:
             z = w + state.penalty / order.penalty * (z - w)
 
@@ -447,7 +448,7 @@ class Accelerated(Solver[Server]):
     ) -> None:
         plain = state.idle // PLAIN_AFTER % 2 == 1
         state.mix, state.remember = state.anderson.take(state.z, everyone, state.remember, plain=plain)
-        state.z = mixed(state.anderson.z + state.anderson.residual, state.anderson, state.mix)
+        state.z = mix_next(state.anderson, state.mix)
         indefinite = any(reply.indefinite for reply in (*replies, *own))
         factor = state.pace.factor(everyone, indefinite, state.penalty)
         if factor != 1:
