@@ -17,6 +17,7 @@ from fedpact.problem import Piece, VerticalProblem
 from fedpact.prox import SquaredL2
 from fedpact.solve import solve
 from fedpact.solvers.vertical.shared import rows_of, summed_scores
+from fedpact.types import to_array
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -75,7 +76,10 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Raises DataError or ProblemError for bad tables, FedpactError when no certified model was found.
         """
         self.__dict__.pop("pieces_", None)  # a fit that fails shall not leave the model of the one before
-        labels = np.asarray(y)
+        try:
+            labels = to_array(y)
+        except ValueError as error:  # ragged lists, masks
+            raise DataError(f"y is not a vector ({error}); give one class a row") from error
         self.classes_ = np.unique(labels)
         if self.classes_.size != 2:
             raise DataError(f"y has {self.classes_.size} classes ({self.classes_[:5]}); this classifier takes two")

@@ -15,6 +15,7 @@ from fedpact.fitting import Fit, fit
 from fedpact.functions import Vector
 from fedpact.tasks import Model, Rows, TableTask
 from fedpact.tasks.checks import Labels, Matrix
+from fedpact.types import to_array
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -56,11 +57,14 @@ class HorizontalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return model
 
     def _features(self, X: ArrayLike) -> Matrix:
+        _refuse_masked("X", X)
         return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
 
     def _table(self, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Labels]:
         """X, in which values may be absent, and the number of every row's class. Sets classes_."""
         self.__dict__.pop("model_", None)  # a fit that fails shall not leave the model of the one before
+        _refuse_masked("X", X)
+        _refuse_masked("y", y)
         try:
             matrix, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         except ValueError as error:
@@ -129,6 +133,7 @@ class HorizontalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
 def levels(what: str, values: ArrayLike, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The sorted different values of a label that every row has one of, and which of them each row has."""
+    _refuse_masked(what, values)
     given = np.asarray(values)
     if given.shape != (rows,):
         raise DataError(f"{what} has shape {given.shape}, X has {rows} rows; give one {what} a row")
@@ -140,6 +145,15 @@ def levels(what: str, values: ArrayLike, rows: int) -> tuple[NDArray[Any], NDArr
     except TypeError as error:
         raise DataError(f"{what} mixes kinds that have no order ({error}); give only texts or only numbers") from error
     return found, which
+
+
+def _refuse_masked(what: str, values: Any) -> None:
+    """scikit-learn takes a mask off without a word."""
+    if isinstance(values, np.ma.MaskedArray | list | tuple):
+        try:
+            to_array(values)
+        except ValueError as error:
+            raise DataError(f"{what} is not an array ({error})") from error
 
 
 def by_name(what: str, bound: float | Mapping[Any, float], clients: Mapping[str, Rows]) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
-from fedpact.functions.arrays import first_of
+from fedpact.functions.arrays import as_array, first_of
 from fedpact.functions.base import Function, Indices, Map
 from fedpact.types import Matrix, Vector
 
@@ -136,7 +136,7 @@ def add_maps(map_: Map, other: Map | ArrayLike) -> Map:
     if isinstance(other, Map):
         return MapSum([(1.0, map_), (1.0, other)])
     if isinstance(other, np.ndarray | Sequence):
-        vector = np.asarray(other)
+        vector = as_array(f"beside {map_!r}", "the constant", other)
         if vector.dtype.kind in "biuf" and vector.ndim == 1:
             return MapSum([(1.0, map_)], np.array(vector, dtype=np.float64))
     return MapSum([(1.0, map_)], _number(map_, other, "a Map, a vector or a number can be added to"))

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from fedpact.errors import ProblemError
-from fedpact.types import Matrix, Vector
+from fedpact.types import Matrix, Vector, to_array
 
 #: A matrix of data, dense or CSR.
 Data = Matrix | sp.csr_array
@@ -21,7 +21,7 @@ def as_data(owner: str, name: str, given: object) -> Data:
 
     Raises ProblemError when it is not two-dimensional or does not hold real numbers.
     """
-    array: Any = given if sp.issparse(given) else _to_array(owner, name, given)
+    array: Any = given if sp.issparse(given) else as_array(owner, name, given)
     if array.dtype.kind not in "biuf":
         raise ProblemError(f"{owner}: {name} holds {array.dtype} values, not real numbers; encode them as numbers")
     if array.ndim != 2:
@@ -34,7 +34,7 @@ def as_data(owner: str, name: str, given: object) -> Data:
 
 def as_vector(owner: str, name: str, given: object, length: int, why: str) -> Vector:
     """A float64 copy of `given`, a vector of this length; `why` explains the expected length in the error."""
-    array = _to_array(owner, name, given)
+    array = as_array(owner, name, given)
     if array.dtype.kind not in "biuf":
         raise ProblemError(f"{owner}: {name} holds {array.dtype} values, not real numbers; encode them as numbers")
     if array.shape != (length,):
@@ -42,10 +42,11 @@ def as_vector(owner: str, name: str, given: object, length: int, why: str) -> Ve
     return np.array(array, dtype=np.float64)
 
 
-def _to_array(owner: str, name: str, given: object) -> NDArray[Any]:
+def as_array(owner: str, name: str, given: object) -> NDArray[Any]:
+    """`given` as an array of any kind. Raises ProblemError when it is ragged, or when a mask hides some of it."""
     try:
-        return np.asarray(given)
-    except ValueError as error:  # ragged lists
+        return to_array(given)
+    except ValueError as error:  # ragged lists, masks
         raise ProblemError(f"{owner}: {name} is not an array of numbers ({error})") from error
 
 

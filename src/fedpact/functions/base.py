@@ -168,7 +168,7 @@ class Map(ABC):
     def __sub__(self, other: Map | ArrayLike) -> Map:
         if isinstance(other, Map):
             return self + (-other)
-        return self + (-np.asarray(other))
+        return self + (np.negative(other))
 
     def __rsub__(self, other: ArrayLike) -> Map:
         return -self + other

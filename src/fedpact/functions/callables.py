@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from fedpact.errors import ProblemError
 from fedpact.functions.base import Function, Map
-from fedpact.types import Matrix, Vector
+from fedpact.types import Matrix, Vector, to_array
 
 
 class Smooth(Function):
@@ -101,8 +101,8 @@ def to_shape(given: object, shape: tuple[int | None, ...], what: str) -> Vector:
     if sp.issparse(given):
         plain = plain.toarray()
     try:
-        array = np.asarray(plain)
-    except ValueError as error:  # ragged lists
+        array = to_array(plain)
+    except ValueError as error:  # ragged lists, masks
         raise ProblemError(f"{what} is not an array of numbers ({error}); expected {expected}") from error
     if array.dtype.kind not in "biuf":
         found = f"{type(given).__name__} of type {array.dtype}"

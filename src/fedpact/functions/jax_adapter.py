@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
-from fedpact.functions.arrays import first_of, non_finite_defect
+from fedpact.functions.arrays import as_array, first_of, non_finite_defect
 from fedpact.functions.callables import Smooth
 from fedpact.types import Matrix, Vector
 
@@ -145,7 +145,7 @@ def _pieces(w: Any, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
 
 def _as_array(place: int, given: Any) -> Any:
     """One array of the data; floats as float64."""
-    array = np.asarray(given)
+    array = as_array("from_jax", f"data[{place}]", given)
     if array.dtype.kind not in "biuf":
         raise ProblemError(f"from_jax: data[{place}] holds {array.dtype} values, not real numbers; encode them")
     if array.dtype.kind == "f":

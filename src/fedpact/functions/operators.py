@@ -10,7 +10,7 @@ import numpy as np
 from fedpact.errors import ProblemError
 from fedpact.functions.base import Function
 from fedpact.functions.callables import to_shape
-from fedpact.types import Matrix, Vector
+from fedpact.types import Matrix, Vector, to_real
 
 
 class Operator(Function):
@@ -55,10 +55,10 @@ class Linear(Operator):
     constant_hessian = True
 
     def __init__(self, M: Matrix, q: Vector | None = None) -> None:
-        matrix = np.array(M, dtype=np.float64)
+        matrix = _real("M", M)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ProblemError(f"Linear: M must be square; its shape is {matrix.shape}")
-        offset = np.zeros(len(matrix)) if q is None else np.array(q, dtype=np.float64)
+        offset = np.zeros(len(matrix)) if q is None else _real("q", q)
         if offset.shape != (len(matrix),):
             raise ProblemError(f"Linear: q has shape {offset.shape}; M has {len(matrix)} rows")
         self.M = matrix
@@ -113,3 +113,10 @@ class Saddle(Operator):
         gradient_u = to_shape(returned[1], u.shape, "Saddle: the gradient in u")
         gradient_v = to_shape(returned[2], v.shape, "Saddle: the gradient in v")
         return value, np.concatenate([gradient_u, -gradient_v])
+
+
+def _real(name: str, given: Any) -> Matrix:
+    try:
+        return to_real(given).copy()
+    except (TypeError, ValueError) as error:
+        raise ProblemError(f"Linear: {name} is not an array of real numbers ({error})") from error

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
-from fedpact.functions.arrays import first_of, non_finite_defect
+from fedpact.functions.arrays import as_array, first_of, non_finite_defect
 from fedpact.functions.callables import Smooth
 from fedpact.types import Matrix, Vector
 
@@ -179,7 +179,7 @@ def _as_tensor(name: str, given: Any) -> Any:
     torch = _torch()
     if isinstance(given, torch.Tensor):
         given = given.detach().cpu().numpy()
-    array = np.asarray(given)
+    array = as_array("from_torch", name, given)
     if array.dtype.kind not in "biuf":
         raise ProblemError(f"from_torch: {name} holds {array.dtype} values, not real numbers; encode them as numbers")
     if array.dtype.kind == "f":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpact.errors import DataError, OptionError
+from fedpact.types import to_array, to_real
 
 Scores = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -20,7 +22,7 @@ def rows_by_group(group: ArrayLike, known: Iterable[Hashable] | None = None) -> 
     Raises:
         DataError: a missing group, labels of kinds that cannot be compared, or a group that is not known.
     """
-    labels = np.asarray(group)
+    labels = _array("group", group)
     if labels.ndim != 1:
         raise DataError(f"group has shape {labels.shape}; give a vector, one label a row")
     if missing := [row for row, label in enumerate(labels.tolist()) if label is None or label != label]:
@@ -44,7 +46,10 @@ def rows_by_group(group: ArrayLike, known: Iterable[Hashable] | None = None) -> 
 
 def finite_scores(scores: ArrayLike, rows: int) -> Scores:
     """The scores as a vector of finite numbers, one a row."""
-    vector = np.asarray(scores, dtype=np.float64)
+    try:
+        vector = to_real(scores)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"scores are not real numbers ({error})") from error
     if vector.shape != (rows,):
         raise DataError(f"scores have shape {vector.shape}, group has {rows} rows; give one score a row")
     if (bad := np.flatnonzero(~np.isfinite(vector))).size:
@@ -56,7 +61,7 @@ def finite_scores(scores: ArrayLike, rows: int) -> Scores:
 
 def labels_of_groups(y: ArrayLike, rows: dict[Hashable, NDArray[np.intp]]) -> Labels:
     """y as a vector of 0 and 1, both in each of two groups or more."""
-    vector, count = np.asarray(y), sum(map(len, rows.values()))
+    vector, count = _array("y", y), sum(map(len, rows.values()))
     if vector.shape != (count,):
         raise DataError(f"y has shape {vector.shape}, group has {count} rows; give one label a row")
     if (wrong := np.flatnonzero(~np.isin(vector, (0, 1)))).size:
@@ -80,3 +85,10 @@ def costs(false_positive: float, false_negative: float) -> tuple[float, float]:
     if false_positive == false_negative == 0:
         raise OptionError("both costs are 0: every predictor would be optimal; make one of them positive")
     return float(false_positive), float(false_negative)
+
+
+def _array(what: str, given: ArrayLike) -> NDArray[Any]:
+    try:
+        return to_array(given)
+    except ValueError as error:  # ragged lists, masks
+        raise DataError(f"{what} is not a vector ({error})") from error

@@ -17,6 +17,7 @@ from fedpact.cones import Cone, Nonnegative
 from fedpact.errors import ProblemError
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Share
+from fedpact.types import to_real
 
 Vector = NDArray[np.float64]
 
@@ -160,7 +161,7 @@ def check_multipliers(
     coupled_multiplier: ArrayLike | None,
 ) -> tuple[Vector, list[Vector], Vector]:
     """w, the multipliers by holder and the coupled one as vectors. Raises ProblemError when lengths do not fit."""
-    point = np.asarray(w, dtype=np.float64)
+    point = _real("w", w)
     holders = (problem.server, *problem.shares)
     if point.ndim != 1 or (problem.dim is not None and point.size != problem.dim):
         raise ProblemError(f"w has shape {point.shape}, the problem needs a vector of length {problem.dim}")
@@ -178,10 +179,17 @@ def _miss(cone: Cone, value: Vector, multiplier: Vector) -> tuple[float, float]:
     return cone.normal_distance(value, multiplier), cone.violation(value)
 
 
+def _real(what: str, value: ArrayLike) -> Vector:
+    try:
+        return to_real(value)
+    except (TypeError, ValueError) as error:
+        raise ProblemError(f"{what} is not a vector of real numbers ({error})") from error
+
+
 def _multiplier(label: str, value: ArrayLike | None, length: int) -> Vector:
     if value is None:
         return np.zeros(length)
-    vector = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    vector = np.atleast_1d(_real(f"{label}: the multiplier", value))
     if vector.shape != (length,):
         raise ProblemError(f"{label}: the multiplier has shape {vector.shape}, its constraint has length {length}")
     return vector

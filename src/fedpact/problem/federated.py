@@ -13,6 +13,7 @@ from fedpact.errors import DataError, ProblemError
 from fedpact.functions import Function
 from fedpact.problem.share import Share
 from fedpact.prox import Prox, Zero
+from fedpact.types import to_real
 
 Vector = NDArray[np.float64]
 
@@ -80,7 +81,10 @@ class FederatedProblem:
             parts = [part for share in (self.server, *self.shares) for part in share.parts.values()]
             w = next((part.start.copy() for part in parts if part.start is not None), np.zeros(self.dim))
             return w if self.regularizer.contains(w) else self.regularizer.prox(w, 1.0)
-        w = np.array(w0, dtype=np.float64)
+        try:
+            w = to_real(w0).copy()
+        except (TypeError, ValueError) as error:
+            raise ProblemError(f"w0 is not a vector of real numbers ({error})") from error
         if w.ndim != 1 or (self.dim is not None and w.size != self.dim):
             raise ProblemError(f"w0 has shape {w.shape}, the problem needs a vector of length {self.dim}")
         if not np.all(np.isfinite(w)):

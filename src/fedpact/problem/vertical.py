@@ -27,6 +27,7 @@ from fedpact.functions import Function, LogisticLoss, Quadratic, as_map
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Constraint, Share
 from fedpact.prox import Prox, SquaredL2
+from fedpact.types import to_array, to_real
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -277,7 +278,7 @@ _GAPS = ("positives", "all", "classes")
 
 def _labels(y: ArrayLike, loss: str) -> Vector:
     try:
-        labels = np.asarray(y, dtype=np.float64)
+        labels = to_real(y)
     except (TypeError, ValueError) as error:
         raise DataError(f"y is not a vector of numbers ({error}); code the classes as 0 and 1") from error
     if labels.ndim != 1 or labels.size == 0:
@@ -298,7 +299,7 @@ def _labels(y: ArrayLike, loss: str) -> Vector:
 def table(name: str, X: ArrayLike, columns: Sequence[str] = ()) -> Matrix:
     """X as a finite matrix; `columns` are names for the messages, if there are any."""
     try:
-        matrix = np.asarray(X, dtype=np.float64)
+        matrix = to_real(X)
     except (TypeError, ValueError) as error:
         raise DataError(f"{name}: X is not a dense table of numbers ({error}); encode text columns") from error
     if matrix.ndim != 2 or matrix.shape[1] == 0:
@@ -366,7 +367,10 @@ def _rows(
         if pairs is not None:
             raise ProblemError("pairs of groups are given without group; give one group label a row")
         return np.zeros((0, y.size)), ()
-    members = np.asarray(group)
+    try:
+        members = to_array(group)
+    except ValueError as error:  # ragged lists, masks
+        raise DataError(f"group is not a vector ({error}); give one group label a row") from error
     if members.shape != y.shape:
         raise DataError(f"group has shape {members.shape}, y has {y.size} rows; give one group label a row")
     if members.dtype.kind == "f" and not np.all(np.isfinite(members)):
@@ -407,7 +411,7 @@ def _bounds(max_gap: ArrayLike | None, names: tuple[str, ...]) -> Vector:
             raise ProblemError("max_gap is given without group; give one group label a row")
         return np.zeros(0)
     try:
-        bounds = np.atleast_1d(np.asarray(max_gap, dtype=np.float64))
+        bounds = np.atleast_1d(to_real(max_gap))
     except (TypeError, ValueError):
         bounds = np.zeros(0)
     if bounds.shape not in ((1,), (len(names),)) or not np.all(np.isfinite(bounds)) or np.any(bounds < 0):

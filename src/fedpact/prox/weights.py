@@ -6,12 +6,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
-from fedpact.types import Vector
+from fedpact.types import Vector, to_array
 
 
 def as_weight(owner: str, name: str, given: ArrayLike) -> float | Vector:
     """`given` as a float or a float64 vector; ProblemError when it is neither."""
-    array = np.asarray(given)
+    try:
+        array = to_array(given)
+    except ValueError as error:  # ragged lists, masks
+        raise ProblemError(f"{owner}: {name} must be a number or a vector of numbers ({error})") from error
     if array.dtype.kind not in "biuf" or array.ndim > 1:
         found = f"an array of shape {array.shape} and type {array.dtype}"
         raise ProblemError(f"{owner}: {name} must be a number or a vector of numbers; got {found}")

@@ -85,13 +85,20 @@ def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
         if value in about.choices:
             return str(value)
         raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices if c)}")
-    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
     if kind is int and number and (isinstance(value, Integral) or float(value).is_integer()) and about.allows(value):
         return int(value)
     if kind is float and number and about.allows(float(value)):
         return float(value)
     noun = "a whole number" if kind is int else "a number"
     raise OptionError(f"{name} = {value!r}: give {noun} {about.range}".rstrip())
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that fits no float
+        return False
 
 
 # ---------------------------------------------------------------------------------------------------------------- needs

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedpact.errors import DataError, OptionError
 from fedpact.functions.arrays import Data
+from fedpact.types import to_array, to_real
 
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -20,7 +21,7 @@ Labels = NDArray[np.int64]
 def features(owner: str, X: ArrayLike, columns: Sequence[str] | None = None) -> Matrix:
     """X as a finite matrix; `columns` are names for the messages, if there are any."""
     try:
-        matrix = np.asarray(X, dtype=np.float64)
+        matrix = to_real(X)
     except (TypeError, ValueError) as error:
         words = f"owner {owner!r}: X is not a dense table of numbers ({error}); encode text columns"
         raise DataError(words, code="FP-DATA-040") from error
@@ -51,6 +52,8 @@ def data(owner: str, X: ArrayLike | sp.sparray | sp.spmatrix, columns: Sequence[
     if not isinstance(X, sp.sparray | sp.spmatrix):
         return features(owner, X, columns)
     given: Any = X  # the stubs of SciPy know no matrix whose kind is open
+    if given.dtype.kind == "c":
+        raise DataError(f"owner {owner!r}: the sparse X holds complex numbers; give real ones", code="FP-DATA-054")
     matrix: sp.csr_array = sp.csr_array(given, dtype=np.float64)
     if bad := int(np.sum(~np.isfinite(matrix.data))):
         raise DataError(
@@ -171,7 +174,13 @@ def nonnegative(name: str, value: float) -> float:
 
 
 def _one_per_row(owner: str, name: str, values: ArrayLike, rows: int) -> NDArray[Any]:
-    vector = np.asarray(values)
+    try:
+        vector = to_array(values)
+    except ValueError as error:  # ragged lists, masks
+        words = f"owner {owner!r}: {name} is not a vector ({error}); give one {name} a row"
+        raise DataError(words, code="FP-DATA-055") from error
+    if vector.dtype.kind == "c":
+        raise DataError(f"owner {owner!r}: {name} holds complex numbers; give whole ones", code="FP-DATA-056")
     if vector.shape != (rows,):
         raise DataError(
             f"owner {owner!r}: {name} has shape {vector.shape}, X has {rows} rows; give one {name} a row",

@@ -18,7 +18,7 @@ from fedpact.errors import DataError, ProblemError
 from fedpact.functions import Affine, Quadratic
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks.base import Bounded, Task
-from fedpact.types import Vector
+from fedpact.types import Vector, to_real
 
 Array = NDArray[np.float64]
 
@@ -87,7 +87,10 @@ def exact(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> Exact:
 
 
 def _checked(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> tuple[Array, Array, Array, Array]:
-    A, b, C, d = (np.asarray(array, dtype=np.float64) for array in (A, b, C, d))
+    try:
+        A, b, C, d = (to_real(array) for array in (A, b, C, d))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"A, b, C and d must be arrays of real numbers ({error})", code="FP-DATA-063") from error
     if A.ndim != 3 or C.ndim != 3 or len(A) == 0:
         raise ProblemError(
             f"A has shape {A.shape} and C has shape {C.shape}; needed: n x d x d and (n + 1) x m x d, n >= 1",

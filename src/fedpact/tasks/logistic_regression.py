@@ -129,4 +129,6 @@ def _regularized(loss: Function, weight: float, owners: int) -> Function:
 
 def _zero_for_minus_one(y: ArrayLike) -> Labels | ArrayLike:
     labels = np.asarray(y)
+    if np.ma.is_masked(y):
+        return y  # refused with the owner's name
     return np.where(labels == -1, 0, labels) if np.all(np.isin(labels, (-1, 1))) else y

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedpact.data import with_intercept
 from fedpact.data.cells import Cells, read_cells
 from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
-from fedpact.errors import OptionError
+from fedpact.errors import DataError, OptionError
 from fedpact.problem import Share, Unscaled
 from fedpact.prox import SquaredL2
 from fedpact.tasks import checks
@@ -22,7 +22,7 @@ from fedpact.tasks.base import Task, key
 from fedpact.tasks.checks import Labels, Matrix
 from fedpact.tasks.linear_model import mean_loss
 from fedpact.tasks.model import Model
-from fedpact.types import Vector
+from fedpact.types import Vector, to_array, to_real
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +35,12 @@ class Rows:
 
     @classmethod
     def of(cls, X: ArrayLike, y: ArrayLike, group: ArrayLike | None = None) -> Rows:
-        kinds = None if group is None else np.asarray(group)
-        return cls(np.asarray(X, dtype=np.float64), np.asarray(y), kinds)
+        """Raises DataError when they are no arrays of numbers, or when some of their values are masked."""
+        try:
+            kinds = None if group is None else to_array(group)
+            return cls(to_real(X), to_array(y), kinds)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"rows are not arrays of numbers ({error})", code="FP-DATA-057") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedpact.alignment import align, align_by_keyed_hash, align_privately
 from fedpact.errors import DataError, OptionError
 from fedpact.problem import VerticalProblem
+from fedpact.types import to_array
 
 COORDINATOR = "coordinator"
 
@@ -51,10 +51,11 @@ def vertical_fairness(
             "a party is called 'coordinator', the name of the coordinator itself; give it another name",
             code="FP-DATA-070",
         )
+    columns = {name: _array(f"{name}: X", table.X) for name, table in tables.items()}
     for name, table in tables.items():
-        if len(table.ids) != len(np.asarray(table.X)):
+        if len(table.ids) != len(columns[name]):
             raise DataError(
-                f"{name}: {len(table.ids)} ids for {len(np.asarray(table.X))} rows; give one id a row",
+                f"{name}: {len(table.ids)} ids for {len(columns[name])} rows; give one id a row",
                 code="FP-DATA-071",
             )
     known = {**{name: table.ids for name, table in tables.items()}, COORDINATOR: ids}
@@ -67,17 +68,24 @@ def vertical_fairness(
     else:
         raise OptionError(f"alignment = {alignment!r}: choose 'id', 'keyed-hash' or 'private'", code="FP-OPTION-063")
     own = rows[COORDINATOR]
-    labels = np.asarray(y)
+    labels = _array("y", y)
     if labels.shape != (len(ids),):
         raise DataError(f"y has shape {labels.shape} for {len(ids)} ids; give one label an id", code="FP-DATA-072")
-    members = None if group is None else np.asarray(group)
+    members = None if group is None else _array("group", group)
     if members is not None and members.shape != labels.shape:
         raise DataError(f"group has shape {members.shape} for {len(ids)} ids; give one group an id", code="FP-DATA-073")
     return VerticalProblem(
-        {name: np.asarray(table.X)[rows[name]] for name, table in tables.items()},
+        {name: X[rows[name]] for name, X in columns.items()},
         labels[own],
         None if members is None else members[own],
         max_gap,
         columns={name: tuple(table.columns) for name, table in tables.items()},
         **options,
     )
+
+
+def _array(what: str, given: ArrayLike) -> NDArray[Any]:
+    try:
+        return to_array(given)
+    except ValueError as error:  # ragged lists, masks
+        raise DataError(f"{what} is not an array ({error})", code="FP-DATA-074") from error
