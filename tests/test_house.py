@@ -33,9 +33,10 @@ ALLOWED: dict[str, set[str] | None] = {
     "problem": {"cones", "functions", "prox"},
     "solvers": {"problem", "federation", "functions", "prox", "cones"},
     "engines": {"federation"},
+    "engines/flower/app": None,  # programs that stand above the engine: they run jobs
+    "engines/flower/submit": None,
     "tasks": {"problem", "functions", "cones", "prox", "data", "alignment", "federation"},
     "report": {"solvers", "problem", "federation", "tasks"},
-    "apps": None,
     "fitting": {"data", "federation", "functions", "problem", "solve", "solvers", "tasks"},
     "jobs": None,
     "estimators": None,
@@ -46,8 +47,9 @@ ALLOWED: dict[str, set[str] | None] = {
 
 
 def room_of(path: Path) -> str:
-    """The first name below fedpact: a folder, or a file without its suffix."""
-    return path.relative_to(SOURCE).with_suffix("").parts[0]
+    """The first name below fedpact: a folder, or a file without its suffix; programs of Flower are their own room."""
+    place = path.relative_to(SOURCE).with_suffix("")
+    return str(place) if str(place) in ALLOWED else place.parts[0]
 
 
 def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:

@@ -140,7 +140,7 @@ class Deployment:
             command = [str(SCRIPTS / "flower-supernode"), "--host", HOST, "--port", str(free_port())]
             command += self._server_certificate()
         else:
-            command = [sys.executable, "-m", "fedpact.engines.flower_site"]
+            command = [sys.executable, "-m", "fedpact.engines.flower.site"]
             command += ["--app", client_app] if client_app else []
         self._start(
             site,

@@ -19,7 +19,8 @@ import numpy as np
 from deployment import Deployment
 
 from fedpact.cli.run import show
-from fedpact.jobs import read_job, run_on_flower
+from fedpact.engines.flower.submit import run_on_flower
+from fedpact.jobs import read_job
 
 SITES = ("hospital 1", "hospital 2", "hospital 3")
 COLUMNS = ("age", "dose", "pressure")

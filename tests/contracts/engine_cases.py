@@ -101,7 +101,7 @@ class FlowerInMemory(Place):
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         from flower_grid import Grid, Node
 
-        from fedpact.engines.flower import Flower
+        from fedpact.engines.flower.engine import Flower
 
         self._shares = shares
         self._grid: Any = Grid(*(Node(name, self._app(name)) for name in shares))
@@ -119,7 +119,7 @@ class FlowerInMemory(Place):
         return next(number for number, node in self._grid.nodes.items() if node.name == owner)
 
     def _app(self, owner: str) -> Any:
-        from fedpact.engines.flower import client_app
+        from fedpact.engines.flower.engine import client_app
 
         source = self._shares[owner]
         return client_app(lambda config: Site(owner, lambda: built(source), self._disk).handle)
@@ -194,13 +194,13 @@ def deployed(disk: Path) -> Iterator[FlowerDeployed]:
     """A SuperLink on this machine, the coordinator's app, and sites that start when they are needed."""
     from test_engines_flower_transport import QUICK, load_deployment
 
-    from fedpact.jobs.on_flower import APP
+    from fedpact.engines.flower.submit import APP
 
     tests = Path(__file__).parents[1]
     rooms = [QUICK, tests / "contracts", tests / "federation", os.environ.get("PYTHONPATH", "")]
     app = disk / "app"
     app.mkdir()
-    about = APP.replace("fedpact.apps.flower:", "flower_owners:")
+    about = APP.replace("fedpact.engines.flower.app:", "flower_owners:")
     (app / "pyproject.toml").write_text(about + 'port = 0\nsecret = ""\n')
     secret = secrets.token_hex(16)
     with (

@@ -16,9 +16,9 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedpact.engines.flower import Flower
-from fedpact.engines.flower import client_app as make_client_app
-from fedpact.engines.flower import server_app as make_server_app
+from fedpact.engines.flower.engine import Flower
+from fedpact.engines.flower.engine import client_app as make_client_app
+from fedpact.engines.flower.engine import server_app as make_server_app
 from fedpact.errors import FedpactError
 from fedpact.federation import RemoteFleet, Site
 

@@ -13,7 +13,8 @@ from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedpact.engines import flower, flower_site
+from fedpact.engines.flower import engine as flower
+from fedpact.engines.flower import site as flower_site
 
 UNAVAILABLE = 5  # Flower's error code for a node without heartbeats
 

@@ -27,7 +27,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
 
-from fedpact.engines import flower, flower_site
+from fedpact.engines.flower import engine as flower
+from fedpact.engines.flower import site as flower_site
 
 #: Seconds within which what is waited for happens, also on a busy machine.
 WAIT = 60.0
@@ -305,7 +306,7 @@ def test_what_another_app_raises_is_told_as_a_code(caplog: pytest.LogCaptureFixt
 
 def test_a_job_that_asks_a_site_for_a_name_gets_a_code(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The app that sites run, from the coordinator's solve to its error."""
-    from fedpact.apps.flower import client_app
+    from fedpact.engines.flower.app import client_app
 
     (tmp_path / "rows.csv").write_text("patient,ill\nAda Lovelace,1\nGeorge Boole,0\n")
     paths = {"data-path": str(tmp_path / "rows.csv"), "state-path": str(tmp_path / "state")}
@@ -321,7 +322,7 @@ def test_a_job_that_asks_a_site_for_a_name_gets_a_code(tmp_path: Path, caplog: p
 
 
 def test_a_site_without_a_table_says_so_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    from fedpact.apps.flower import client_app
+    from fedpact.engines.flower.app import client_app
 
     engine = flower.Flower(Grid(Node("a", client_app)), patience=5.0)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=r"^a: FP-OPTION-010: "):

@@ -22,9 +22,9 @@ import pytest
 
 import fedpact as fp
 from fedpact import data, tasks
+from fedpact.engines.flower.submit import APP
 from fedpact.federation import read_record
 from fedpact.jobs import read_job, run_job
-from fedpact.jobs.on_flower import APP
 from fedpact.report.record import Record
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")

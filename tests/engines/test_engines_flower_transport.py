@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import fedpact
+from fedpact.engines.flower.submit import APP
 from fedpact.errors import OwnerLost
 from fedpact.federation.failure import Failure
 from fedpact.federation.wire import loads, to_tree
-from fedpact.jobs.on_flower import APP
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
@@ -119,7 +119,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
     folder = tmp_path_factory.mktemp("flower")
     app = folder / "app"
     app.mkdir()
-    about = APP.replace("fedpact.apps.flower:", "flower_echo:")
+    about = APP.replace("fedpact.engines.flower.app:", "flower_echo:")
     (app / "pyproject.toml").write_text(about + 'port = 0\nsecret = ""\n')
     secret = secrets.token_hex(16)
     with (

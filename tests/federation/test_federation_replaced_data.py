@@ -91,7 +91,7 @@ class _SiteFleet(RemoteFleet):
         super().__init__(owners)
         self.task = sites.job
         pytest.importorskip("flwr")
-        from fedpact.apps.flower import make_handler
+        from fedpact.engines.flower.app import make_handler
 
         self.handlers = {
             name: make_handler({"name": name, "data-path": str(path), "state-path": str(sites.folder)})

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from fedpact.engines.flower.submit import run_on_flower
 from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import ENGINES
-from fedpact.jobs import JobFile, read_job, run_job, run_on_flower
+from fedpact.jobs import JobFile, read_job, run_job
 from fedpact.report.record import Record
 from fedpact.report.tables import table, terminal
 from fedpact.tasks import TableTask

@@ -7,7 +7,7 @@ from fedpact.engines.ray import Ray
 from fedpact.federation import ENGINES
 
 if TYPE_CHECKING:
-    from fedpact.engines.flower import Flower
+    from fedpact.engines.flower.engine import Flower
 
 __all__ = ["Flower", "InProcess", "Ray"]
 
@@ -18,7 +18,7 @@ ENGINES["ray"] = Ray
 
 def __getattr__(name: str) -> Any:
     if name == "Flower":  # importing flwr takes seconds
-        from fedpact.engines.flower import Flower
+        from fedpact.engines.flower.engine import Flower
 
         return Flower
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,6 @@
 """A job in a TOML file, from its reading to the folder of its run."""
 
 from fedpact.jobs.job_file import JobFile, read_job
-from fedpact.jobs.on_flower import run_on_flower
 from fedpact.jobs.running import run_job
 
-__all__ = ["JobFile", "read_job", "run_job", "run_on_flower"]
+__all__ = ["JobFile", "read_job", "run_job"]

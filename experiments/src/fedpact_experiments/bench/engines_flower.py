@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.engines import Flower
-from fedpact.engines.flower import client_app as make_client_app
-from fedpact.engines.flower import server_app as make_server_app
+from fedpact.engines.flower.engine import client_app as make_client_app
+from fedpact.engines.flower.engine import server_app as make_server_app
 from fedpact.federation import Site
 from fedpact_experiments.bench.engines import Exchanged, measured, share
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
-from fedpact.apps.flower import coordinate, make_handler
+from fedpact.engines.flower.app import coordinate, make_handler
 from fedpact.errors import OptionError
 from fedpact.federation import Order
 from fedpact.federation.wire import dumps, loads, name_of, to_tree

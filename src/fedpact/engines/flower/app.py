@@ -18,9 +18,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from fedpact.engines.flower import Flower
-from fedpact.engines.flower import client_app as make_client_app
-from fedpact.engines.flower import server_app as make_server_app
+from fedpact.engines.flower.engine import Flower
+from fedpact.engines.flower.engine import client_app as make_client_app
+from fedpact.engines.flower.engine import server_app as make_server_app
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Site
 from fedpact.jobs import read_job, run_job

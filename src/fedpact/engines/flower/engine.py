@@ -1,7 +1,7 @@
 """Flower as the engine: orders and replies travel as bytes through a SuperLink, over TLS, between registered keys.
 
 The coordinator is a Flower server app, which opens `Flower(grid)`. A site runs the client app that `client_app` makes,
-in the process of `fedpact.engines.flower_site` or under Flower's own SuperNode. Install the extra `flower`.
+in the process of `fedpact.engines.flower.site` or under Flower's own SuperNode. Install the extra `flower`.
 
 Flower takes a message apart into objects, each a request of its own that costs the SuperLink 5 ms. One bytes value in
 one ConfigRecord makes the fewest: three (an ArrayRecord makes five). Only protobuf limits a request, to 2 GiB; an
@@ -26,7 +26,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedpact.engines.flower_site import pause, pull_sooner, speak
+from fedpact.engines.flower.site import pause, pull_sooner, speak
 from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import Fleet, RemoteFleet, refuse
 

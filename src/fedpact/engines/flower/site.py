@@ -1,4 +1,4 @@
-"""A site of a Flower federation as one lasting process: `python -m fedpact.engines.flower_site --help`.
+"""A site of a Flower federation as one lasting process: `python -m fedpact.engines.flower.site --help`.
 
 Flower's own `flower-supernode` looks for messages every 3 s and starts a Python process for each. This process speaks
 to the SuperLink itself: it looks more often while there is work, keeps what it loaded in memory, opens no port, and
@@ -61,7 +61,7 @@ try:
 except ImportError:
     KNOWN = False
 
-APP = "fedpact.apps.flower:client_app"
+APP = "fedpact.engines.flower.app:client_app"
 #: Seconds between two looks: a tenth of the time waited so far, within these bounds. A look costs the SuperLink 5 ms.
 SHORTEST, LONGEST = 0.1, 1.0
 #: Seconds until a part of a message that is still under way is asked for again; Flower waits 1 s.
@@ -163,7 +163,7 @@ def load(reference: str) -> ClientApp:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m fedpact.engines.flower_site",
+        prog="python -m fedpact.engines.flower.site",
         description="Serve one site of a Flower federation. The options are those of flower-supernode, and --app.",
     )
     parser.add_argument("--superlink", required=True, metavar="HOST:PORT", help="the SuperLink's address")

@@ -25,8 +25,8 @@ dependencies = []
 [tool.flwr.app]
 publisher = "fedpact"
 [tool.flwr.app.components]
-serverapp = "fedpact.apps.flower:server_app"
-clientapp = "fedpact.apps.flower:client_app"
+serverapp = "fedpact.engines.flower.app:server_app"
+clientapp = "fedpact.engines.flower.app:client_app"
 [tool.flwr.app.config]
 job = ""
 resume = false

@@ -1,1 +1,0 @@
-"""Programs that other systems start: the two halves of a Flower app."""
