@@ -148,9 +148,10 @@ def read_errors() -> list[Error]:
     found = []
     for code in sorted(CODES):
         kind = class_of(code)
-        text = escape(f"{CODES[code][0].upper()}{CODES[code][1:]}.")
-        if code == kind.code:
-            text = to_markdown(kind.__doc__)
+        text = to_markdown(kind.__doc__)
+        if code != kind.code:
+            what, _, remedy = CODES[code].partition("; ")
+            text = escape(f"{what}. **What to do:** {remedy}.")
         found.append(Error(code, kind.__name__, text))
     return found
 

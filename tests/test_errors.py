@@ -21,7 +21,7 @@ CLASSES = [kind for kind in vars(errors).values() if isinstance(kind, type) and 
 def raised() -> Iterator[tuple[str, str, str]]:
     """Every fine code in the source: where it is, the class that is raised with it (empty if unknown), the code."""
     for path in sorted(SOURCE.rglob("*.py")):
-        if path.name == "errors.py":
+        if path.name in ("errors.py", "error_codes.py"):
             continue
         tree = ast.parse(path.read_text())
         classes: dict[ast.AST, str] = {}
@@ -74,3 +74,24 @@ def test_a_code_is_raised_in_one_place() -> None:
     for where, _, code in raised():
         places.setdefault(code, []).append(where)
     assert {code: found for code, found in places.items() if len(found) != 1} == {}
+
+
+def bare() -> Iterator[str]:
+    """Where an error of ours is built without a code of its own."""
+    names = {kind.__name__ for kind in CLASSES}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            built = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+            if built and not any(word.arg == "code" for word in node.keywords):
+                yield f"{path.relative_to(SOURCE)}:{node.lineno}"
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    assert list(bare()) == []
+
+
+@pytest.mark.parametrize("code", [code for code in CODES if FINE.fullmatch(code)])
+def test_a_code_says_what_happened_and_what_to_do(code: str) -> None:
+    what, _, remedy = CODES[code].partition("; ")
+    assert what
+    assert remedy

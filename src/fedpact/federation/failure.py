@@ -58,8 +58,10 @@ class Failure:
         if self.rows is not None:
             facts.append(f"{self.rows} rows or more" if self.rows else "a few rows")
         # A site of a later version may have codes that are not known here.
-        meaning = CODES.get(code, CODES[class_of(code).code])
-        return f"{meaning} ({', '.join(facts)})" if facts else meaning
+        what, semicolon, remedy = CODES.get(code, CODES[class_of(code).code]).partition("; ")
+        if facts:
+            what = f"{what} ({', '.join(facts)})"
+        return f"{what}{semicolon}{remedy}"
 
 
 def coarsen(rows: int) -> int:
