@@ -99,7 +99,10 @@ def join(share: Share, state: Any, order: Join) -> tuple[Member, Joined]:
     function = share.objective
     assert function is not None
     if order.minibatches and function.rows == 0:
-        raise OptionError(f"batch_size needs rows to draw from, and {function!r} is no mean over rows; leave it out")
+        raise OptionError(
+            f"batch_size needs rows to draw from, and {function!r} is no mean over rows; leave batch_size out",
+            code="FP-OPTION-200",
+        )
     ridge = float(np.max(order.ridge, initial=0.0))
     lipschitz = estimated_lipschitz(function, order.holders, order.w) + ridge
     terms = terms_of(function.value_and_gradient(order.w))

@@ -127,11 +127,15 @@ def default_start(solver: str) -> str:
 def _check_solver(function: Function, solver: str) -> None:
     if solver == "newton" and not function.has_hessian:
         raise OptionError(
-            f'local_solver="newton" needs a Hessian (of an operator: jac), which {function!r} has not; give one, or '
-            f'choose "{default_solver(function, DENSE_LIMIT + 1)}"'
+            f'local_solver="newton" needs a Hessian (of an operator: jac), and {function!r} has none; give one, or '
+            f'choose "{default_solver(function, DENSE_LIMIT + 1)}"',
+            code="FP-OPTION-201",
         )
     if solver in ("agd", "lbfgs") and not function.gradient_field:
-        raise OptionError(f'local_solver="{solver}" minimises; for operators choose "extragradient" or "newton"')
+        raise OptionError(
+            f'local_solver="{solver}" minimises, and {function!r} is an operator; choose "extragradient" or "newton"',
+            code="FP-OPTION-202",
+        )
 
 
 def gradient(problem: Subproblem, x: Vector, image: Vector) -> Iterator[Point]:
