@@ -24,7 +24,7 @@ from fedpact.functions import Affine, Function, Linear, LogisticLoss, Operator, 
 from fedpact.problem import MinimaxProblem, MonotoneProblem
 from fedpact.prox import L1, Box, ElasticNet, Simplex, SquaredL2
 from fedpact.solvers import METHODS, Progress
-from fedpact.solvers.consensus.ifeddr import Measured
+from fedpact.solvers.consensus.sums import Measured
 from fedpact.solvers.local.resolvent import NAMES
 
 # ------------------------------------------------------------------------------------ problems and who else solves them

@@ -82,7 +82,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Reflected]
     p = order.p
     objective = share.objective
     assert objective is not None
-    before = state.begun(order.gamma)
+    before = state.place_s(order.gamma)
     evaluated = evaluate(objective, p) if order.judge else None
     at_p = None
     if evaluated is not None:

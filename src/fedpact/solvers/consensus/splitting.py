@@ -49,8 +49,8 @@ class State:
     gamma: float
     lipschitz: float
 
-    def begun(self, gamma: float) -> Self:
-        """The state with an s_i: at the start such that x_i is its exact resolvent."""
+    def place_s(self, gamma: float) -> Self:
+        """Give the state its first s_i, such that x_i is its exact resolvent; later states stay as they are."""
         if self.gamma:
             return self
         return replace(self, s=self.x + gamma * self.image, gamma=gamma)
