@@ -32,7 +32,7 @@ from fedpact.solvers.consensus.rounds import (
     terms_of,
     terms_where_asked,
 )
-from fedpact.solvers.local.resolvent import estimated_lipschitz
+from fedpact.solvers.local.resolvent import estimate_lipschitz
 from fedpact.solvers.run import Iterate, Run
 from fedpact.solvers.steps import Judged, certificate_of
 from fedpact.types import Vector
@@ -104,7 +104,7 @@ def join(share: Share, state: Any, order: Join) -> tuple[Member, Joined]:
             code="FP-OPTION-200",
         )
     ridge = float(np.max(order.ridge, initial=0.0))
-    lipschitz = estimated_lipschitz(function, order.holders, order.w) + ridge
+    lipschitz = estimate_lipschitz(function, order.holders, order.w) + ridge
     terms = terms_of(function.value_and_gradient(order.w))
     return Member(order.index, lipschitz), Joined(**terms, lipschitz=lipschitz)
 

@@ -21,7 +21,7 @@ from fedpact.solvers.local.resolvent import (
     Subproblem,
     default_solver,
     default_start,
-    estimated_lipschitz,
+    estimate_lipschitz,
     resolvent,
 )
 from fedpact.solvers.scales import mean_curvature
@@ -96,7 +96,7 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
     if order.ridge.size:
         image = image + order.ridge * w
     function = with_ridge(objective, order.ridge, order.holders, w.size)
-    fresh = State(s=w, x=w, image=image, gamma=0.0, lipschitz=estimated_lipschitz(function, order.holders, w))
+    fresh = State(s=w, x=w, image=image, gamma=0.0, lipschitz=estimate_lipschitz(function, order.holders, w))
     return fresh, Begun(
         **terms_of((value, gradient)),
         curvature=mean_curvature(objective, w),
