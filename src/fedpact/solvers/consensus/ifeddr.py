@@ -182,7 +182,9 @@ class IFedDR(Solver[Server]):
     def _default_steps(self, newton: bool) -> int:
         if self.refinement == "adaptive":
             return MOST_STEPS
-        return 1 if newton and not self.local_solver else 2
+        if newton and not self.local_solver:
+            return 1
+        return 2
 
     def step(self, run: Run, state: Server) -> Iterate:
         """One exchange of Algorithm I."""

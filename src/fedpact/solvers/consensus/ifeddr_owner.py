@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from fedpact.federation import Order, Summed, client_step
 from fedpact.problem import Share
-from fedpact.solvers.consensus.rounds import terms_of
+from fedpact.solvers.consensus.rounds import objective_of, terms_of
 from fedpact.solvers.consensus.splitting import Resolve, State, solve_resolvent
 from fedpact.solvers.consensus.sums import Sums, part_of
 from fedpact.solvers.local.resolvent import Resolved as Found
@@ -75,8 +75,7 @@ class Resolved(Judged):
 def advance(share: Share, state: State, order: Round) -> tuple[State, Resolved]:
     """I.1: move s_i as the server found, and solve for the next x_i."""
     p = order.p
-    function = share.objective
-    assert function is not None
+    function = objective_of(share)
     before = state.place_s(order.gamma)
     terms = no_terms()
     at_p = None
@@ -99,8 +98,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Resolved]:
 @client_step
 def refine(share: Share, state: State, order: Refine) -> tuple[State, Resolved]:
     """I.4: go on with the same subproblem."""
-    function = share.objective
-    assert function is not None
+    function = objective_of(share)
     before = state.place_s(order.gamma)
     problem = Subproblem(function, order.holders, before.s, before.gamma, before.lipschitz)
     solver = order.solver or default_solver(function, before.x.size)
@@ -115,8 +113,7 @@ def refine(share: Share, state: State, order: Refine) -> tuple[State, Resolved]:
 @client_step
 def count(share: Share, state: State, order: Count) -> tuple[State, Resolved]:
     """All that this owner adds to the sums around q, and its terms of the certificate there."""
-    function = share.objective
-    assert function is not None
+    function = objective_of(share)
     now = state.place_s(order.gamma)
     nothing = Found(now.x, now.image, 0.0, gradients=0, hessians=0, lipschitz=now.lipschitz)
     reply = _reply(now, now, nothing, part_of(now, order.q))

@@ -116,6 +116,7 @@ class _Step:
         return self.stiffness * self.weight / self.slope**2
 
     def at(self, u: Vector, multiplier: Vector) -> _Point:
+        """Evaluate everything at (u, mu)."""
         self.gradients += 1
         gradient = self.weight * (u - self.anchor)
         rounding = self.weight * (_size(u) + _size(self.anchor))
@@ -169,6 +170,7 @@ class _Step:
         return factor
 
     def _hessian(self, point: _Point) -> Matrix:
+        """Of the Lagrangian with the quadratic term, at the nearest multiplier."""
         self.hessians += 1
         hessian = np.zeros((self.anchor.size, self.anchor.size))
         if self.share.objective is not None:
@@ -224,6 +226,7 @@ def constrained(share: Share, weight: float, anchor: Vector, warm: Warm, toleran
 
 
 def _unconstrained(share: Share, weight: float, anchor: Vector, warm: Warm, tolerance: float) -> Proximal:
+    """The proximal step of a share without a constraint; keeps the factor of a constant Hessian."""
     function = anchored(augmented_lagrangian(share, warm.multiplier, 1.0, anchor.size), weight, anchor)
     if warm.weight != weight:
         warm = replace(warm, factor=keep_factor(function), weight=weight)

@@ -40,9 +40,12 @@ SAFETY = 1.05
 
 @dataclass(frozen=True)
 class Resolved:
-    """Where a local solver stopped: x, F(x), its gap, the evaluations of F and of its Jacobian, and L as seen.
+    """Where a local solver stopped.
 
-    monotone: was F seen to be, along all steps?
+    image:     F(x)
+    gradients, hessians: evaluations of F and of its Jacobian
+    lipschitz: L of F, as far as the steps showed it
+    monotone:  whether F seemed monotone along all steps
     """
 
     x: Vector
@@ -67,16 +70,19 @@ class Subproblem:
     hessians: int = 0
 
     def image(self, x: Vector) -> Vector:
+        """F(x)"""
         self.gradients += 1
         return self.scale * self.function.gradient(x)
 
     def rest(self, x: Vector, image: Vector) -> Vector:
+        """r(x)"""
         return image + (x - self.s) / self.gamma
 
     def gap(self, x: Vector, image: Vector) -> float:
         return self.gamma * float(np.linalg.norm(self.rest(x, image)))
 
     def stop(self, x: Vector, image: Vector, monotone: bool = True) -> Resolved:
+        """Give back x with what was spent."""
         gap = self.gap(x, image)
         return Resolved(x, image, gap, self.gradients, self.hessians, self.lipschitz, monotone)
 
