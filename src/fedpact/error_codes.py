@@ -129,7 +129,9 @@ CODES = {
     # ---- problem, functions, prox, cones, solve: numbers from 100
     #
     # ---- solvers/consensus and solvers/local: numbers from 200
-    #
+    "FP-OPTION-200": "batch_size needs rows to draw from, and the objective is no mean over rows; leave it out",
+    "FP-OPTION-201": "local_solver newton needs a Hessian or Jacobian; give one, or choose another local_solver",
+    "FP-OPTION-202": "the local_solver minimises, and the objective is an operator; choose extragradient or newton",
     # ---- solvers/constrained, solvers/vertical and the rest of solvers: numbers from 250
     #
     # ---- federation, engines and jobs: numbers from 300

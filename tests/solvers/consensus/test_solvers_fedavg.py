@@ -179,10 +179,7 @@ def test_an_objective_that_falls_forever_is_unbounded() -> None:
     [
         ({"steps": 2.5}, "steps = 2.5: give a whole number of at least 1"),
         ({"batch_size": 0.5}, "batch_size = 0.5: give a whole number of at least 1"),
-        (
-            {"batch_size": 4},
-            r"client 1: batch_size needs rows to draw from, and Quadratic\(dim=4\) is no mean over rows",
-        ),
+        ({"batch_size": 4}, r"client 1: batch_size needs rows .* Quadratic\(dim=4\)"),
         ({"participation": 1.5}, "participation = 1.5: give a number above 0 and at most 1"),
         ({"step_rule": "best"}, "step_rule = 'best': choose 'common', 'own'"),
         ({"relaxation": -1}, "relaxation = -1: give a number above 0"),

@@ -24,7 +24,7 @@ from fedpact.functions import Affine, Function, Linear, LogisticLoss, Operator, 
 from fedpact.problem import MinimaxProblem, MonotoneProblem
 from fedpact.prox import L1, Box, ElasticNet, Simplex, SquaredL2
 from fedpact.solvers import METHODS, Progress
-from fedpact.solvers.consensus.ifeddr import Measured
+from fedpact.solvers.consensus.sums import Measured
 from fedpact.solvers.local.resolvent import NAMES
 
 # ------------------------------------------------------------------------------------ problems and who else solves them
@@ -910,10 +910,12 @@ def test_what_the_method_does_not_take_is_refused_by_name() -> None:
 
 def test_local_solvers_that_an_owner_cannot_use_are_refused_with_its_name() -> None:
     case = first_order(ridge_logistic().problem)
-    with pytest.raises(OptionError, match=r'client 1: local_solver="newton" needs a Hessian'):
+    with pytest.raises(OptionError, match=r'^client 1: local_solver="newton"') as caught:
         fp.solve(case, "ifeddr", local_solver="newton")
-    with pytest.raises(OptionError, match=r'client 1: local_solver="lbfgs" minimises; for operators choose'):
+    assert caught.value.code == "FP-OPTION-201"
+    with pytest.raises(OptionError, match=r'^client 1: local_solver="lbfgs".*"extragradient"') as caught:
         fp.solve(linear_saddle().problem, local_solver="lbfgs")
+    assert caught.value.code == "FP-OPTION-202"
 
 
 def test_auto_takes_it_for_operators_and_says_so() -> None:

@@ -226,5 +226,6 @@ def test_minibatches_come_near_and_keep_moving() -> None:
 def test_owners_without_rows_are_named() -> None:
     rows = LogisticLoss([[1.0, 2.0], [0.0, 1.0]], [0, 1])
     problem = fp.FederatedProblem([fp.Share(rows), fp.Share(Quadratic(np.eye(2)), name="hospital b")])
-    with pytest.raises(OptionError, match="hospital b: batch_size needs rows"):
+    with pytest.raises(OptionError, match=r"^hospital b: batch_size") as caught:
         fp.solve(problem, "scaffold", batch_size=1)
+    assert caught.value.code == "FP-OPTION-200"

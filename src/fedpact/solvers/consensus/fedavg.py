@@ -37,17 +37,11 @@ from fedpact.solvers.consensus.local_steps import (
     Server,
     Slope,
     descend,
-    first_iterate,
     join,
     local_step_size,
     report_move,
 )
 from fedpact.solvers.run import Iterate, Run
-
-BIAS = (
-    "FedAvg with {} stops at a point that is not the optimum when owners differ; take steps=1 and one step size for "
-    'all, or a method without this bias: "ifeddr", "feddr", "scaffold"'
-)
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
@@ -69,10 +63,13 @@ class FedAvg(LocalStepSolver[Server]):
     """Algorithm 1. With step_rule="own", as in iFedDR's tables, even steps=1 is biased."""
 
     name: ClassVar[str] = "fedavg"
+    bias: ClassVar[str] = (
+        "FedAvg with {} stops at a point that is not the optimum when owners differ; take steps=1 and one step size "
+        'for all, or a method without this bias: "ifeddr", "feddr", "scaffold"'
+    )
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
-        joined = self.join_all(run, join)
-        return self.first_state(run, joined), first_iterate(run, joined)
+        return self.begin(run, self.join_all(run, join))
 
     def step(self, run: Run, state: Server) -> Iterate:
         asked = state.rounds.next()
@@ -82,12 +79,4 @@ class FedAvg(LocalStepSolver[Server]):
         eta = replies.total.step / len(asked)
         mean = state.w + self.relaxation * replies.total.moved / len(asked)
         following = state.regularizer.prox(mean, self.relaxation * self.steps * eta)
-
-        excuse = self.excuse(run, state)
-        iterate = state.rounds.follow(asked, state.w, following, replies, step=eta, excuse=excuse)
-        state.w = following
-        return iterate
-
-    def excuse(self, run: Run, state: Server) -> str:
-        causes = self.causes_of_bias(state)
-        return BIAS.format(causes) if causes else ""
+        return self.follow(run, state, following, replies, step=eta)

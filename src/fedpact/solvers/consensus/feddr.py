@@ -34,7 +34,15 @@ from fedpact.federation import Summed, client_step
 from fedpact.problem import Share
 from fedpact.prox import Prox
 from fedpact.solvers.base import Needs, Solver, option
-from fedpact.solvers.consensus.rounds import Rounds, Worked, divide_regularizer, evaluate, terms_where_asked
+from fedpact.solvers.consensus.rounds import (
+    Rounds,
+    Worked,
+    add_ridge,
+    divide_regularizer,
+    evaluate,
+    objective_of,
+    terms_where_asked,
+)
 from fedpact.solvers.consensus.splitting import (
     LOCAL_SOLVER,
     SOLVERS,
@@ -65,30 +73,32 @@ STALL = (
 
 @dataclass(frozen=True, kw_only=True)
 class Round(Resolve):
+    """One round, from the server's p; ridge: curvature of the h that owners take in parts, empty for none."""
+
     relaxation: float
     gamma: float
-    ridge: Vector  # curvature of the h that owners take in parts; empty: none
+    ridge: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reflected(Worked):
-    change: Summed[Vector]  # of p_i
-    way: Summed[float]  # its square
+    """change: of p_i; way: its squared length."""
+
+    change: Summed[Vector]
+    way: Summed[float]
 
 
 @client_step
 def advance(share: Share, state: State, order: Round) -> tuple[State, Reflected]:
     """I.1 of Algorithm I in Appendix E of iFedDR; the local update of Tran Dinh et al."""
     p = order.p
-    objective = share.objective
-    assert objective is not None
-    before = state.begun(order.gamma)
-    evaluated = evaluate(objective, p) if order.judge else None
-    at_p = None
+    objective = objective_of(share)
+    before = state.place_s(order.gamma)
+    evaluated = at_p = None
+    if order.judge:
+        evaluated = evaluate(objective, p)
     if evaluated is not None:
-        at_p = order.holders * evaluated[1]
-        if order.ridge.size:
-            at_p = at_p + order.ridge * p
+        at_p = add_ridge(order.holders * evaluated[1], order.ridge, p)
 
     s = before.s - order.relaxation * (before.x - p)
     function = with_ridge(objective, order.ridge, order.holders, p.size)
@@ -116,7 +126,12 @@ def reflection(state: State) -> Vector:
 
 @dataclass
 class Server:
-    """p, the mean of all p_i, and what is left of h to the server."""
+    """The server's variables.
+
+    mean:        of all p_i, whoever was asked
+    ridge:       curvature of the h that owners take in parts; empty: none
+    regularizer: what is left of h to the server
+    """
 
     p: Vector
     mean: Vector
@@ -129,7 +144,7 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True)
 class Splitting(Solver[Server]):
-    """What FedDR and FedSplit share."""
+    """What FedDR and FedSplit share: p = prox_{gamma h}(mean of the p_i), kept up to date by the changes of p_i."""
 
     title: ClassVar[str]
     progress: ClassVar[float] = 0.9
@@ -154,10 +169,7 @@ class Splitting(Solver[Server]):
         begun = run.ask(begin, Begin(w=w, holders=len(run.owners), ridge=ridge))
         gamma = self.gamma or default_gamma(begun.total.curvature)
         run.note(f"gamma = {gamma:.3g}")
-        mean_image = begun.total.gradient
-        if ridge.size:
-            mean_image = mean_image + ridge * w
-        mean = w - gamma * mean_image
+        mean = w - gamma * add_ridge(begun.total.gradient, ridge, w)
 
         newton = not self.local_solver and all(reply.newton for reply in begun)
         at_p = self.start == "p" or (not self.start and not newton and default_start(self.local_solver) == "p")
@@ -185,7 +197,6 @@ class Splitting(Solver[Server]):
         following = state.regularizer.prox(state.mean, state.gamma)
 
         iterate = state.rounds.follow(
-            asked,
             state.p,
             following,
             replies,

@@ -37,29 +37,28 @@ from fedpact.solvers.consensus.local_steps import (
     Moved,
     Slope,
     descend,
-    first_iterate,
     local_step_size,
     report_move,
 )
+from fedpact.solvers.consensus.rounds import objective_of
 from fedpact.solvers.run import Iterate, Run
 from fedpact.solvers.scales import default_gamma, mean_curvature
 from fedpact.types import Vector
-
-BIAS = (
-    "FedProx with {} stops at a point that is not the optimum when owners differ; take a smaller gamma, or a method "
-    'without this bias: "ifeddr", "feddr", "scaffold"'
-)
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curved(Joined):
-    curvature: Summed[float]  # mean diagonal of the Hessian of f_i, estimated
+    """curvature: mean diagonal of the Hessian of f_i, estimated."""
+
+    curvature: Summed[float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round(LocalSteps):
+    """Local steps on f_i(y) + |y - w|^2 / (2 gamma)."""
+
     gamma: float
 
 
@@ -67,8 +66,7 @@ class Round(LocalSteps):
 def join(share: Share, state: Any, order: Join) -> tuple[Member, Curved]:
     """As in FedAvg, with what the server chooses gamma from."""
     member, joined = local_steps.join(share, state, order)
-    assert share.objective is not None
-    return member, Curved(**vars(joined), curvature=mean_curvature(share.objective, order.w))
+    return member, Curved(**vars(joined), curvature=mean_curvature(objective_of(share), order.w))
 
 
 @client_step
@@ -97,6 +95,10 @@ class FedProx(LocalStepSolver[Server]):
     """Algorithm 2."""
 
     name: ClassVar[str] = "fedprox"
+    bias: ClassVar[str] = (
+        "FedProx with {} stops at a point that is not the optimum when owners differ; take a smaller gamma, or a "
+        'method without this bias: "ifeddr", "feddr", "scaffold"'
+    )
     needs: ClassVar[Needs] = Needs(operators=True)
 
     gamma: float | None = option(
@@ -110,8 +112,8 @@ class FedProx(LocalStepSolver[Server]):
         joined = self.join_all(run, join)
         gamma = self.gamma or default_gamma(joined.total.curvature)
         run.note(f"gamma = {gamma:.3g}")
-        state = self.first_state(run, joined, more=1 / gamma)
-        return Server(**vars(state), gamma=gamma), first_iterate(run, joined)
+        state, start = self.begin(run, joined, more=1 / gamma)
+        return Server(**vars(state), gamma=gamma), start
 
     def step(self, run: Run, state: Server) -> Iterate:
         gamma = state.gamma
@@ -123,12 +125,4 @@ class FedProx(LocalStepSolver[Server]):
         mean = state.w + self.relaxation * replies.total.moved / len(asked)
         way = self.relaxation * gamma * (1 - (1 - eta / gamma) ** self.steps)
         following = state.regularizer.prox(mean, way)
-
-        excuse = self.excuse(run, state)
-        iterate = state.rounds.follow(asked, state.w, following, replies, step=gamma, excuse=excuse)
-        state.w = following
-        return iterate
-
-    def excuse(self, run: Run, state: Server) -> str:
-        causes = self.causes_of_bias(state)
-        return BIAS.format(causes) if causes else ""
+        return self.follow(run, state, following, replies, step=gamma)

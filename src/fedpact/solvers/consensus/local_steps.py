@@ -26,13 +26,15 @@ from fedpact.solvers.base import Solver, option
 from fedpact.solvers.consensus.rounds import (
     Rounds,
     Worked,
+    add_ridge,
     divide_regularizer,
     evaluate,
     has_run_away,
+    objective_of,
     terms_of,
     terms_where_asked,
 )
-from fedpact.solvers.local.resolvent import estimated_lipschitz
+from fedpact.solvers.local.resolvent import estimate_lipschitz
 from fedpact.solvers.run import Iterate, Run
 from fedpact.solvers.steps import Judged, certificate_of
 from fedpact.types import Vector
@@ -89,19 +91,23 @@ class LocalSteps(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Moved(Worked):
-    moved: Summed[Vector]  # y - w after the last step
+    """moved: y - w after the last step; step: eta at this owner."""
+
+    moved: Summed[Vector]
     step: Summed[float]
 
 
 @client_step
 def join(share: Share, state: Any, order: Join) -> tuple[Member, Joined]:
     """The owner learns its number, judges the start, and says how long its steps may be."""
-    function = share.objective
-    assert function is not None
+    function = objective_of(share)
     if order.minibatches and function.rows == 0:
-        raise OptionError(f"batch_size needs rows to draw from, and {function!r} is no mean over rows; leave it out")
+        raise OptionError(
+            f"batch_size needs rows to draw from, and {function!r} is no mean over rows; leave batch_size out",
+            code="FP-OPTION-200",
+        )
     ridge = float(np.max(order.ridge, initial=0.0))
-    lipschitz = estimated_lipschitz(function, order.holders, order.w) + ridge
+    lipschitz = estimate_lipschitz(function, order.holders, order.w) + ridge
     terms = terms_of(function.value_and_gradient(order.w))
     return Member(order.index, lipschitz), Joined(**terms, lipschitz=lipschitz)
 
@@ -114,8 +120,7 @@ class Slope:
     """
 
     def __init__(self, share: Share, member: Member, order: LocalSteps) -> None:
-        assert share.objective is not None
-        self.function = share.objective
+        self.function = objective_of(share)
         self.order = order
         self.rows = min(order.batch_size, self.function.rows)
         self.rng = np.random.default_rng([order.seed, order.iteration, member.index])
@@ -124,8 +129,9 @@ class Slope:
         if order.judge:
             self.gradients = 1
             self.evaluated = evaluate(self.function, order.w)
-        # The first step is taken from w: without minibatches its gradient is known by then.
-        self.known = None if self.evaluated is None or self.rows else self.evaluated[1]
+        self.known: Vector | None = None
+        if self.evaluated is not None and not self.rows:
+            self.known = self.evaluated[1]  # the first step is taken from w, where the gradient is known by now
 
     @property
     def lost(self) -> bool:
@@ -136,8 +142,7 @@ class Slope:
         self.known = None
         if gradient is None:
             gradient = self._gradient(y)
-        image = self.order.holders * gradient
-        return image + self.order.ridge * y if self.order.ridge.size else image
+        return add_ridge(self.order.holders * gradient, self.order.ridge, y)
 
     def _gradient(self, y: Vector) -> Vector:
         self.gradients += 1
@@ -196,9 +201,13 @@ J = TypeVar("J", bound=Joined)
 
 @dataclass(frozen=True, kw_only=True)
 class LocalStepSolver(Solver[S]):
-    """Options of the methods whose owners take gradient steps."""
+    """Options of the methods whose owners take gradient steps.
+
+    bias: why the method may stop away from the optimum; {} stands for the causes
+    """
 
     progress: ClassVar[float] = 0.9
+    bias: ClassVar[str] = ""
 
     steps: int = option(10, "local steps of every owner in a round", letter="tau", least=1)
     step_size: float | None = option(
@@ -227,8 +236,11 @@ class LocalStepSolver(Solver[S]):
         # A number for each is an order for each, which secure sums forbid: only where it is needed.
         return run.ask(step, [replace(order, index=i) for i in range(1, holders + 1)])
 
-    def first_state(self, run: Run, joined: Answers[J], more: float = 0.0) -> Server:
-        """The server before the first round; `more` is what the method adds to the curvature of the F_i."""
+    def begin(self, run: Run, joined: Answers[J], more: float = 0.0) -> tuple[Server, Iterate]:
+        """The server before the first round, and the start as the owners judged it when they joined.
+
+        more: what the method adds to the curvature of the F_i
+        """
         step_size = self.step_size
         if step_size is None and self.step_rule == "common":
             step_size = self.step_factor / (max(reply.lipschitz for reply in joined) + more)
@@ -237,7 +249,9 @@ class LocalStepSolver(Solver[S]):
         ridge, regularizer = divide_regularizer(run.problem)
         full = self.batch_size is None
         rounds = Rounds(run, self.participation, free=full, steady=full, reserve=self.reserve)
-        return Server(run.start, step_size or 0.0, ridge, regularizer, rounds)
+        state = Server(run.start, step_size or 0.0, ridge, regularizer, rounds)
+        judged = certificate_of(run.problem, run.start, np.zeros(0), joined)
+        return state, Iterate(number=0, w=run.start, judged=judged)
 
     def local_steps(self, run: Run, state: Server) -> dict[str, Any]:
         """The fields of `LocalSteps` in this round."""
@@ -254,7 +268,13 @@ class LocalStepSolver(Solver[S]):
             "judge": state.rounds.judging,
         }
 
-    def causes_of_bias(self, state: Server) -> str:
+    def follow(self, run: Run, state: S, following: Vector, replies: Answers[Any], *, step: float) -> Iterate:
+        """End a round: go on with the point that it gave."""
+        iterate = state.rounds.follow(state.w, following, replies, step=step, excuse=self.excuse(run, state))
+        state.w = following
+        return iterate
+
+    def excuse(self, run: Run, state: S) -> str:
         """What keeps a method without corrections from the optimum; empty when nothing does."""
         causes = []
         if self.steps > 1:
@@ -265,9 +285,6 @@ class LocalStepSolver(Solver[S]):
             causes.append("another sample of the owners every round")
         if self.batch_size is not None:
             causes.append("minibatches under a fixed step size")
-        return " and ".join(causes)
-
-
-def first_iterate(run: Run, joined: Answers[J]) -> Iterate:
-    """The start, as the owners judged it when they joined."""
-    return Iterate(number=0, w=run.start, judged=certificate_of(run.problem, run.start, np.zeros(0), joined))
+        if not causes:
+            return ""
+        return self.bias.format(" and ".join(causes))

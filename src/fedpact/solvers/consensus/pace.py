@@ -1,10 +1,12 @@
-"""How iFedDR chooses by itself: gamma, the local work of a round, and when there is no zero to be found."""
+"""How iFedDR chooses by itself: gamma, the local work, which points are judged, and when there is no zero."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from fedpact.solvers.consensus.rounds import AT_LEAST
 
 # ---------------------------------------------------------------------------------------------------------------- gamma
 
@@ -40,30 +42,30 @@ class Gamma:
     changes: int = 0
     ratios: list[float] = field(default_factory=list)
 
-    def follow(self, k: int, moved: float, turned: float, disagreement: float, distance: float) -> float:
-        """gamma after round k.
+    def follow(self, k: int, moved: float, turned: float, disagreement: float, distance: float) -> None:
+        """Choose gamma after round k.
 
         moved, turned: squares of the changes of x and of F over all owners in this round
         disagreement:  rms |F_i|;  distance: |p - w0|
         """
         if moved > 0 and turned > 0:
             self.ratios.append(float(np.sqrt(moved / turned)))
-        settled = self.fixed or self.changes >= CHANGES
-        if settled or k - self.last < self.wait or len(self.ratios) < WINDOW // 2:
-            return self.value
-        seen = float(np.exp(np.mean(np.log(self.ratios[-WINDOW:]))))
+        final = self.fixed or self.changes >= CHANGES
+        too_soon = k - self.last < self.wait or len(self.ratios) < WINDOW // 2
+        if final or too_soon:
+            return
+        inverse_curvature = float(np.exp(np.mean(np.log(self.ratios[-WINDOW:]))))
         correction = 1.0
         if disagreement > 0:
-            correction = float(np.clip(np.sqrt(distance / disagreement / seen), 1 / TRUST, TRUST))
-        factor = float(np.clip(seen * correction / self.value, 1 / LEAP, LEAP))
+            correction = float(np.clip(np.sqrt(distance / disagreement / inverse_curvature), 1 / TRUST, TRUST))
+        factor = float(np.clip(inverse_curvature * correction / self.value, 1 / LEAP, LEAP))
         if 1 / BAND < factor < BAND:
-            return self.value
+            return
         self.last = k
         self.wait = int(WAIT * self.wait) + 1
         self.changes += 1
         self.ratios = []
         self.value *= factor
-        return self.value
 
 
 # ----------------------------------------------------------------------------------------------------------------- work
@@ -78,31 +80,58 @@ MORE = 1.1
 LESS = 2.0
 #: ... down to this one.
 LEAST = 1e-4
+#: Refinement requests in one round after which the method gives up.
+MOST_REFINEMENTS = 40
+#: A request helps when it leaves less than this part of the error ...
+HELPS = 0.9
+#: ... and after so many in a row that do not help it is given up too.
+USELESS = 10
 
 POLICIES = ("adaptive", "repeat", "total", "double")
 
 
 @dataclass
 class Work:
-    """How much the owners do in a round.
+    """How much the owners do in a round, before and after the test asks them to refine.
 
-    policy: "adaptive", each owner for itself: it stops when its gap is at most a part of what the test allows all of
-            them together, going by the round before. The part grows while the test is passed at once and shrinks when
-            it is not. Those of the paper, the same for all: "repeat" (always tau), "total" (tau times the number of all
-            refinements so far), "double" (twice as much after every refinement)
-    tau:    steps of a round before refinement
+    policy:  "adaptive", each owner for itself: it stops when its gap is at most a part of what the test allows all of
+             them together, going by the round before. The part grows while the test is passed at once and shrinks when
+             it is not. Those of the paper, the same for all: "repeat" (always tau), "total" (tau times the number of
+             all refinements so far), "double" (twice as much after every refinement)
+    tau:     steps of a round before refinement
+    error:   sigma
+    largest: max(xi, zeta) as last measured
+    refined: requests to refine in this round; useless: of no help, in a row; least: the error so far
     """
 
     policy: str
     tau: int
     holders: int
-    error: float  # sigma
+    error: float
+    largest: float = 0.0
     part: float = PART
     steps: int = 0
     total: int = 0
+    refined: int = 0
+    useless: int = 0
+    least: float = np.inf
+
+    @property
+    def stuck(self) -> bool:
+        return self.refined >= MOST_REFINEMENTS or self.useless >= USELESS
+
+    @property
+    def target(self) -> float:
+        """The gap at which an owner may stop."""
+        if self.policy != "adaptive":
+            return 0.0
+        return self.error * float(np.sqrt(self.part * self.largest / self.holders))
 
     def start(self) -> int:
-        """Steps of a round."""
+        """Begin a round; its steps."""
+        self.refined = 0
+        self.useless = 0
+        self.least = np.inf
         if self.policy == "total":
             return min(self.tau * max(self.total, 1), MOST_STEPS)
         if self.policy == "double":
@@ -110,14 +139,9 @@ class Work:
             return self.steps
         return self.tau
 
-    def target(self, largest: float) -> float:
-        """The gap at which an owner may stop, where max(xi, zeta) will be about so large."""
-        if self.policy != "adaptive":
-            return 0.0
-        return self.error * float(np.sqrt(self.part * largest / self.holders))
-
     def refine(self) -> int:
-        """Steps of a refinement."""
+        """Begin a refinement; its steps."""
+        self.refined += 1
         self.total += 1
         self.part = max(self.part / LESS, LEAST)
         if self.policy != "double":
@@ -125,10 +149,53 @@ class Work:
         self.steps = min(2 * self.steps, MOST_STEPS)
         return max(self.steps // 2, 1)
 
-    def accept(self, refinements: int) -> None:
-        """The round passed the test after so many refinements."""
-        if not refinements:
+    def weigh(self, error: float, largest: float) -> None:
+        """Note what the work of an exchange brought: the error it left, and max(xi, zeta)."""
+        self.largest = largest
+        if error < HELPS * self.least:
+            self.useless = 0
+        else:
+            self.useless += 1
+        self.least = min(self.least, error)
+
+    def accept(self) -> None:
+        """The round passed the test."""
+        if not self.refined:
             self.part = min(self.part * MORE, float(self.holders))
+
+
+# -------------------------------------------------------------------------------------------------------------- judging
+
+#: p is judged when its certificate is expected within this factor of the tolerance.
+NEAR = 10.0
+
+
+@dataclass
+class Judging:
+    """When owners are asked to judge p, which costs a gradient there: where it may be solved, and now and then.
+
+    always:    in every round, because that gradient is evaluated anyway, or is one of many
+    tolerance: of the stationarity
+    expected:  stationarity of p over |G| = sqrt(xi / N) / gamma, as last judged
+    near:      is the certificate expected to be met soon?
+    """
+
+    always: bool
+    tolerance: float
+    judged_at: int = 0
+    expected: float = np.inf
+    near: bool = False
+
+    def wants(self, k: int) -> bool:
+        """Whether the round after round k judges the p it begins with."""
+        return self.always or self.near or k - self.judged_at >= AT_LEAST
+
+    def follow(self, k: int, norm: float, stationarity: float | None) -> None:
+        """Note |G| of round k, and the stationarity of its p where that was judged."""
+        if stationarity is not None:
+            self.judged_at = k
+            self.expected = stationarity / max(norm, np.finfo(float).tiny)
+        self.near = norm * self.expected <= NEAR * self.tolerance
 
 
 # -------------------------------------------------------------------------------------------------------------- no zero

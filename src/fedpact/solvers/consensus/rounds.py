@@ -5,15 +5,14 @@ Who is asked, which points are judged, whether w still moves or runs away, and w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from fedpact.federation import Answers
 from fedpact.functions import Function
-from fedpact.problem import Certificate, FederatedProblem
+from fedpact.problem import Certificate, FederatedProblem, Share
 from fedpact.prox import Prox, Zero
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.solution import LocalRecord
@@ -50,6 +49,12 @@ class Worked(Judged):
     diverged: bool = False
 
 
+def objective_of(share: Share) -> Function:
+    """The owner's f_i, which every owner of these methods has."""
+    assert share.objective is not None
+    return share.objective
+
+
 def evaluate(function: Function, w: Vector) -> tuple[float, Vector] | None:
     """Value and gradient; None where they are not finite, as they may be after steps that are too long."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -70,6 +75,13 @@ def terms_where_asked(asked: bool, evaluated: tuple[float, Vector] | None, dim: 
     if not asked:
         return no_terms()
     return terms_of(evaluated or (0.0, np.zeros(dim)))
+
+
+def add_ridge(image: Vector, ridge: Vector, w: Vector) -> Vector:
+    """F_i(w) with the owner's part of a quadratic h; ridge: its curvature, empty for none."""
+    if not ridge.size:
+        return image
+    return image + ridge * w
 
 
 def has_run_away(w: Vector, start: Vector) -> bool:
@@ -133,10 +145,11 @@ class Rounds:
     """The rounds of one run.
 
     participation: share of the owners asked in a round, a fresh sample of this size every time
-    free:          do owners evaluate their gradient at the server's point anyway? Then it is judged in every round
-    steady:        is a round the same map every time? Then the method has arrived where it no longer moves
+    free:          owners evaluate their gradient at the server's point anyway: it is judged in every round
+    steady:        a round is the same map every time: the method has arrived where it no longer moves
     reserve:       exchanges kept back for the end; the round before them leaves its new point to the loop to judge
-    judging:       does this round ask all owners for certificate terms at the point it begins with?
+    asked:         the owners of this round
+    judging:       whether this round asks all owners for certificate terms at the point it begins with
     """
 
     run: Run
@@ -145,6 +158,7 @@ class Rounds:
     steady: bool
     reserve: int
     k: int = 0
+    asked: tuple[str, ...] = ()
     judging: bool = False
     judged_at: int = 1  # the start was judged before the first round
     still: int = 0  # rounds in a row without a move
@@ -153,12 +167,13 @@ class Rounds:
         self.everyone = sample_size(self.run, self.participation) == len(self.run.owners)
 
     def next(self) -> tuple[str, ...]:
-        """Begin another round; the owners it asks."""
+        """Begin another round. Returns the owners it asks."""
         self.k += 1
         news = self.still == 0  # else w is where it was when it was judged last
         wanted = self.everyone and news and (self.free or self._due)
         self.judging = wanted and self.run.rounds_left > self.reserve + 1
-        return sample_owners(self.run, self.participation, self.k)
+        self.asked = sample_owners(self.run, self.participation, self.k)
+        return self.asked
 
     @property
     def _due(self) -> bool:
@@ -166,7 +181,6 @@ class Rounds:
 
     def follow(
         self,
-        asked: Sequence[str],
         w: Vector,
         following: Vector,
         replies: Answers[W],
@@ -183,31 +197,33 @@ class Rounds:
         """
         run = self.run
         by_owner = dict.fromkeys(run.owners, 0)
-        for owner, reply in zip(asked, replies, strict=True):
+        for owner, reply in zip(self.asked, replies, strict=True):
             by_owner[owner] = reply.gradients
-        seen = self._look(w, following, replies)
-        if seen is not None:
-            self.judged_at = self.k
         if moved is None:
             moved = float(np.max(np.abs(following - w), initial=0.0))
-        return Iterate(
+        seen = self._look(w, following, replies)
+        record = LocalRecord(
+            iteration=self.k,
+            rounds=run.rounds,
+            refinements=0,
+            gradients=tuple(by_owner.values()),
+            alpha=1.0,
+            residual=np.nan,
+            gamma=step,
+        )
+        iterate = Iterate(
             number=self.k,
-            w=following if seen is None else seen.w,
-            judged=None if seen is None else seen.judged,
+            w=following,
             penalty=step,
             consensus_penalty=1 / step,
             gradients=sum(by_owner.values()),
-            record=LocalRecord(
-                iteration=self.k,
-                rounds=run.rounds,
-                refinements=0,
-                gradients=tuple(by_owner.values()),
-                alpha=1.0,
-                residual=np.nan if seen is None else seen.residual,
-                gamma=step,
-            ),
-            end=self._ran_away(asked, following, replies) or self._arrived(w, moved, excuse),
+            record=record,
+            end=self._check_divergence(following, replies) or self._check_standstill(w, moved, excuse),
         )
+        if seen is None:
+            return iterate
+        self.judged_at = self.k
+        return replace(iterate, w=seen.w, judged=seen.judged, record=replace(record, residual=seen.residual))
 
     def _look(self, w: Vector, following: Vector, replies: Answers[W]) -> Seen | None:
         """What the round tells about w; where it asked a sample only, now and then one exchange about `following`."""
@@ -219,15 +235,16 @@ class Rounds:
             return see(self.run, following, self.run.ask(judge, At(w=following)))
         return None
 
-    def _ran_away(self, asked: Sequence[str], following: Vector, replies: Answers[W]) -> Verdict | None:
-        gone = [owner for owner, reply in zip(asked, replies, strict=True) if reply.lost or reply.diverged]
+    def _check_divergence(self, following: Vector, replies: Answers[W]) -> Verdict | None:
+        """Given up where steps of owners, or all of them together, have run away."""
+        gone = [owner for owner, reply in zip(self.asked, replies, strict=True) if reply.lost or reply.diverged]
         if not gone and has_run_away(following, self.run.w0):
             gone = ["all owners together"]
         if not gone:
             return None
         return Verdict("stalled", DIVERGED.format(", ".join(gone)))
 
-    def _arrived(self, w: Vector, moved: float, excuse: str) -> Verdict | None:
+    def _check_standstill(self, w: Vector, moved: float, excuse: str) -> Verdict | None:
         """Given up where a round that is the same every time does not move any more."""
         if not self.steady or not self.everyone:
             return None

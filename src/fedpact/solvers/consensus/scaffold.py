@@ -37,7 +37,6 @@ from fedpact.solvers.consensus.local_steps import (
     Moved,
     Slope,
     descend,
-    first_iterate,
     join,
     local_step_size,
     report_move,
@@ -57,37 +56,46 @@ LONG_STEPS = "SCAFFOLD needs local steps of about 1 / (steps L) at most: give a 
 
 @dataclass(frozen=True)
 class Controlled(Member):
-    variate: Vector  # c_i
+    """An owner with its control variate c_i."""
+
+    variate: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round(LocalSteps):
-    variate: Vector  # c
+    """Local steps corrected by the server's control variate c; option: "I" or "II" of line 12."""
+
+    variate: Vector
     option: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corrected(Moved):
-    change: Summed[Vector]  # of c_i
+    """change: of c_i."""
+
+    change: Summed[Vector]
 
 
 @client_step
 def advance(share: Share, state: Member, order: Round) -> tuple[Controlled, Corrected]:
     """Lines 7 to 14 of Algorithm 1."""
-    before = state.variate if isinstance(state, Controlled) else np.zeros_like(order.w)
+    before = np.zeros_like(order.w)
+    if isinstance(state, Controlled):
+        before = state.variate
     slope = Slope(share, state, order)
     eta = local_step_size(state, order)
-    first = slope(order.w) if order.option == "I" else before  # line 12, option I: before the steps
+    variate = before
+    if order.option == "I":
+        variate = slope(order.w)  # line 12, option I: before the steps
 
     def corrected(y: Vector) -> Vector:
         return slope(y) - before + order.variate
 
-    y = descend(order, eta, corrected)
+    y = descend(order, eta, corrected)  # lines 8 to 11
     reply = report_move(y, order, eta, slope)
 
-    variate = first
     if order.option == "II":
-        variate = before - order.variate - reply.moved / (order.steps * eta)
+        variate = before - order.variate - reply.moved / (order.steps * eta)  # line 12, option II
     if reply.diverged or not np.all(np.isfinite(variate)):
         variate = before
     after = Controlled(state.index, state.lipschitz, variate)
@@ -116,9 +124,8 @@ class Scaffold(LocalStepSolver[Server]):
     option: str = option("II", 'of the control variates; "I" takes one more gradient a round', choices=("I", "II"))
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
-        joined = self.join_all(run, join)
-        state = self.first_state(run, joined)
-        return Server(**vars(state), variate=np.zeros_like(run.start)), first_iterate(run, joined)
+        state, start = self.begin(run, self.join_all(run, join))
+        return Server(**vars(state), variate=np.zeros_like(run.start)), start
 
     def step(self, run: Run, state: Server) -> Iterate:
         asked = state.rounds.next()
@@ -129,14 +136,13 @@ class Scaffold(LocalStepSolver[Server]):
         state.variate = state.variate + replies.total.change / len(run.owners)
 
         eta = replies.total.step / len(asked)
-        excuse = self.excuse(run, state)
-        iterate = state.rounds.follow(asked, state.w, following, replies, step=eta, excuse=excuse)
-        state.w = following
-        return iterate
+        return self.follow(run, state, following, replies, step=eta)
 
     def excuse(self, run: Run, state: Server) -> str:
         if self.batch_size is not None:
             return RESTLESS
         if not state.step_size:
             return UNEQUAL
-        return LONG_STEPS if self.steps > 1 else ""
+        if self.steps > 1:
+            return LONG_STEPS
+        return ""

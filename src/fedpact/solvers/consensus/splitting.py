@@ -13,7 +13,7 @@ import numpy as np
 from fedpact.federation import Order, Summed, client_step
 from fedpact.functions import Function
 from fedpact.problem import Share
-from fedpact.solvers.consensus.rounds import terms_of
+from fedpact.solvers.consensus.rounds import add_ridge, objective_of, terms_of
 from fedpact.solvers.local import anchored
 from fedpact.solvers.local.resolvent import (
     NAMES,
@@ -21,7 +21,7 @@ from fedpact.solvers.local.resolvent import (
     Subproblem,
     default_solver,
     default_start,
-    estimated_lipschitz,
+    estimate_lipschitz,
     resolvent,
 )
 from fedpact.solvers.scales import mean_curvature
@@ -49,8 +49,8 @@ class State:
     gamma: float
     lipschitz: float
 
-    def begun(self, gamma: float) -> Self:
-        """The state with an s_i: at the start such that x_i is its exact resolvent."""
+    def place_s(self, gamma: float) -> Self:
+        """Give the state its first s_i, such that x_i is its exact resolvent; later states stay as they are."""
         if self.gamma:
             return self
         return replace(self, s=self.x + gamma * self.image, gamma=gamma)
@@ -89,14 +89,11 @@ class Resolve(Order):
 def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
     """Start at x_i = w."""
     w = order.w
-    objective = share.objective
-    assert objective is not None
+    objective = objective_of(share)
     value, gradient = objective.value_and_gradient(w)
-    image = order.holders * gradient
-    if order.ridge.size:
-        image = image + order.ridge * w
+    image = add_ridge(order.holders * gradient, order.ridge, w)
     function = with_ridge(objective, order.ridge, order.holders, w.size)
-    fresh = State(s=w, x=w, image=image, gamma=0.0, lipschitz=estimated_lipschitz(function, order.holders, w))
+    fresh = State(s=w, x=w, image=image, gamma=0.0, lipschitz=estimate_lipschitz(function, order.holders, w))
     return fresh, Begun(
         **terms_of((value, gradient)),
         curvature=mean_curvature(objective, w),
@@ -119,10 +116,8 @@ def solve_resolvent(
     start = order.start or default_start(solver)
     problem = Subproblem(function, order.holders, s, gamma, before.lipschitz)
     if start == "last":
-        x = before.x
-        image = before.image
-    else:
-        x = order.p if start == "p" else s
-        known = at_p if start == "p" else None
-        image = problem.image(x) if known is None else known
-    return resolvent(problem, x, image, solver, order.steps, target)
+        return resolvent(problem, before.x, before.image, solver, order.steps, target)
+    if start == "p" and at_p is not None:
+        return resolvent(problem, order.p, at_p, solver, order.steps, target)
+    x = order.p if start == "p" else s
+    return resolvent(problem, x, problem.image(x), solver, order.steps, target)

@@ -8,13 +8,20 @@ import numpy as np
 
 from fedpact.functions import Function, Matrix, Vector
 
+#: Above this many variables forming and factoring a Hessian costs more than products with it ...
+DENSE_LIMIT = 600
+#: ... and above this many where it is constant, and so factored once.
+CONSTANT_LIMIT = 4 * DENSE_LIMIT
+
 
 @dataclass(frozen=True)
 class Minimum:
     """Where a local solver stopped.
 
-    residual is the max-norm of the gradient (composite problems: of the distance to stationarity); `converged` tells
-    whether it met the tolerance or the limit of double precision. gradients and hessians count evaluations.
+    residual:   max-norm of the gradient (composite problems: of the distance to stationarity)
+    converged:  whether the residual met the tolerance or the limit of double precision
+    gradients, hessians: numbers of evaluations
+    indefinite: whether negative curvature was seen on the way
     """
 
     w: Vector
@@ -22,7 +29,7 @@ class Minimum:
     converged: bool
     gradients: int
     hessians: int = 0
-    indefinite: bool = False  # was there negative curvature on the way?
+    indefinite: bool = False
 
 
 class Constant(Function):
@@ -44,9 +51,12 @@ class Anchored(Function):
     """f(w) + weight/2 |w - anchor|^2; the weight is a number, or one for each coordinate."""
 
     def __init__(self, function: Function, weight: float | Vector, anchor: Vector) -> None:
-        self.function, self.weight, self.anchor = function, weight, anchor
+        self.function = function
+        self.weight = weight
+        self.anchor = anchor
         self.dim = anchor.size
-        self.has_hessian, self.constant_hessian = function.has_hessian, function.constant_hessian
+        self.has_hessian = function.has_hessian
+        self.constant_hessian = function.constant_hessian
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient = self.function.value_and_gradient(w)
@@ -70,4 +80,5 @@ def anchored(function: Function, weight: float | Vector, anchor: Vector) -> Func
     if not isinstance(function, Anchored):
         return Anchored(function, weight, anchor)
     total = function.weight + weight
-    return Anchored(function.function, total, (function.weight * function.anchor + weight * anchor) / total)
+    middle = (function.weight * function.anchor + weight * anchor) / total
+    return Anchored(function.function, total, middle)

@@ -18,11 +18,18 @@ from fedpact.solvers.local.base import Minimum
 
 #: Parts of a Newton step that are tried; the residual must shrink by a tenth of the part.
 LENGTHS = (1.0, 0.5, 0.2, 0.05)
-#: Plain steps after a Newton step that did not pay, and Newton steps before another rho is tried.
-PLAIN, TURNS = 20, 30
+#: Plain steps after a Newton step that did not pay.
+PLAIN = 20
+#: Newton steps before another rho is tried.
+TURNS = 30
 #: The rho to try, as multiples of the geometric mean of the eigenvalues.
 RHOS = (1.0, 10.0, 0.1, 100.0, 0.01)
+#: Relative step of the differences that stand for the Jacobian of a prox.
 DIFFERENCE = 1e-7
+#: Added to the Jacobian of R, which may be singular where h has kinks.
+SHIFT = 1e-12
+#: Residuals below this, relative to the terms of M x + q, are rounding.
+ROUNDING = 1e-15
 
 
 @dataclass(frozen=True)
@@ -37,25 +44,30 @@ class _Splitting:
     def at(self, z: Vector) -> tuple[Vector, Vector, Vector]:
         """x, y and 2 x - z."""
         x = self.resolvent @ z - self.shift
-        return x, self.regularizer.prox(2 * x - z, 1 / self.rho), 2 * x - z
+        reflected = 2 * x - z
+        y = self.regularizer.prox(reflected, 1 / self.rho)
+        return x, y, reflected
 
     def newton(self, z: Vector) -> Vector:
         """Newton's step for R(z) = x - y."""
-        x, y, v = self.at(z)
-        outer = _prox_jacobian(self.regularizer, v, y, 1 / self.rho)
-        jacobian = self.resolvent - outer @ (2 * self.resolvent - np.eye(z.size))
-        return np.asarray(np.linalg.solve(jacobian + 1e-12 * np.eye(z.size), y - x))
+        x, y, reflected = self.at(z)
+        identity = np.eye(z.size)
+        outer = _prox_jacobian(self.regularizer, reflected, y, 1 / self.rho)
+        jacobian = self.resolvent - outer @ (2 * self.resolvent - identity)
+        return np.asarray(np.linalg.solve(jacobian + SHIFT * identity, y - x))
 
     def residual(self, z: Vector) -> float:
         x, y, _ = self.at(z)
         return float(np.linalg.norm(x - y))
 
-    def after(self, z: Vector) -> Vector:
+    def advance(self, z: Vector) -> Vector:
         """The next z: a Newton step if one pays, else some plain ones."""
-        size, direction = self.residual(z), self.newton(z)
+        size = self.residual(z)
+        direction = self.newton(z)
         for length in LENGTHS:
-            if self.residual(z + length * direction) <= (1 - 0.1 * length) * size:
-                return z + length * direction
+            trial = z + length * direction
+            if self.residual(trial) <= (1 - 0.1 * length) * size:
+                return trial
         for _ in range(PLAIN):
             x, y, _ = self.at(z)
             z = z - (x - y)
@@ -69,25 +81,26 @@ def composite_quadratic(matrix: Matrix, slope: Vector, regularizer: Prox, start:
     """
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, 1e-300)
-    middle = float(np.exp(np.mean(np.log(values))))
+    typical = float(np.exp(np.mean(np.log(values))))
     linear = slope - matrix @ start
     best = Minimum(start, np.inf, False, 0)
     steps = 0
     for factor in RHOS:
-        rho = factor * middle
+        rho = factor * typical
         scaled = vectors / (values + rho)
-        now = _Splitting(rho, rho * (scaled @ vectors.T), scaled @ (vectors.T @ linear), regularizer)
+        splitting = _Splitting(rho, rho * (scaled @ vectors.T), scaled @ (vectors.T @ linear), regularizer)
         z = best.w + (matrix @ best.w + linear) / rho
         for _ in range(TURNS):
             steps += 1
-            z = now.after(z)
-            y = now.at(z)[1]
+            z = splitting.advance(z)
+            _, y, _ = splitting.at(z)
             miss = regularizer.subdifferential_distance(-(matrix @ y + linear), y)
             if not np.isfinite(miss):  # a prox that returns NaN does so for every rho
                 return best
             if miss < best.residual:
                 best = Minimum(y, miss, miss <= tolerance, steps)
-            if best.residual <= max(tolerance, 1e-15 * float(np.max(np.abs(matrix) @ np.abs(y) + np.abs(linear)))):
+            rounding = ROUNDING * float(np.max(np.abs(matrix) @ np.abs(y) + np.abs(linear)))
+            if best.residual <= max(tolerance, rounding):
                 return best
     return best
 

@@ -18,13 +18,18 @@ import numpy as np
 from fedpact.functions import Matrix, Vector
 from fedpact.problem import Constraint, Share
 from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
-from fedpact.solvers.local import DENSE_LIMIT, anchored, keep_factor, minimize
+from fedpact.solvers.local import CONSTANT_LIMIT, DENSE_LIMIT, anchored, keep_factor, minimize
 from fedpact.solvers.local.primal_dual_newton import curvature_factor, newton_step
 
-#: theta relative to weight / slope^2 at first, its growth when a stage leaves more than a quarter, and its largest.
-STIFFNESS, GROWTH, STIFFEST = 30.0, 5.0, 1e8
+#: theta relative to weight / slope^2 at first ...
+STIFFNESS = 30.0
+#: ... it grows by this factor when a stage leaves more than a quarter of the complementarity ...
+GROWTH = 5.0
+#: ... up to this one.
+STIFFEST = 1e8
+#: Stages of the augmented Lagrangian method after which the step is given up.
 MAX_STAGES = 40
-#: Residuals below this many roundings of the terms they are made of cannot be told from zero.
+#: Residuals below this, relative to the terms they are made of, cannot be told from zero.
 ROUNDING = 1e-14
 
 
@@ -41,9 +46,10 @@ class Warm:
 
 @dataclass(frozen=True)
 class Proximal:
-    """Where the proximal step stopped; `converged` tells whether the residual met the tolerance.
+    """Where the proximal step stopped.
 
-    drift is P_{K*} of the last change of the multiplier: when no u meets the constraint it tends to a proof of that.
+    converged: whether the residual met the tolerance
+    drift:     P_{K*} of the last change of the multiplier: when no u meets the constraint it tends to a proof of that
     """
 
     u: Vector
@@ -80,41 +86,55 @@ class _Step:
     """One proximal step under a constraint: its data, and what was evaluated."""
 
     def __init__(self, share: Share, constraint: Constraint, weight: float, anchor: Vector, warm: Warm) -> None:
-        self.share, self.weight, self.anchor, self.warm = share, weight, anchor, warm
-        self.function, self.cone = constraint.function, constraint.cone
-        self.gradients, self.hessians, self.indefinite = 0, 0, False
-        constant = share.objective is None or share.objective.constant_hessian
-        self.constant = constant and self.function.affine
-        self.dense = share.has_hessian and anchor.size <= (4 if self.constant else 1) * DENSE_LIMIT
-        value, jacobian = self.function.value_and_jacobian(warm.u)
-        # How steep c is; its size over the way it may need guards where the Jacobian vanishes.
-        steep = float(np.linalg.norm(jacobian)) / np.sqrt(self.cone.dim)
-        slope = max(steep, float(np.max(np.abs(value))) / (1 + float(np.max(np.abs(warm.u)))))
-        self.slope = slope if 1e-100 < slope < 1e100 else 1.0  # its square is a number other than zero
+        self.share = share
+        self.weight = weight
+        self.anchor = anchor
+        self.warm = warm
+        self.function = constraint.function
+        self.cone = constraint.cone
+        self.gradients = 0
+        self.hessians = 0
+        self.indefinite = False
+        quadratic = share.objective is None or share.objective.constant_hessian
+        self.constant = quadratic and self.function.affine
+        limit = CONSTANT_LIMIT if self.constant else DENSE_LIMIT
+        self.dense = share.has_hessian and anchor.size <= limit
+        self.slope = self._slope(warm.u)
         self.stiffness = warm.stiffness
+
+    def _slope(self, u: Vector) -> float:
+        """How steep c is at u; its size over the way it may need guards where the Jacobian vanishes."""
+        value, jacobian = self.function.value_and_jacobian(u)
+        steep = float(np.linalg.norm(jacobian) / np.sqrt(self.cone.dim))
+        slope = max(steep, _size(value) / (1 + _size(u)))
+        if 1e-100 < slope < 1e100:  # its square is a number other than zero
+            return slope
+        return 1.0
 
     @property
     def theta(self) -> float:
         return self.stiffness * self.weight / self.slope**2
 
     def at(self, u: Vector, multiplier: Vector) -> _Point:
+        """Evaluate everything at (u, mu)."""
         self.gradients += 1
         gradient = self.weight * (u - self.anchor)
         rounding = self.weight * (_size(u) + _size(self.anchor))
         if self.share.objective is not None:
             own = self.share.objective.gradient(u)
-            gradient, rounding = gradient + own, rounding + _size(own)
+            gradient = gradient + own
+            rounding = rounding + _size(own)
         value, jacobian = self.function.value_and_jacobian(u)
         shifted = multiplier + self.theta * value
         nearest = self.cone.project_dual(shifted)
         push = jacobian.T @ nearest
         return _Point(
-            u,
-            multiplier,
-            nearest,
-            shifted,
-            gradient,
-            jacobian,
+            u=u,
+            multiplier=multiplier,
+            nearest=nearest,
+            shifted=shifted,
+            gradient=gradient,
+            jacobian=jacobian,
             stationarity=_size(gradient + push),
             miss=_size(multiplier - nearest) / self.theta * self.weight / self.slope,
             rounding=ROUNDING * (rounding + _size(push)),
@@ -122,14 +142,9 @@ class _Step:
 
     def newton(self, point: _Point) -> _Point | None:
         """The primal-dual Newton step; None where the Lagrangian is not convex or the system is singular."""
-        factor = self.warm.factor if self.warm.weight == self.weight else None
+        factor = self._factor(point)
         if factor is None:
-            factor = curvature_factor(self._hessian(point))
-            if factor is None:
-                self.indefinite = True
-                return None
-            if self.constant:
-                self.warm = replace(self.warm, factor=factor, weight=self.weight)
+            return None
         step = newton_step(
             factor,
             point.gradient + point.jacobian.T @ point.multiplier,
@@ -138,9 +153,24 @@ class _Step:
             point.multiplier - point.nearest,
             self.theta,
         )
-        return None if step is None else self.at(point.u + step[0], point.multiplier + step[1])
+        if step is None:
+            return None
+        du, change = step
+        return self.at(point.u + du, point.multiplier + change)
+
+    def _factor(self, point: _Point) -> Matrix | None:
+        """Cholesky factor of the Lagrangian's Hessian, kept while that is constant; None when it is not positive."""
+        if self.warm.factor is not None and self.warm.weight == self.weight:
+            return self.warm.factor
+        factor = curvature_factor(self._hessian(point))
+        if factor is None:
+            self.indefinite = True
+        elif self.constant:
+            self.warm = replace(self.warm, factor=factor, weight=self.weight)
+        return factor
 
     def _hessian(self, point: _Point) -> Matrix:
+        """Of the Lagrangian with the quadratic term, at the nearest multiplier."""
         self.hessians += 1
         hessian = np.zeros((self.anchor.size, self.anchor.size))
         if self.share.objective is not None:
@@ -154,7 +184,8 @@ class _Step:
         """One stage of the augmented Lagrangian method, and P_{K*} of the multiplier's change."""
         inner = augmented_lagrangian(self.share, point.multiplier, self.theta, self.anchor.size)
         found = minimize(anchored(inner, self.weight, self.anchor), point.u, max(tolerance, 0.1 * point.residual))
-        self.gradients, self.hessians = self.gradients + found.gradients, self.hessians + found.hessians
+        self.gradients += found.gradients
+        self.hessians += found.hessians
         self.indefinite |= found.indefinite
         multiplier = self.cone.project_dual(point.multiplier + self.theta * self.function.value(found.w))
         after = self.at(found.w, multiplier)
@@ -169,7 +200,8 @@ def constrained(share: Share, weight: float, anchor: Vector, warm: Warm, toleran
     if share.constraint is None:
         return _unconstrained(share, weight, anchor, warm, tolerance)
     step = _Step(share, share.constraint, weight, anchor, warm)
-    point, drift = step.at(warm.u, warm.multiplier), np.zeros_like(warm.multiplier)
+    point = step.at(warm.u, warm.multiplier)
+    drift = np.zeros_like(warm.multiplier)
     stages = 0
     while point.residual > max(tolerance, point.rounding) and stages < MAX_STAGES:
         trial = step.newton(point) if step.dense else None
@@ -181,33 +213,34 @@ def constrained(share: Share, weight: float, anchor: Vector, warm: Warm, toleran
         stages += 1
         point, drift = step.stage(point, tolerance)
     return Proximal(
-        point.u,
-        point.nearest,
-        point.residual,
-        point.residual <= max(tolerance, 100 * point.rounding),
-        step.gradients,
-        step.hessians,
-        step.indefinite,
-        drift,
-        replace(step.warm, u=point.u, multiplier=point.nearest, stiffness=step.stiffness),
+        u=point.u,
+        multiplier=point.nearest,
+        residual=point.residual,
+        converged=point.residual <= max(tolerance, 100 * point.rounding),
+        gradients=step.gradients,
+        hessians=step.hessians,
+        indefinite=step.indefinite,
+        drift=drift,
+        warm=replace(step.warm, u=point.u, multiplier=point.nearest, stiffness=step.stiffness),
     )
 
 
 def _unconstrained(share: Share, weight: float, anchor: Vector, warm: Warm, tolerance: float) -> Proximal:
+    """The proximal step of a share without a constraint; keeps the factor of a constant Hessian."""
     function = anchored(augmented_lagrangian(share, warm.multiplier, 1.0, anchor.size), weight, anchor)
     if warm.weight != weight:
         warm = replace(warm, factor=keep_factor(function), weight=weight)
     found = minimize(function, warm.u, tolerance, kept=warm.factor)
     return Proximal(
-        found.w,
-        warm.multiplier,
-        found.residual,
-        found.converged,
-        found.gradients,
-        found.hessians,
-        found.indefinite,
-        warm.multiplier,
-        replace(warm, u=found.w),
+        u=found.w,
+        multiplier=warm.multiplier,
+        residual=found.residual,
+        converged=found.converged,
+        gradients=found.gradients,
+        hessians=found.hessians,
+        indefinite=found.indefinite,
+        drift=warm.multiplier,
+        warm=replace(warm, u=found.w),
     )
 
 

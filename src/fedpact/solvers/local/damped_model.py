@@ -11,8 +11,10 @@ from fedpact.solvers.local.composite_quadratic import composite_quadratic
 
 #: The damping is at least so large that rounding of M, relative to the diagonal, does not move anything.
 ROUNDING = 1e-14
-#: Where M is not positive definite the damping grows by RAISE until it is, and then by SAFE.
-RAISE, SAFE = 10.0, 3.0
+#: Where M is not positive definite the damping grows by this factor until it is ...
+RAISE = 10.0
+#: ... and then once by this one, since M is nearly singular there.
+SAFE = 3.0
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -31,20 +33,23 @@ def model_step(
         diagonal = diagonal + smooth
     typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
     diagonal = np.maximum(diagonal, 1e-8 * np.where(np.diagonal(M) > 0, np.diagonal(M), typical))
-    damping, raised = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal))), False
+    damping = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal)))
+    raised = False
     while True:
         damped = M + np.diag(damping * diagonal)
         scale = 1 / np.sqrt(np.maximum(np.diagonal(damped), 1e-300))
         try:
             factor = cho_factor(damped * np.outer(scale, scale), lower=True, check_finite=False)
         except LinAlgError:
-            damping, raised = max(RAISE * damping, ROUNDING), True
+            damping = max(RAISE * damping, ROUNDING)
+            raised = True
             if not np.isfinite(damping * np.max(diagonal)):  # no damping makes this matrix positive
                 return np.zeros_like(w), damping
             continue
         if not raised:
             break
-        damping, raised = SAFE * damping, False
+        damping = SAFE * damping
+        raised = False
     if smooth is None:
         found = composite_quadratic(damped, slope, regularizer, w, tolerance)
         return found.w - w, damping

@@ -17,8 +17,12 @@ def factor(function: Function) -> Matrix:
 
 def exact(function: Function, start: Vector, tolerance: float, kept: Matrix | None = None) -> Minimum:
     """The minimiser by one Newton step, refined while rounding leaves more than tolerance."""
-    lower, hessians = (kept, 0) if kept is not None else (factor(function), 1)
-    w, best = start, start
+    lower = kept
+    hessians = 0
+    if lower is None:
+        lower = factor(function)
+        hessians = 1
+    w = best = start
     residual = np.inf
     gradients = 0
     while True:
@@ -27,7 +31,8 @@ def exact(function: Function, start: Vector, tolerance: float, kept: Matrix | No
         size = float(np.max(np.abs(gradient)))
         if not size < 0.5 * residual:  # refinement is at the limit of double precision, or met what is not a number
             return Minimum(best, residual, bool(np.isfinite(size)), gradients, hessians)
-        best, residual = w, size
+        best = w
+        residual = size
         if residual <= tolerance:
             return Minimum(best, residual, True, gradients, hessians)
         w = w - np.asarray(cho_solve((lower, True), gradient, check_finite=False))

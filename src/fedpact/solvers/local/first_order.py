@@ -48,15 +48,18 @@ class _Watched:
     """
 
     def __init__(self, function: Function) -> None:
-        self.function, self.indefinite = function, False
+        self.function = function
+        self.indefinite = False
         self.before: tuple[Vector, Vector] | None = None
 
     def __call__(self, w: Vector) -> tuple[float, Vector]:
         value, gradient = self.function.value_and_gradient(w)
         if self.before is not None:
-            step, change = w - self.before[0], gradient - self.before[1]
+            last_w, last_gradient = self.before
+            step = w - last_w
+            change = gradient - last_gradient
             with np.errstate(all="ignore"):  # a line search may meet huge and infinite values
-                size = np.linalg.norm(step) * (np.linalg.norm(gradient) + np.linalg.norm(self.before[1]))
+                size = np.linalg.norm(step) * (np.linalg.norm(gradient) + np.linalg.norm(last_gradient))
                 self.indefinite |= bool(step @ change < -ROUNDING * size)
-        self.before = w.copy(), gradient
+        self.before = (w.copy(), gradient)
         return value, gradient

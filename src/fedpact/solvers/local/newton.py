@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from fedpact.functions import Function, Matrix, Vector
 from fedpact.solvers.local.base import Minimum
 
+#: A step is taken when the value falls by this part of what its slope promises (Armijo).
 SUFFICIENT_DECREASE = 1e-4
+#: Differences of values below this, relative to them, are rounding.
 ROUNDING = 1e-14
+#: Steps shorter than this part of Newton's are not tried.
+SHORTEST = 1e-12
 #: So much farther out than the start, a function with negative curvature counts as unbounded below.
 FAR = 1e4
+
+
+@dataclass(frozen=True)
+class _Point:
+    w: Vector
+    value: float
+    gradient: Vector
+    residual: float  # max-norm of the gradient
 
 
 def newton(function: Function, start: Vector, tolerance: float, max_iterations: int = 200) -> Minimum:
@@ -20,36 +34,46 @@ def newton(function: Function, start: Vector, tolerance: float, max_iterations: 
     Where the Hessian is indefinite its eigenvalues are taken by their size, so every direction descends; a path that
     leads away is left, so that whoever asked can say so.
     """
-    w = start
-    value, gradient = function.value_and_gradient(w)
-    gradients, hessians, indefinite = 1, 0, False
-    residual = float(np.max(np.abs(gradient)))
+    value, gradient = function.value_and_gradient(start)
+    point = _Point(start, value, gradient, float(np.max(np.abs(gradient))))
+    gradients = 1
+    hessians = 0
+    indefinite = False
     reach = FAR * (1 + float(np.max(np.abs(start))))
-    while residual > tolerance and hessians < max_iterations:
-        direction, negative = _descent(function.hessian(w), gradient)
+    while point.residual > tolerance and hessians < max_iterations:
+        direction, negative = _descent(function.hessian(point.w), point.gradient)
         indefinite |= negative
         hessians += 1
-        slope = float(gradient @ direction)
+        slope = float(point.gradient @ direction)
         if not slope < 0:  # the Hessian is not finite, or so large that no step is left
             break
-        step = 1.0
-        while True:
-            trial = w + step * direction
-            trial_value, trial_gradient = function.value_and_gradient(trial)
-            gradients += 1
-            trial_residual = float(np.max(np.abs(trial_gradient))) if np.isfinite(trial_value) else np.inf
-            if trial_value <= value + SUFFICIENT_DECREASE * step * slope:
-                break
-            # Near the minimum the decrease drowns in rounding; a smaller gradient then still shows progress.
-            if trial_value - value <= ROUNDING * (1 + abs(value)) and trial_residual < 0.9 * residual:
-                break
-            step *= 0.5
-            if step < 1e-12:
-                return Minimum(w, residual, _at_precision(residual, slope, value), gradients, hessians, indefinite)
-        w, value, gradient, residual = trial, trial_value, trial_gradient, trial_residual
-        if indefinite and np.max(np.abs(w)) > reach:
+        after, evaluations = _search(function, point, direction, slope)
+        gradients += evaluations
+        if after is None:
+            converged = _at_precision(point.residual, slope, point.value)
+            return Minimum(point.w, point.residual, converged, gradients, hessians, indefinite)
+        point = after
+        if indefinite and np.max(np.abs(point.w)) > reach:
             break
-    return Minimum(w, residual, residual <= tolerance, gradients, hessians, indefinite)
+    return Minimum(point.w, point.residual, point.residual <= tolerance, gradients, hessians, indefinite)
+
+
+def _search(function: Function, point: _Point, direction: Vector, slope: float) -> tuple[_Point | None, int]:
+    """Halve Newton's step until it descends: where it leads (None: no step helps), and the evaluations it took."""
+    step = 1.0
+    evaluations = 0
+    while step >= SHORTEST:
+        w = point.w + step * direction
+        value, gradient = function.value_and_gradient(w)
+        evaluations += 1
+        residual = float(np.max(np.abs(gradient))) if np.isfinite(value) else np.inf
+        if value <= point.value + SUFFICIENT_DECREASE * step * slope:
+            return _Point(w, value, gradient, residual), evaluations
+        # Near the minimum the decrease drowns in rounding; a smaller gradient then still shows progress.
+        if value - point.value <= ROUNDING * (1 + abs(point.value)) and residual < 0.9 * point.residual:
+            return _Point(w, value, gradient, residual), evaluations
+        step *= 0.5
+    return None, evaluations
 
 
 def _at_precision(residual: float, slope: float, value: float) -> bool:
@@ -66,4 +90,5 @@ def _descent(hessian: Matrix, gradient: Vector) -> tuple[Vector, bool]:
         values, vectors = np.linalg.eigh(hessian)
         size = np.abs(values)
         size = np.maximum(size, 1e-10 * float(np.max(size)) or 1.0)
-        return -np.asarray(vectors @ ((vectors.T @ gradient) / size)), bool(values[0] < -ROUNDING * np.max(size))
+        direction = -np.asarray(vectors @ ((vectors.T @ gradient) / size))
+        return direction, bool(values[0] < -ROUNDING * np.max(size))

@@ -34,11 +34,13 @@ def newton_step(
     diagonal); gap: mu - P_{K*}(mu + theta c). H is eliminated, so the second solve is as large as the constraint.
     """
     solved = np.asarray(cho_solve((factor, True), np.column_stack([gradient, jacobian.T]), check_finite=False))
-    newton, normals = solved[:, 0], solved[:, 1:]
+    newton = solved[:, 0]
+    normals = solved[:, 1:]
     dense = np.diag(slope) if slope.ndim == 1 else slope
     matrix = (1 + DUAL_TERM) * np.eye(gap.size) - dense + theta * dense @ (jacobian @ normals)
     try:
         change = np.linalg.solve(matrix, -gap - theta * dense @ (jacobian @ newton))
     except LinAlgError:
         return None
-    return -newton - normals @ change, np.asarray(change, dtype=np.float64)
+    step = -newton - normals @ change
+    return step, np.asarray(change, dtype=np.float64)

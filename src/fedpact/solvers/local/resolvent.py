@@ -8,30 +8,44 @@ value).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from fedpact.errors import OptionError
-from fedpact.functions import Function, Vector
+from fedpact.functions import Function, Matrix, Vector
+from fedpact.solvers.local.base import DENSE_LIMIT
 
-#: Above this many variables a factored Jacobian costs more than first-order steps.
-DENSE_LIMIT = 600
 #: Where the answer is as good as double precision allows.
 ROUNDING = 1e-15
 #: How often L is raised for one step; where that does not help, F is not continuous, or not finite.
 MOST_RAISES = 60
 #: A gap this many times the smallest so far: the path leads away.
 AWAY = 1e3
+#: L-BFGS that leaves more than this part of the gap has met rounding: near the end values hardly differ.
+HELPS = 0.9
+#: Step of the extragradient method over that of the gradient method; convergence asks for less than 1.
+EXTRAGRADIENT = 0.7
+#: Iterations of the power method for L, where there is a Jacobian ...
+POWERS = 8
+#: ... and where every one costs a gradient.
+POWERS_OF_DIFFERENCES = 3
+#: An estimated or observed L is taken so much larger.
+SAFETY = 1.05
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """Where a local solver stopped: x, F(x), its gap, the evaluations of F and of its Jacobian, and L as seen.
+    """Where a local solver stopped.
 
-    monotone: was F seen to be, along all steps?
+    image:     F(x)
+    gradients, hessians: evaluations of F and of its Jacobian
+    lipschitz: L of F, as far as the steps showed it
+    monotone:  whether F seemed monotone along all steps
     """
 
     x: Vector
@@ -56,14 +70,21 @@ class Subproblem:
     hessians: int = 0
 
     def image(self, x: Vector) -> Vector:
+        """F(x)"""
         self.gradients += 1
         return self.scale * self.function.gradient(x)
 
     def rest(self, x: Vector, image: Vector) -> Vector:
+        """r(x)"""
         return image + (x - self.s) / self.gamma
 
     def gap(self, x: Vector, image: Vector) -> float:
         return self.gamma * float(np.linalg.norm(self.rest(x, image)))
+
+    def stop(self, x: Vector, image: Vector, monotone: bool = True) -> Resolved:
+        """Give back x with what was spent."""
+        gap = self.gap(x, image)
+        return Resolved(x, image, gap, self.gradients, self.hessians, self.lipschitz, monotone)
 
 
 Point = tuple[Vector, Vector]  # x and F(x)
@@ -77,36 +98,40 @@ def resolvent(problem: Subproblem, x: Vector, image: Vector, solver: str, steps:
     is left. Where F(x) is not finite no step is taken: the reply, which holds it, is refused with the owner's name.
     """
     _check_solver(problem.function, solver)
-    monotone = True
-    if not np.all(np.isfinite(image)):
-        steps = 0
-    if steps and solver == "lbfgs":
+    if steps == 0 or not np.all(np.isfinite(image)):
+        return problem.stop(x, image)
+    if solver == "lbfgs":
         after = _lbfgs(problem, x, image, steps, target)
-        if problem.gap(*after) < 0.9 * problem.gap(x, image):
-            (x, image), steps = after, 0
-        else:
-            solver = "agd"  # near the end values differ by rounding only; gradients still tell
-    if steps:
-        path, after = SOLVERS[solver](problem, x, image), (x, image)
-        nearest = problem.gap(x, image)
-        for _ in range(steps):
-            before, after = after, next(path)
-            gap = problem.gap(*after)
-            if gap < nearest:
-                (x, image), nearest = after, gap
-            if after[0] is before[0] or not gap <= AWAY * nearest:  # nothing helps
-                break
-            monotone = monotone and seems_monotone(*before, *after, problem.lipschitz)
-            if gap <= max(target, ROUNDING * float(np.linalg.norm(problem.s))):
-                break
-    gap = problem.gap(x, image)
-    return Resolved(x, image, gap, problem.gradients, problem.hessians, problem.lipschitz, monotone)
+        if problem.gap(*after) < HELPS * problem.gap(x, image):
+            return problem.stop(*after)
+        solver = "agd"  # gradients still tell
+
+    after = nearest = (x, image)
+    least = problem.gap(x, image)
+    enough = max(target, ROUNDING * float(np.linalg.norm(problem.s)))
+    monotone = True
+    path = SOLVERS[solver](problem, x, image)
+    for _ in range(steps):
+        before = after
+        after = next(path)
+        gap = problem.gap(*after)
+        if gap < least:
+            nearest = after
+            least = gap
+        if after[0] is before[0] or not gap <= AWAY * least:  # nothing helps
+            break
+        monotone = monotone and seems_monotone(*before, *after, problem.lipschitz)
+        if gap <= enough:
+            break
+    return problem.stop(*nearest, monotone)
 
 
 def seems_monotone(x: Vector, image: Vector, other: Vector, at_other: Vector, lipschitz: float) -> bool:
     """Is <x - x', F(x) - F(x')> >= 0, as far as rounding lets one see?"""
-    moved, turned = other - x, at_other - image
-    size, change = float(np.linalg.norm(moved)), float(np.linalg.norm(turned))
+    moved = other - x
+    turned = at_other - image
+    size = float(np.linalg.norm(moved))
+    change = float(np.linalg.norm(turned))
     reach = float(np.linalg.norm(other))
     noise = 1e-13 * ((float(np.linalg.norm(at_other)) + lipschitz * reach) * size + reach * change)
     return float(moved @ turned) >= -1e-9 * size * change - noise
@@ -127,11 +152,15 @@ def default_start(solver: str) -> str:
 def _check_solver(function: Function, solver: str) -> None:
     if solver == "newton" and not function.has_hessian:
         raise OptionError(
-            f'local_solver="newton" needs a Hessian (of an operator: jac), which {function!r} has not; give one, or '
-            f'choose "{default_solver(function, DENSE_LIMIT + 1)}"'
+            f'local_solver="newton" needs a Hessian (of an operator: jac), and {function!r} has none; give one, or '
+            f'choose "{default_solver(function, DENSE_LIMIT + 1)}"',
+            code="FP-OPTION-201",
         )
     if solver in ("agd", "lbfgs") and not function.gradient_field:
-        raise OptionError(f'local_solver="{solver}" minimises; for operators choose "extragradient" or "newton"')
+        raise OptionError(
+            f'local_solver="{solver}" minimises, and {function!r} is an operator; choose "extragradient" or "newton"',
+            code="FP-OPTION-202",
+        )
 
 
 def gradient(problem: Subproblem, x: Vector, image: Vector) -> Iterator[Point]:
@@ -146,8 +175,10 @@ def accelerated_gradient(problem: Subproblem, x: Vector, image: Vector) -> Itera
 
     Evaluations are at the extrapolated points, so the point given back is one of those.
     """
-    y, at_y, before = x, image, x
-    known, raises = problem.lipschitz, 0
+    y = before = x
+    at_y = image
+    known = problem.lipschitz
+    raises = 0
     while True:
         root = np.sqrt(1 + problem.gamma * problem.lipschitz)
         x = y - problem.rest(y, at_y) / (problem.lipschitz + 1 / problem.gamma)
@@ -159,22 +190,25 @@ def accelerated_gradient(problem: Subproblem, x: Vector, image: Vector) -> Itera
             continue
         if raises == MOST_RAISES:
             problem.lipschitz = known
-            following, at_following = y, at_y
-        known, raises = problem.lipschitz, 0
+            following = y
+            at_following = at_y
+        known = problem.lipschitz
+        raises = 0
         uphill = float(problem.rest(y, at_y) @ (following - y)) > 0
         before = following if uphill else x  # uphill: drop the momentum
-        y, at_y = following, at_following
+        y = following
+        at_y = at_following
         yield y, at_y
 
 
 def extragradient(problem: Subproblem, x: Vector, image: Vector) -> Iterator[Point]:
     """Korpelevich's method: a trial step, and the step with what was found there. Two evaluations a step."""
     while True:
-        trial, at_trial = _step(problem, x, image, 0.7)
+        trial, at_trial = _step(problem, x, image, EXTRAGRADIENT)
         if trial is x:
             yield x, image
             continue
-        x = x - 0.7 * problem.rest(trial, at_trial) / (problem.lipschitz + 1 / problem.gamma)
+        x = x - EXTRAGRADIENT * problem.rest(trial, at_trial) / (problem.lipschitz + 1 / problem.gamma)
         image = problem.image(x)
         yield x, image
 
@@ -186,8 +220,9 @@ def newton(problem: Subproblem, x: Vector, image: Vector) -> Iterator[Point]:
         rest = problem.rest(x, image)
         problem.hessians += 1
         matrix = problem.scale * problem.function.hessian(x) + identity
-        direction = -_solved(matrix, rest, problem.function.gradient_field)
-        size, length = float(np.linalg.norm(rest)), 1.0
+        direction = -_solve(matrix, rest, problem.function.gradient_field)
+        size = float(np.linalg.norm(rest))
+        length = 1.0
         least = max(1e-8, ROUNDING * float(np.linalg.norm(x)) / max(float(np.linalg.norm(direction)), 1e-300))
         while True:
             trial = x + length * direction
@@ -199,7 +234,8 @@ def newton(problem: Subproblem, x: Vector, image: Vector) -> Iterator[Point]:
         if not there <= size:  # no step helps: rounding, or a Jacobian that is none
             yield x, image
             continue
-        x, image = trial, at_trial
+        x = trial
+        image = at_trial
         yield x, image
 
 
@@ -226,21 +262,23 @@ def _step(problem: Subproblem, x: Vector, image: Vector, length: float = 1.0) ->
 
 def _too_fast(problem: Subproblem, x: Vector, other: Vector, image: Vector, at_other: Vector) -> bool:
     """Does F change faster than L says? Then L is raised. Changes of the size of rounding say nothing."""
-    moved, changed = float(np.linalg.norm(other - x)), float(np.linalg.norm(at_other - image))
+    moved = float(np.linalg.norm(other - x))
+    changed = float(np.linalg.norm(at_other - image))
     noise = 8 * ROUNDING * float(np.linalg.norm(image) + problem.lipschitz * np.linalg.norm(x))
     if changed <= 1.01 * problem.lipschitz * moved + noise:
         return False
-    seen = 1.05 * changed / moved if np.isfinite(changed) and moved > 0 else 0.0
+    seen = 0.0
+    if np.isfinite(changed) and moved > 0:
+        seen = SAFETY * changed / moved
     problem.lipschitz *= float(np.clip(seen / problem.lipschitz, 2.0, 1000.0))
     return True
 
 
-def _solved(matrix: Vector, rest: Vector, symmetric: bool) -> Vector:
+def _solve(matrix: Matrix, rest: Vector, symmetric: bool) -> Vector:
     if symmetric:
-        try:
-            return np.asarray(cho_solve(cho_factor(matrix, lower=True, check_finite=False), rest, check_finite=False))
-        except LinAlgError:  # not convex
-            pass
+        with suppress(LinAlgError):  # not convex
+            factor = cho_factor(matrix, lower=True, check_finite=False)
+            return np.asarray(cho_solve(factor, rest, check_finite=False))
     try:
         return np.asarray(np.linalg.solve(matrix, rest))
     except LinAlgError:  # singular: the shortest of the nearest directions, which the caller shortens until it helps
@@ -257,7 +295,8 @@ def _lbfgs(problem: Subproblem, x: Vector, image: Vector, steps: int, target: fl
         value, gradient = problem.function.value_and_gradient(at)
         latest = (at.copy(), problem.scale * gradient)
         offset = at - problem.s
-        return problem.scale * value + float(offset @ offset) / (2 * problem.gamma), problem.rest(*latest)
+        total = problem.scale * value + float(offset @ offset) / (2 * problem.gamma)
+        return total, problem.rest(*latest)
 
     found = minimize(
         value_and_rest,
@@ -271,15 +310,27 @@ def _lbfgs(problem: Subproblem, x: Vector, image: Vector, steps: int, target: fl
     return latest
 
 
-def estimated_lipschitz(function: Function, scale: float, x: Vector) -> float:
-    """The largest curvature at x by a few power iterations, or one difference where there is no Jacobian."""
+def estimate_lipschitz(function: Function, scale: float, x: Vector) -> float:
+    """The largest curvature at x by power iterations, on differences of gradients where there is no Jacobian."""
     v = np.random.default_rng(0).choice([-1.0, 1.0], x.size) / np.sqrt(x.size)
-    step, size = 1e-6 * (1 + float(np.linalg.norm(x))), 0.0
-    here = None if function.has_hessian else function.gradient(x)
-    for _ in range(8 if here is None else 3):
-        image = function.hessian_product(x, v) if here is None else (function.gradient(x + step * v) - here) / step
+    iterations = POWERS
+    multiply = partial(function.hessian_product, x)
+    if not function.has_hessian:
+        iterations = POWERS_OF_DIFFERENCES
+        multiply = partial(_difference, function, x, function.gradient(x))
+    size = 0.0
+    for _ in range(iterations):
+        image = multiply(v)
         size = float(np.linalg.norm(image))
         if size == 0 or not np.isfinite(size):
             break
         v = image / size
-    return scale * size * 1.05 if 0 < size < np.inf else 1.0
+    if 0 < size < np.inf:
+        return scale * size * SAFETY
+    return 1.0
+
+
+def _difference(function: Function, x: Vector, gradient: Vector, v: Vector) -> Vector:
+    """The Jacobian at x times v, from a difference of gradients."""
+    step = 1e-6 * (1 + float(np.linalg.norm(x)))
+    return (function.gradient(x + step * v) - gradient) / step
