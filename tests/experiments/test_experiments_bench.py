@@ -20,6 +20,7 @@ from fedpact import data, tasks
 from fedpact.functions import Affine, Function, LogisticLoss, Quadratic, Smooth, SmoothMap, TwoSided
 from fedpact.report import figures
 from fedpact.solvers import METHODS
+from fedpact.solvers.constrained.accelerated import Accelerated
 from fedpact_experiments.bench.command import bench
 from fedpact_experiments.bench.measure import (
     COLUMNS,
@@ -300,11 +301,12 @@ def test_instances_of_data_sets(data_folder: Path, name: str, dim: int, n: int) 
 
 
 def test_a_method_that_is_not_there_and_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(run: Any) -> Any:
-        raise ZeroDivisionError("first line\nsecond line")
+    class Broken(Accelerated):
+        def step(self, run: Any, state: Any) -> Any:
+            raise ZeroDivisionError("first line\nsecond line")
 
     monkeypatch.delitem(METHODS, "interior-point", raising=False)
-    monkeypatch.setitem(METHODS, "accelerated", broken)
+    monkeypatch.setitem(METHODS, "accelerated", Broken)
     done = run("growth", "--columns", "3", "--methods", "interior-point,accelerated,centralized-proximal-al")
     assert done.exit_code == 0
     assert re.search(r"interior-point +not available", done.stdout)
