@@ -364,8 +364,9 @@ def test_the_lines_of_a_figure_are_the_history(tmp_path: Path) -> None:
         np.testing.assert_allclose(line.get_ydata(), [max(r.stationarity, r.feasibility) for r in outer])
         assert panel.get_yscale() == "log"
     assert figures.save(figure, tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(fp.errors.FedpactError, match=r"f\.doc: a figure is written as"):
+    with pytest.raises(fp.errors.FedpactError, match=r"f\.doc") as caught:
         figures.save(figure, tmp_path / "f.doc")
+    assert caught.value.code == "FP-503"
 
 
 def test_without_matplotlib_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

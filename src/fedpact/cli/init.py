@@ -11,6 +11,7 @@ import numpy as np
 
 from fedpact.errors import OptionError
 from fedpact.jobs.keys import KEYS, OPEN, JobKey, schema
+from fedpact.report.files import explain_write_errors
 from fedpact.tasks import TASKS, keys_of
 
 #: What the example states; all other keys stand behind a #, with a value to begin with.
@@ -122,15 +123,13 @@ def init(folder: Path, seed: int) -> None:
     """
     for name in ("job.toml", *(f"{hospital}.csv" for hospital in HOSPITALS)):
         if (folder / name).exists():
-            raise OptionError(f"{folder / name} exists already; give a new folder")
-    try:
+            raise OptionError(f"{folder / name} exists already; choose a new folder", code="FP-OPTION-502")
+    with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "job.toml").write_text(example_job(folder), encoding="utf-8")
         (folder / SCHEMA).write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")
         for k, hospital in enumerate(HOSPITALS):
             (folder / f"{hospital}.csv").write_text(_table(np.random.default_rng([seed, k]), k), encoding="utf-8")
-    except OSError as error:
-        raise OptionError(f"{folder} cannot be written ({error}); give another folder") from error
     click.echo(f"wrote {folder}/job.toml and {len(HOSPITALS)} tables; next: fedpact run {folder}/job.toml")
 
 

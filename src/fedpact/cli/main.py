@@ -91,5 +91,5 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except FedpactError as error:
-        click.echo(f"fedpact: {error}", err=True)
+        click.echo(f"fedpact: {error} [{error.code}]", err=True)
         sys.exit(2)

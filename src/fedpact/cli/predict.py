@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from fedpact.data.cells import read_cells
-from fedpact.errors import FedpactError
+from fedpact.report.files import explain_write_errors
 from fedpact.tasks.model import Model
 
 
@@ -35,9 +35,6 @@ def predict(run: Path, table: Path, out: Path | None) -> None:
     if out is None:
         csv.writer(sys.stdout).writerows(lines)
         return
-    try:
-        with out.open("w", newline="") as file:
-            csv.writer(file).writerows(lines)
-    except OSError as error:
-        raise FedpactError(f"{out} cannot be written ({error}); give another file") from error
+    with explain_write_errors(out), out.open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
     click.echo(f"wrote {len(lines) - 1} predictions to {out}")

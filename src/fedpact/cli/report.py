@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from fedpact.errors import FedpactError
 from fedpact.report import content, figures
 from fedpact.report.course import charts
+from fedpact.report.files import explain_write_errors
 from fedpact.report.markdown import markdown as as_markdown
 from fedpact.report.page import page
 from fedpact.report.record import Record
@@ -32,7 +32,7 @@ def report(run: Path, out: Path | None, markdown: bool, png: Path | None) -> Non
     told = content.report(record)
     text = as_markdown(told) if markdown else page(told)
     target = out or (None if markdown else run / "report.html")
-    try:
+    with explain_write_errors(target or "standard output"):
         if target is None:
             click.echo(text, nl=False)
         else:
@@ -43,7 +43,3 @@ def report(run: Path, out: Path | None, markdown: bool, png: Path | None) -> Non
             png.mkdir(parents=True, exist_ok=True)
             for chart in charts(record):
                 click.echo(figures.save(figures.panels([chart], columns=1), png / f"{chart.key}.png"), err=True)
-    except OSError as error:
-        raise FedpactError(
-            f"{error.filename or target}: cannot be written ({error.strerror}); name another place"
-        ) from error

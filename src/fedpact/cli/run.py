@@ -45,7 +45,8 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
             click.echo(f"{len(names)} features: {', '.join(names)}")
         return
     if file.superlink and engine is not None:
-        raise OptionError(f"--engine {engine}: the owners of this job are Flower sites; leave the option out")
+        told = f"--engine {engine}: the owners of this job are Flower sites; leave the option out"
+        raise OptionError(told, code="FP-OPTION-503")
     again = f"go on with: fedpact run {job} --resume"
     try:
         record = _run(file, engine, resume, force)

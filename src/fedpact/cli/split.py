@@ -16,6 +16,7 @@ from fedpact.data.partition import Rows
 from fedpact.data.text_table import TextTable, read_text_table
 from fedpact.errors import FedpactError
 from fedpact.report import figures
+from fedpact.report.files import explain_write_errors
 from fedpact.report.tables import terminal
 
 #: way to split -> the options without which it cannot be done, and those that are for it as well
@@ -181,17 +182,16 @@ def _write(made: Split, source: Path, out: Path, picture: str | None, force: boo
     targets = [out / file for file in (*texts, *([picture] if picture else []))]
     there = [target for target in targets if target.exists()]
     if any(target.samefile(source) for target in there):
-        raise FedpactError(f"{source} itself would be overwritten; choose another folder with --out")
+        raise FedpactError(f"{source} itself would be overwritten; choose another folder with --out", code="FP-514")
     if there and not force:
         more = f" and {len(there) - 1} more" if len(there) > 1 else ""
-        raise FedpactError(f"{there[0]}{more} exist; overwrite with --force, or choose another folder with --out")
-    try:
+        remedy = "overwrite with --force, or choose another folder with --out"
+        raise FedpactError(f"{there[0]}{more} exist; {remedy}", code="FP-515")
+    with explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
             (out / file).write_text(text, encoding="utf-8", newline="")
         others = sorted(path.name for path in out.glob("*.csv") if path.name not in texts and not path.samefile(source))
-    except OSError as error:
-        raise FedpactError(f"{out} cannot be written ({error}); choose another folder with --out") from error
     if others:
         click.echo(f"{out} also holds {', '.join(others)}, not of this split", err=True)
     return files

@@ -55,7 +55,8 @@ def by_value(table: TextTable, column: str) -> dict[str, Rows]:
     """An owner for each value of the column."""
     values = table.column(column)
     if (found := len(set(values))) > MOST_VALUES:
-        raise DataError(f"{table.path}: column {column!r} has {found} values, one owner each; choose one with fewer")
+        told = f"{table.path}: column {column!r} has {found} values, one owner each; choose one with fewer"
+        raise DataError(told, code="FP-DATA-501", column=column)
     return data.by_column(values)
 
 
@@ -117,10 +118,9 @@ def _ids(table: TextTable, identity: str) -> list[str]:
     first: dict[str, int] = {}
     for value, line in zip(table.column(identity), table.numbers, strict=True):
         if value in first:
-            raise DataError(
-                f"{table.path}: column {identity!r} has {value!r} in lines {first[value]} and {line}; ids must differ, "
-                "name another column by --id"
-            )
+            twice = f"column {identity!r} has {value!r} in lines {first[value]} and {line}"
+            remedy = "ids must differ, name another column with --id"
+            raise DataError(f"{table.path}: {twice}; {remedy}", code="FP-DATA-502", column=identity)
         first[value] = line
     return list(first)
 

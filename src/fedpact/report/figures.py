@@ -23,7 +23,8 @@ def figure_class() -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise FedpactError("figures need matplotlib; install it with: pip install 'fedpact[plot]'") from error
+        remedy = "install it with: pip install 'fedpact[plot]'"
+        raise FedpactError(f"figures need matplotlib; {remedy}", code="FP-502") from error
     return Figure
 
 
@@ -129,6 +130,7 @@ def save(figure: Any, path: str | Path) -> Path:
     """Write a figure; the suffix chooses the format. FedpactError when it is none of SUFFIXES."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
-        raise FedpactError(f"{target.name}: a figure is written as {', '.join(SUFFIXES)}; change the suffix")
+        allowed = ", ".join(SUFFIXES)
+        raise FedpactError(f"{target.name}: a figure is written as {allowed}; change the suffix", code="FP-503")
     figure.savefig(target, dpi=150)
     return target

@@ -104,17 +104,17 @@ class Record:
         try:
             found = json.loads(source.read_text())
             if found.pop("format", None) != FORMAT:
-                raise FedpactError(f"{source} is not a run of format {FORMAT}; run the job again")
+                raise FedpactError(f"{source} is not a run of format {FORMAT}; run the job again", code="FP-511")
             parts: dict[str, Any] = {"bounded": Bounded, "measured": Measured, "history": Step, "sent": Sent}
             values = {key: _number(value) for key, value in found.items()}
             values |= {key: tuple(_made(kind, one) for one in found[key]) for key, kind in parts.items()}
             return cls(**{**values, "tol": tuple(found["tol"]), "notes": tuple(found["notes"])})
         except FileNotFoundError as error:
-            raise FedpactError(
-                f"{source} does not exist; give the output folder of a finished `fedpact run`"
-            ) from error
+            told = f"{source} does not exist; give the output folder of a finished `fedpact run`"
+            raise FedpactError(told, code="FP-512") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FedpactError(f"{source} cannot be read as a run ({error}); run the job again") from error
+            told = f"{source} cannot be read as a run ({error}); run the job again"
+            raise FedpactError(told, code="FP-513") from error
 
 
 def _made(kind: Any, found: dict[str, Any]) -> Any:

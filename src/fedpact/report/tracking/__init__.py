@@ -25,7 +25,7 @@ TRACKERS: dict[str, Callable[[Path, bool], Tracker]] = {
 def tracker(name: str, folder: str | Path, resume: bool = False) -> Tracker:
     """The tracker of a run that writes its output to this folder. OptionError when there is none of this name."""
     if name not in TRACKERS:
-        raise OptionError(f"tracker {name!r} is unknown; choose {', '.join(TRACKERS)}")
+        raise OptionError(f"tracker {name!r} is unknown; choose {', '.join(TRACKERS)}", code="FP-OPTION-501")
     return TRACKERS[name](Path(folder), resume)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedpact.errors import FedpactError
+from fedpact.report.files import explain_write_errors
 from fedpact.report.tracking.base import Tracker
 from fedpact.solvers import Progress, Solution
 
@@ -26,20 +27,19 @@ class CsvLog(Tracker):
     def __init__(self, path: str | Path, *, resume: bool = False) -> None:
         super().__init__()
         self.path = Path(path)
-        try:
+        with explain_write_errors(path):
             before = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
             if before not in ("", _line(HEADER)) and not resume:
-                raise FedpactError(f"{path} exists; go on with it by resume=True, or choose another path")
+                remedy = "continue it with resume=True, or choose another path"
+                raise FedpactError(f"{path} exists; {remedy}", code="FP-504")
             lines = _running(before)
             if lines is None:
-                raise FedpactError(f"{path} is not a log of a solve; choose another path")
+                raise FedpactError(f"{path} is not a log of a solve; choose another path", code="FP-505")
             self.known = len(lines)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             text = "".join([_line(HEADER), *lines])
             if text != before:
                 self.path.write_text(text, encoding="utf-8", newline="")
-        except OSError as error:
-            raise FedpactError(f"{path} cannot be written ({error}); choose another path") from error
 
     def write(self, progress: Progress, answer: Solution | None) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

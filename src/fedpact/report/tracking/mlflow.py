@@ -43,7 +43,8 @@ class MLflow(Tracker):
             from mlflow.entities import Metric, RunTag
             from mlflow.exceptions import MlflowException
         except ImportError as error:
-            raise FedpactError("MLflow is not installed; install it with: pip install 'fedpact[mlflow]'") from error
+            remedy = "install it with: pip install 'fedpact[mlflow]'"
+            raise FedpactError(f"MLflow is not installed; {remedy}", code="FP-508") from error
         self._metric, self._tag, self._trouble = Metric, RunTag, MlflowException
         self._metrics: list[Any] = []
         self._tags: dict[str, str] = {}
@@ -54,7 +55,8 @@ class MLflow(Tracker):
             for key, value in (params or {}).items():
                 self._client.log_param(self.run_id, key, value)
         except MlflowException as error:
-            raise FedpactError(f"MLflow: run {name!r} cannot be opened: {error}") from error
+            told = f"MLflow: run {name!r} cannot be opened ({error}); check the address of its tracking server"
+            raise FedpactError(told, code="FP-509") from error
 
     def _opened(self, experiment: str, name: str, resume: bool) -> str:
         """A new run, or the latest of this name; its id."""
@@ -97,8 +99,8 @@ class MLflow(Tracker):
             self._deliver()
             self._client.set_terminated(self.run_id, status)
         except self._trouble as error:
-            lost = f"{len(self._metrics)} values of run {self.run_id} could not be delivered"
-            raise FedpactError(f"MLflow: {lost}: {error}") from error
+            lost = f"{len(self._metrics)} values of run {self.run_id} could not be delivered ({error})"
+            raise FedpactError(f"MLflow: {lost}; call close() again once it answers", code="FP-510") from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

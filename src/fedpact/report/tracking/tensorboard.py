@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import FedpactError
+from fedpact.report.files import explain_write_errors
 from fedpact.report.tracking.base import Tracker, curves
 from fedpact.solvers import Progress, Solution
 
@@ -26,19 +27,16 @@ class TensorBoard(Tracker):
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
-            told = "TensorBoard needs tensorboardX; install it with: pip install 'fedpact[tensorboard]'"
-            raise FedpactError(told) from error
+            remedy = "install it with: pip install 'fedpact[tensorboard]'"
+            raise FedpactError(f"TensorBoard needs tensorboardX; {remedy}", code="FP-506") from error
         self.folder = Path(folder)
         self._new_writer = SummaryWriter
         self._writer: Any = None
-        try:
+        with explain_write_errors(folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FedpactError(f"{folder} cannot be written ({error}); choose another folder") from error
         if any(self.folder.glob(FILES)) and not resume:
-            raise FedpactError(
-                f"{folder} holds the curves of another run; go on with them by resume=True, or choose another folder"
-            )
+            remedy = "continue them with resume=True, or choose another folder"
+            raise FedpactError(f"{folder} holds the curves of another run; {remedy}", code="FP-507")
 
     def write(self, progress: Progress, answer: Solution | None) -> None:
         step = self.step(progress)
