@@ -430,7 +430,7 @@ def test_files_are_overwritten_with_force_only(
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     assert call(*command, 2, "--seed", 1) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"fedpact: {out / 'owner 1.csv'} and 1 more")
+    assert said.startswith(f"fedpact: {out / 'owner 1.csv'} exists (files in the way: 2)")
     assert said.endswith("[FP-515]\n")
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert call(*command, 2, "--seed", 1, "--force") == 0

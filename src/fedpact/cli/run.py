@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -15,15 +16,25 @@ from fedpact.report.record import Record
 from fedpact.report.tables import table, terminal
 from fedpact.tasks import TableTask
 
+#: Exit code by status; 1 for all others.
+EXIT = {"solved": 0, "interrupted": 130}
+#: How measures of the model without constraints are named.
+BEFORE = " without constraints"
+#: Columns of the table of measures that need an explanation.
+LEGEND = {
+    "before": "before: the model without the constraints",
+    "95 %": "95 %: confidence interval, from the owner's number of rows",
+}
+
 
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path))
-@click.option("--engine", type=click.Choice(list(ENGINES)), help="In the place of the job's own.")
-@click.option("--resume", is_flag=True, help="Go on with the run in the output folder.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="Replaces the engine that the job names.")
+@click.option("--resume", is_flag=True, help="Continue the run in the output folder.")
 @click.option("--force", is_flag=True, help="Replace the run in the output folder.")
-@click.option("--check", is_flag=True, help="Only read the job and say what it asks.")
+@click.option("--check", is_flag=True, help="Only read the job and print what it asks for.")
 def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -> None:
-    """Train the model that a job asks for, under its constraints at every owner.
+    """Train the model of a job, under its constraints at every owner.
 
     JOB is a TOML file: the task, the bound, and the owners with their tables. `fedpact init` writes one with comments
     on every key. The output folder gets the model (model.json, model.npz), its certificate, the history, what left
@@ -34,15 +45,13 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
     fedpact run hospitals/job.toml
     fedpact report hospitals/run
 
-    Ctrl-C leaves a checkpoint; --resume goes on from there, to the same model. Exit code 0 when all constraints are met
-    and the certificate is within the tolerance, 1 when not, 2 when the job or a table is wrong, 130 when interrupted.
+    Ctrl-C leaves a checkpoint; --resume continues from it and gives the same model. Exit code 0 when all constraints
+    are met and the certificate is within the tolerance, 1 when not, 2 when the job or a table is wrong, 130 when
+    interrupted.
     """
     file = read_job(job)
     if check:
-        click.echo(f"{file.title}: {file.task.sentence()}")
-        if isinstance(file.task, TableTask):
-            names = file.task.encoding.names
-            click.echo(f"{len(names)} features: {', '.join(names)}")
+        _describe(file)
         return
     if file.superlink and engine is not None:
         told = f"--engine {engine}: the owners of this job are Flower sites; leave the option out"
@@ -63,8 +72,11 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
     sys.exit(EXIT.get(record.status, 1))
 
 
-#: Exit code by status; 1 for all others.
-EXIT = {"solved": 0, "interrupted": 130}
+def _describe(file: JobFile) -> None:
+    click.echo(f"{file.title}: {file.task.sentence()}")
+    if isinstance(file.task, TableTask):
+        names = file.task.encoding.names
+        click.echo(f"{len(names)} features: {', '.join(names)}")
 
 
 def _run(file: JobFile, engine: str | None, resume: bool, force: bool) -> Record:
@@ -74,7 +86,7 @@ def _run(file: JobFile, engine: str | None, resume: bool, force: bool) -> Record
 
 
 def show(record: Record) -> None:
-    """What came out, on a terminal."""
+    """Print the result: constraints, rates, status and certificate."""
     click.echo(f"{record.title}: {record.asked}\n")
     if record.bounded:
         _show_bounded(record)
@@ -94,7 +106,7 @@ def _show_bounded(record: Record) -> None:
     rows = table("owner", "constraint", "value", "bound", "price", "met")
     for one in record.bounded:
         met = "yes" if one.slack >= -record.tol[1] else "NO"
-        price = "" if one.price != one.price else f"{one.price:.4f}"
+        price = "" if math.isnan(one.price) else f"{one.price:.4f}"
         rows.add_row(one.owner, one.what, f"{one.value:.4f}", f"{one.bound:.4f}", price, met)
     terminal().print(rows)
 
@@ -103,8 +115,10 @@ def _show_measured(record: Record, keys: list[str]) -> None:
     """These rates at every owner, beside those of the model without constraints."""
     columns = ["owner", "rows"]
     for key in keys:
-        columns += [key, "95 %"] if any(key in m.intervals for m in record.measured) else [key]
-        if any(f"{key} without constraints" in m.numbers for m in record.measured):
+        columns.append(key)
+        if any(key in one.intervals for one in record.measured):
+            columns.append("95 %")
+        if any(f"{key}{BEFORE}" in one.numbers for one in record.measured):
             columns.append("before")
     measures = table(*columns)
     for one in record.measured:
@@ -112,14 +126,12 @@ def _show_measured(record: Record, keys: list[str]) -> None:
         for key in keys:
             cells.append(f"{one.numbers[key]:.3f}")
             if key in one.intervals:
-                cells.append("{:.3f} to {:.3f}".format(*one.intervals[key]))
-            if f"{key} without constraints" in one.numbers:
-                cells.append(f"{one.numbers[f'{key} without constraints']:.3f}")
+                low, high = one.intervals[key]
+                cells.append(f"{low:.3f} to {high:.3f}")
+            if f"{key}{BEFORE}" in one.numbers:
+                cells.append(f"{one.numbers[f'{key}{BEFORE}']:.3f}")
         measures.add_row(*cells)
     terminal().print(measures)
-    legend = {
-        "before": "before: the model without the constraints",
-        "95 %": "95 %: confidence interval, from the owner's number of rows",
-    }
-    if told := [words for column, words in legend.items() if column in columns]:
-        click.echo("; ".join(told) + "\n")
+    legend = [text for column, text in LEGEND.items() if column in columns]
+    if legend:
+        click.echo("; ".join(legend) + "\n")
