@@ -34,6 +34,7 @@ from fedpact_experiments.bench.measure import (
     reference,
 )
 from fedpact_experiments.bench.problems import PROBLEMS, Instance, neyman_pearson
+from fedpact_experiments.bench.rounds import draw_convergence
 from fedpact_experiments.counting import CountedFunction, CountedMap, Counts, counted
 
 pytestmark = pytest.mark.xdist_group("bench")  # one worker, so that the table is made once
@@ -355,7 +356,7 @@ def test_the_figure_has_two_panels_an_instance(table: dict[str, Any]) -> None:
 def test_the_lines_of_a_figure_are_the_history(tmp_path: Path) -> None:
     problem = tiny().problem
     answers = {name: fp.solve(problem, name) for name in ("proximal-al", "centralized-proximal-al")}
-    figure = figures.convergence({"tiny": answers})
+    figure = draw_convergence({"tiny": answers})
     outer = answers["proximal-al"].history.outer
     for panel, field, unit in zip(figure.axes, ("rounds", "bytes"), (1, 1e6), strict=True):
         (line,) = [line for line in panel.lines if line.get_label() in METHODS]  # the twin has no exchanges

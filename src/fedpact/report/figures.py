@@ -1,4 +1,4 @@
-"""Figures of solutions. matplotlib is an extra and is imported when a figure is drawn."""
+"""Figures with matplotlib, an extra that is imported when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedpact.errors import FedpactError
-
-if TYPE_CHECKING:
-    from fedpact.solvers import Solution
 
 #: A line is drawn with at most so many points: a reader sees no more.
 POINTS = 300
 #: What a figure can be written as.
 SUFFIXES = (".png", ".svg", ".pdf")
-#: The two panels of a row: field of an OuterRecord, its unit, label of the axis.
-AXES = (("rounds", 1, "exchanges"), ("bytes", 1e6, "megabytes, all owners, both ways"))
 
 
 def figure_class() -> Any:
@@ -29,48 +24,6 @@ def figure_class() -> Any:
         remedy = "install it with: pip install 'fedpact[plot]'"
         raise FedpactError(f"figures need matplotlib; {remedy}", code="FP-502") from error
     return Figure
-
-
-def convergence(instances: Mapping[str, Mapping[str, Solution]]) -> Any:
-    """Certificate (the larger of stationarity and feasibility) against exchanges and against megabytes.
-
-    instances: title of a row of panels -> (method -> its solution); a method without exchanges has no line. Returns a
-    matplotlib Figure with two panels a row. Raises FedpactError without matplotlib.
-    """
-    figure = figure_class()(figsize=(10, 3.2 * max(len(instances), 1)), layout="constrained")
-    methods = list(dict.fromkeys(method for solutions in instances.values() for method in solutions))
-    for row, (title, solutions) in enumerate(instances.items()):
-        for column, (spent, unit, label) in enumerate(AXES):
-            axes = figure.add_subplot(len(instances), 2, 2 * row + column + 1)
-            _draw_convergence(axes, solutions, spent, unit, methods)
-            axes.set(title=title, xlabel=label, ylabel="certificate", xscale="log", yscale="log")
-            _label_decades(axes)
-    return figure
-
-
-def _draw_convergence(
-    axes: Any, solutions: Mapping[str, Solution], spent: str, unit: float, methods: Sequence[str]
-) -> None:
-    """A line per method; its place in `methods` gives its colour, the same in all panels."""
-    for method, solution in solutions.items():
-        seen = [record for record in solution.history.outer if record.rounds > 0]
-        if seen:
-            x = [getattr(record, spent) / unit for record in seen]
-            worst = [max(record.stationarity, record.feasibility) for record in seen]
-            axes.plot(x, worst, marker=".", label=method, color=f"C{methods.index(method)}")
-    for tol in {tol for solution in solutions.values() for tol in solution.tol}:
-        axes.axhline(tol, color="grey", linewidth=0.8, linestyle=":")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize="small")
-
-
-def _label_decades(axes: Any) -> None:
-    """Ticks at 1, 2, 5, 10, ... as plain numbers."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 @dataclass(frozen=True)
@@ -90,17 +43,6 @@ class Panel:
     log_y: bool = True
     bands: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     level: float | None = None
-
-
-def banded(title: str, x: str, y: str, values: Mapping[str, Sequence[Sequence[float]]], level: float) -> Panel:
-    """Means as lines, in bands from minimum to maximum. values: label -> one sequence for each of x = 0, 1, ..."""
-    lines = {}
-    bands = {}
-    for label, samples in values.items():
-        positions = [float(i) for i in range(len(samples))]
-        lines[label] = (positions, [sum(sample) / len(sample) for sample in samples])
-        bands[label] = ([min(sample) for sample in samples], [max(sample) for sample in samples])
-    return Panel(title, x, y, lines, log_y=False, bands=bands, level=level)
 
 
 def panels(given: Sequence[Panel], columns: int = 2) -> Any:
@@ -150,7 +92,7 @@ def thin(length: int, log: bool = False, points: int = POINTS) -> list[int]:
 
 
 def save(figure: Any, path: str | Path) -> Path:
-    """Write a figure; the suffix chooses the format. FedpactError when it is none of SUFFIXES."""
+    """Write a figure in the format of its suffix; the path. FedpactError if it is not one of SUFFIXES."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         allowed = ", ".join(SUFFIXES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -134,4 +135,26 @@ def rounds(
         output.report(Table(rows(), COLUMNS, CAPTION))
     finally:
         if plot is not None and solutions:
-            click.echo(f"wrote {figures.save(figures.convergence(solutions), plot)}", err=True)
+            click.echo(f"wrote {figures.save(draw_convergence(solutions), plot)}", err=True)
+
+
+def draw_convergence(solutions: Mapping[str, Mapping[str, Solution]]) -> Any:
+    """Certificate (the larger of stationarity and feasibility) against exchanges, and against megabytes beside it.
+
+    solutions: title of a row of two panels -> (method -> its solution); a method without exchanges has no line
+    """
+    panels = []
+    for title, by_method in solutions.items():
+        by_exchanges = {}
+        by_bytes = {}
+        for method, answer in by_method.items():
+            judged = [record for record in answer.history.outer if record.rounds > 0]
+            if judged:
+                worst = [max(record.stationarity, record.feasibility) for record in judged]
+                by_exchanges[method] = ([record.rounds for record in judged], worst)
+                by_bytes[method] = ([record.bytes / 1e6 for record in judged], worst)
+        (tol,) = {answer.tol[0] for answer in by_method.values()}
+        panels.append(figures.Panel(title, "exchanges", "certificate", by_exchanges, log_x=True, level=tol))
+        megabytes = "megabytes, all owners, both ways"
+        panels.append(figures.Panel(title, megabytes, "certificate", by_bytes, log_x=True, level=tol))
+    return figures.panels(panels)

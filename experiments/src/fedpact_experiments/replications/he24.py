@@ -321,4 +321,15 @@ def course(row: Twins, y: str, bound: float, losses: str, bounded: str, server: 
     if server is not None:
         lines[bounded] = [values[1:] for values in of_holders]
         lines[server] = [values[:1] for values in of_holders]
-    return figures.banded(row.title, "outer iterations", y, lines, bound)
+    return draw_bands(row.title, y, lines, bound)
+
+
+def draw_bands(title: str, y: str, values: Mapping[str, Sequence[Sequence[float]]], level: float) -> figures.Panel:
+    """Means as lines, in bands from minimum to maximum. values: label -> one sequence for each outer iteration."""
+    lines = {}
+    bands = {}
+    for label, samples in values.items():
+        iterations = [float(i) for i in range(len(samples))]
+        lines[label] = (iterations, [sum(sample) / len(sample) for sample in samples])
+        bands[label] = ([min(sample) for sample in samples], [max(sample) for sample in samples])
+    return figures.Panel(title, "outer iterations", y, lines, log_y=False, bands=bands, level=level)
