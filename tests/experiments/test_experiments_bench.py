@@ -28,14 +28,14 @@ from fedpact_experiments.bench.measure import (
     LABELS,
     PAPER,
     Measured,
-    compared,
+    add_ratio,
     measure,
     measure_conic,
     reference,
 )
 from fedpact_experiments.bench.problems import PROBLEMS, Instance, neyman_pearson
 from fedpact_experiments.bench.rounds import draw_convergence
-from fedpact_experiments.counting import CountedFunction, CountedMap, Counts, counted
+from fedpact_experiments.counting import CountedFunction, CountedMap, Counts, count_evaluations
 
 pytestmark = pytest.mark.xdist_group("bench")  # one worker, so that the table is made once
 
@@ -186,13 +186,13 @@ def test_the_ratio_is_the_quotient_of_exchanges(tmp_path: Path) -> None:
 def test_a_ratio_to_a_run_cut_short_is_a_lower_bound() -> None:
     paper = Measured("p", 3, 4, 1e-3, PAPER, "budget 1 s", exchanges=120)
     ours = Measured("p", 3, 4, 1e-3, "interior-point", "solved", exchanges=10)
-    assert COLUMNS["ratio"](compared(ours, paper)) == ">12.0"
-    assert COLUMNS["ratio"](compared(ours, replace(paper, status="solved"))) == "12.0"
-    assert COLUMNS["ratio"](compared(replace(ours, exchanges=1), replace(paper, status="solved"))) == "120"
+    assert COLUMNS["ratio"](add_ratio(ours, paper)) == ">12.0"
+    assert COLUMNS["ratio"](add_ratio(ours, replace(paper, status="solved"))) == "12.0"
+    assert COLUMNS["ratio"](add_ratio(replace(ours, exchanges=1), replace(paper, status="solved"))) == "120"
     for unsolved in (replace(ours, status="stalled"), replace(ours, exchanges=0), replace(ours, exchanges=None)):
-        assert compared(unsolved, paper).ratio is None
-    assert compared(ours, None).ratio is None
-    assert compared(paper, paper).ratio is None
+        assert add_ratio(unsolved, paper).ratio is None
+    assert add_ratio(ours, None).ratio is None
+    assert add_ratio(paper, paper).ratio is None
 
 
 # ------------------------------------------------------------------------------------------------------------ counting
@@ -241,7 +241,7 @@ def test_a_counted_map_is_the_same_map(inner: Any) -> None:
 @pytest.mark.parametrize("method", SOLVERS)
 def test_counting_changes_no_bit_of_the_answer(method: str) -> None:
     for problem in (tiny().problem, tasks.linear_qp(*data.lcqp(2, 8, 1))):
-        asked, counts = counted(problem)
+        asked, counts = count_evaluations(problem)
         plain, watched = (fp.solve(each, method, tol=1e-4) for each in (problem, asked))
         assert plain.rounds == watched.rounds
         np.testing.assert_array_equal(plain.w, watched.w)

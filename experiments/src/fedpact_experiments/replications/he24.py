@@ -28,8 +28,12 @@ TOL = 1e-3
 MOST = 20_000
 #: Random starts or instances, in all experiments of the paper that have several.
 TRIALS = 10
-#: The two algorithms, our own method, and the optimum (of a method to a tight tolerance, or exact).
-ONE, THREE, OURS, OPTIMUM = "Algorithm 1", "Algorithm 3", "interior-point", "optimum"
+#: Labels of the runs: the paper's two algorithms, and our method.
+ONE = "Algorithm 1"
+THREE = "Algorithm 3"
+OURS = "interior-point"
+#: Exact, or solved to a tight tolerance.
+OPTIMUM = "optimum"
 
 ByHolder = Callable[[FederatedProblem, Vector], list[float]]
 Start = Callable[[int], Vector]
