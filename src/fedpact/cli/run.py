@@ -12,7 +12,7 @@ from fedpact.engines.flower.submit import run_on_flower
 from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import ENGINES
 from fedpact.jobs import JobFile, read_job, run_job
-from fedpact.report.record import Record
+from fedpact.report.record import Measured, Record
 from fedpact.report.tables import table, terminal
 from fedpact.tasks import TableTask
 
@@ -113,25 +113,25 @@ def _show_bounded(record: Record) -> None:
 
 def _show_measured(record: Record, keys: list[str]) -> None:
     """These rates at every owner, beside those of the model without constraints."""
-    columns = ["owner", "rows"]
-    for key in keys:
-        columns.append(key)
-        if any(key in one.intervals for one in record.measured):
-            columns.append("95 %")
-        if any(f"{key}{BEFORE}" in one.numbers for one in record.measured):
-            columns.append("before")
+    rows = [_measured_cells(one, keys) for one in record.measured]
+    columns = [column for column, _ in max(rows, key=len)]
     measures = table(*columns)
-    for one in record.measured:
-        cells = [one.owner, f"{one.numbers['rows']:.0f}"]
-        for key in keys:
-            cells.append(f"{one.numbers[key]:.3f}")
-            if key in one.intervals:
-                low, high = one.intervals[key]
-                cells.append(f"{low:.3f} to {high:.3f}")
-            if f"{key}{BEFORE}" in one.numbers:
-                cells.append(f"{one.numbers[f'{key}{BEFORE}']:.3f}")
-        measures.add_row(*cells)
+    for row in rows:
+        measures.add_row(*(cell for _, cell in row))
     terminal().print(measures)
     legend = [text for column, text in LEGEND.items() if column in columns]
     if legend:
         click.echo("; ".join(legend) + "\n")
+
+
+def _measured_cells(one: Measured, keys: list[str]) -> list[tuple[str, str]]:
+    """The row of one owner, as (column, cell)."""
+    cells = [("owner", one.owner), ("rows", f"{one.numbers['rows']:.0f}")]
+    for key in keys:
+        cells.append((key, f"{one.numbers[key]:.3f}"))
+        if key in one.intervals:
+            low, high = one.intervals[key]
+            cells.append(("95 %", f"{low:.3f} to {high:.3f}"))
+        if f"{key}{BEFORE}" in one.numbers:
+            cells.append(("before", f"{one.numbers[f'{key}{BEFORE}']:.3f}"))
+    return cells

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from fedpact import data
-from fedpact.cli.split_parts import COORDINATOR, Split, by_columns, by_rows, by_value
+from fedpact.cli.split_parts import COORDINATOR, by_columns, by_rows, by_value
 from fedpact.data.partition import Rows
 from fedpact.data.text_table import TextTable, read_text_table
 from fedpact.errors import FedpactError
@@ -107,29 +107,33 @@ def split(
     if plot:
         figures.figure_class()  # raises without matplotlib, before anything is written
     table = read_text_table(path)
+    count = owners or len(sizes or ())
+    names = [f"{name} {i}" for i in range(1, count + 1)]
     if by == "vertical":
-        kept = [column for column in dict.fromkeys((label, group)) if column is not None]
-        names = _number_owners(name, owners or len(sizes or ()))
+        kept = list(dict.fromkeys(filter(None, (label, group))))
         made = by_columns(table, names, None if in_order else seed, sizes=sizes, identity=identity, kept=kept)
     elif by == "column":
         made = by_rows(table, by_value(table, column or ""), label)
     else:
-        names = _number_owners(name, owners or 0)
-        rows = _deal_rows(table, by, len(names), label or "", alpha, classes or 0, seed)
+        rows = _deal_rows(table, by, count, label or "", alpha, classes or 0, seed)
         made = by_rows(table, dict(zip(names, rows, strict=True)), label)
-    picture = out / f"split.{plot_as}" if plot else None
-    files = _write(made, path, out, picture, force)
-    if picture:
+    files = file_names(made.files)
+    texts = {file: made.files[owner] for owner, file in files.items()}
+    if made.coordinator:
+        texts[f"{COORDINATOR}.csv"] = made.coordinator
+    picture = out / f"split.{plot_as}"
+    targets = [out / file for file in texts]
+    if plot:
+        targets.append(picture)
+    _check_targets(targets, path, force)
+    _write(texts, path, out)
+    if plot:
         figures.save(made.draw(f"{path.name} by {by}"), picture)
         click.echo(f"wrote {picture}", err=True)
     terminal().print(made.shown)
     click.echo(f"For a job in {out}:\n\n[owners]")
     for owner, file in files.items():
         click.echo(f"{_quote(owner)} = {_quote(file)}")
-
-
-def _number_owners(name: str, count: int) -> list[str]:
-    return [f"{name} {i}" for i in range(1, count + 1)]
 
 
 def _deal_rows(table: TextTable, by: str, n: int, label: str, alpha: float, classes: int, seed: int) -> list[Rows]:
@@ -161,15 +165,8 @@ def _check_options(ctx: click.Context, by: str) -> None:
             raise click.UsageError(f"{flags[name]} is not for --by {by}; leave it out.")
 
 
-def _write(made: Split, source: Path, out: Path, picture: Path | None, force: bool) -> dict[str, str]:
-    """Write all files, or none if one is in the way; owner -> name of its file."""
-    files = file_names(made.files)
-    texts = {file: made.files[owner] for owner, file in files.items()}
-    if made.coordinator:
-        texts[f"{COORDINATOR}.csv"] = made.coordinator
-    targets = [out / file for file in texts]
-    if picture:
-        targets.append(picture)
+def _check_targets(targets: Iterable[Path], source: Path, force: bool) -> None:
+    """Raise FedpactError if a file is in the way, or if the table itself is."""
     existing = [target for target in targets if target.exists()]
     if any(target.samefile(source) for target in existing):
         raise FedpactError(f"{source} itself would be overwritten; choose another folder with --out", code="FP-514")
@@ -177,6 +174,10 @@ def _write(made: Split, source: Path, out: Path, picture: Path | None, force: bo
         found = f"{existing[0]} exists (files in the way: {len(existing)})"
         remedy = "overwrite with --force, or choose another folder with --out"
         raise FedpactError(f"{found}; {remedy}", code="FP-515")
+
+
+def _write(texts: Mapping[str, str], source: Path, out: Path) -> None:
+    """Write the files, and mention other CSV files in the folder. texts: file name -> text"""
     with explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
@@ -184,7 +185,6 @@ def _write(made: Split, source: Path, out: Path, picture: Path | None, force: bo
         others = sorted(path.name for path in out.glob("*.csv") if path.name not in texts and not path.samefile(source))
     if others:
         click.echo(f"{out} also holds {', '.join(others)}, not of this split", err=True)
-    return files
 
 
 def file_names(owners: Iterable[str]) -> dict[str, str]:
