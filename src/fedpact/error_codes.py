@@ -139,5 +139,24 @@ CODES = {
     # ---- tasks, data, fitting, estimators, alignment and postprocess: numbers from 400
     #
     # ---- report and cli: numbers from 500
-    #
+    "FP-501": "a file or folder cannot be written; choose another place",
+    "FP-502": "figures need the package matplotlib; pip install 'fedpact[plot]'",
+    "FP-503": "a figure cannot be written with this suffix; use .png, .svg or .pdf",
+    "FP-504": "the log of a solve exists; continue it with resume=True, or choose another path",
+    "FP-505": "the file to continue is not a log of a solve; choose another path",
+    "FP-506": "TensorBoard files need the package tensorboardX; pip install 'fedpact[tensorboard]'",
+    "FP-507": "the folder holds the curves of another run; continue them with resume=True, or choose another folder",
+    "FP-508": "the package mlflow is not installed; pip install 'fedpact[mlflow]'",
+    "FP-509": "a run of MLflow cannot be opened; check the address of its tracking server",
+    "FP-510": "values could not be delivered to MLflow; call close() again once its server answers",
+    "FP-511": "run.json is of another format; run the job again with this version",
+    "FP-512": "the folder holds no run.json; give the output folder of a finished `fedpact run`",
+    "FP-513": "run.json cannot be read; run the job again",
+    "FP-514": "the table to split would be overwritten; choose another folder with --out",
+    "FP-515": "files of a split exist; overwrite them with --force, or choose another folder with --out",
+    "FP-DATA-501": "the column has too many values for one owner each; choose a column with fewer",
+    "FP-DATA-502": "an id occurs twice in the table to split; name a column of unique ids with --id",
+    "FP-OPTION-501": "the tracker is unknown; choose csv, tensorboard or mlflow",
+    "FP-OPTION-502": "a file of the example exists; choose a new folder",
+    "FP-OPTION-503": "--engine does not apply to a job whose owners are Flower sites; leave it out",
 }

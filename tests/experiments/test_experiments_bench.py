@@ -20,6 +20,7 @@ from fedpact import data, tasks
 from fedpact.functions import Affine, Function, LogisticLoss, Quadratic, Smooth, SmoothMap, TwoSided
 from fedpact.report import figures
 from fedpact.solvers import METHODS
+from fedpact.solvers.constrained.accelerated import Accelerated
 from fedpact_experiments.bench.command import bench
 from fedpact_experiments.bench.measure import (
     COLUMNS,
@@ -27,13 +28,14 @@ from fedpact_experiments.bench.measure import (
     LABELS,
     PAPER,
     Measured,
-    compared,
+    add_ratio,
     measure,
     measure_conic,
     reference,
 )
 from fedpact_experiments.bench.problems import PROBLEMS, Instance, neyman_pearson
-from fedpact_experiments.counting import CountedFunction, CountedMap, Counts, counted
+from fedpact_experiments.bench.rounds import draw_convergence
+from fedpact_experiments.counting import CountedFunction, CountedMap, Counts, count_evaluations
 
 pytestmark = pytest.mark.xdist_group("bench")  # one worker, so that the table is made once
 
@@ -184,13 +186,13 @@ def test_the_ratio_is_the_quotient_of_exchanges(tmp_path: Path) -> None:
 def test_a_ratio_to_a_run_cut_short_is_a_lower_bound() -> None:
     paper = Measured("p", 3, 4, 1e-3, PAPER, "budget 1 s", exchanges=120)
     ours = Measured("p", 3, 4, 1e-3, "interior-point", "solved", exchanges=10)
-    assert COLUMNS["ratio"](compared(ours, paper)) == ">12.0"
-    assert COLUMNS["ratio"](compared(ours, replace(paper, status="solved"))) == "12.0"
-    assert COLUMNS["ratio"](compared(replace(ours, exchanges=1), replace(paper, status="solved"))) == "120"
+    assert COLUMNS["ratio"](add_ratio(ours, paper)) == ">12.0"
+    assert COLUMNS["ratio"](add_ratio(ours, replace(paper, status="solved"))) == "12.0"
+    assert COLUMNS["ratio"](add_ratio(replace(ours, exchanges=1), replace(paper, status="solved"))) == "120"
     for unsolved in (replace(ours, status="stalled"), replace(ours, exchanges=0), replace(ours, exchanges=None)):
-        assert compared(unsolved, paper).ratio is None
-    assert compared(ours, None).ratio is None
-    assert compared(paper, paper).ratio is None
+        assert add_ratio(unsolved, paper).ratio is None
+    assert add_ratio(ours, None).ratio is None
+    assert add_ratio(paper, paper).ratio is None
 
 
 # ------------------------------------------------------------------------------------------------------------ counting
@@ -239,7 +241,7 @@ def test_a_counted_map_is_the_same_map(inner: Any) -> None:
 @pytest.mark.parametrize("method", SOLVERS)
 def test_counting_changes_no_bit_of_the_answer(method: str) -> None:
     for problem in (tiny().problem, tasks.linear_qp(*data.lcqp(2, 8, 1))):
-        asked, counts = counted(problem)
+        asked, counts = count_evaluations(problem)
         plain, watched = (fp.solve(each, method, tol=1e-4) for each in (problem, asked))
         assert plain.rounds == watched.rounds
         np.testing.assert_array_equal(plain.w, watched.w)
@@ -300,11 +302,12 @@ def test_instances_of_data_sets(data_folder: Path, name: str, dim: int, n: int) 
 
 
 def test_a_method_that_is_not_there_and_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(run: Any) -> Any:
-        raise ZeroDivisionError("first line\nsecond line")
+    class Broken(Accelerated):
+        def step(self, run: Any, state: Any) -> Any:
+            raise ZeroDivisionError("first line\nsecond line")
 
     monkeypatch.delitem(METHODS, "interior-point", raising=False)
-    monkeypatch.setitem(METHODS, "accelerated", broken)
+    monkeypatch.setitem(METHODS, "accelerated", Broken)
     done = run("growth", "--columns", "3", "--methods", "interior-point,accelerated,centralized-proximal-al")
     assert done.exit_code == 0
     assert re.search(r"interior-point +not available", done.stdout)
@@ -353,7 +356,7 @@ def test_the_figure_has_two_panels_an_instance(table: dict[str, Any]) -> None:
 def test_the_lines_of_a_figure_are_the_history(tmp_path: Path) -> None:
     problem = tiny().problem
     answers = {name: fp.solve(problem, name) for name in ("proximal-al", "centralized-proximal-al")}
-    figure = figures.convergence({"tiny": answers})
+    figure = draw_convergence({"tiny": answers})
     outer = answers["proximal-al"].history.outer
     for panel, field, unit in zip(figure.axes, ("rounds", "bytes"), (1, 1e6), strict=True):
         (line,) = [line for line in panel.lines if line.get_label() in METHODS]  # the twin has no exchanges
@@ -362,8 +365,9 @@ def test_the_lines_of_a_figure_are_the_history(tmp_path: Path) -> None:
         np.testing.assert_allclose(line.get_ydata(), [max(r.stationarity, r.feasibility) for r in outer])
         assert panel.get_yscale() == "log"
     assert figures.save(figure, tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(fp.errors.FedpactError, match=r"f\.doc: a figure is written as"):
+    with pytest.raises(fp.errors.FedpactError, match=r"f\.doc") as caught:
         figures.save(figure, tmp_path / "f.doc")
+    assert caught.value.code == "FP-503"
 
 
 def test_without_matplotlib_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from fedpact.prox import L1
 from fedpact.tasks import logistic_regression
 from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.local_problems import PROBLEMS, UNEVEN, conditioned, uneven
-from fedpact_experiments.trace import Trace, announced, gap, natural_residual, traced
+from fedpact_experiments.trace import Trace, announce_progress, gap, natural_residual, record_trace
 
 rng = np.random.default_rng(0)
 
@@ -57,7 +57,7 @@ def test_a_trace_counts_what_the_losses_are_asked(method: str, monkeypatch: pyte
         return float(w @ w)
 
     monkeypatch.setattr(LogisticLoss, "value_and_gradient", counting)
-    trace = traced(problem, method, measure, rounds(limit), tol=1e-12)
+    trace = record_trace(problem, method, measure, rounds(limit), tol=1e-12)
     assert [point.rounds for point in trace.points] == list(range(limit + 1))
     assert [point.gradients for point in trace.points] == counts
     assert counts[-1] > counts[0]
@@ -66,7 +66,7 @@ def test_a_trace_counts_what_the_losses_are_asked(method: str, monkeypatch: pyte
 
 def test_the_points_of_a_trace_are_those_of_the_method() -> None:
     problem = small()
-    trace = traced(problem, "ifeddr", natural_residual(problem), rounds(25), tol=1e-12)
+    trace = record_trace(problem, "ifeddr", natural_residual(problem), rounds(25), tol=1e-12)
     answer = fp.solve(problem, "ifeddr", tol=1e-12, max_rounds=trace.points[-1].exchanges + 5)
     told = {record.iteration - 1: record.residual for record in answer.history.local}  # where the round began
     compared = [k for k, residual in told.items() if np.isfinite(residual) and k <= 25]
@@ -77,7 +77,7 @@ def test_the_points_of_a_trace_are_those_of_the_method() -> None:
 
 def test_a_trace_of_operators() -> None:
     problem = MonotoneProblem([Linear(np.array([[1.0, 2.0], [-2.0, 1.0]]), np.array([1.0, i])) for i in range(3)])
-    trace = traced(problem, "ifeddr", natural_residual(problem), lambda points: points[-1].measured < 1e-8)
+    trace = record_trace(problem, "ifeddr", natural_residual(problem), lambda points: points[-1].measured < 1e-8)
     assert trace.points[-1].measured < 1e-8
     assert trace.solution is not None
     total = np.linalg.solve([[3.0, 6.0], [-6.0, 3.0]], [-3.0, -3.0])
@@ -86,10 +86,10 @@ def test_a_trace_of_operators() -> None:
 
 def test_a_trace_ends_with_its_budget_or_by_itself() -> None:
     problem = small()
-    cut = traced(problem, "fedavg", natural_residual(problem), lambda points: False, budget=0.0)
+    cut = record_trace(problem, "fedavg", natural_residual(problem), lambda points: False, budget=0.0)
     assert cut.over
     assert len(cut.points) == 1
-    done = traced(problem, "ifeddr", natural_residual(problem), lambda points: False, tol=1e-6)
+    done = record_trace(problem, "ifeddr", natural_residual(problem), lambda points: False, tol=1e-6)
     assert not done.over
     assert done.solution is not None
     assert done.solution.solved
@@ -104,13 +104,15 @@ def test_ctrl_c_by_the_user_ends_a_trace() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        traced(problem, "ifeddr", measure, lambda points: False)
+        record_trace(problem, "ifeddr", measure, lambda points: False)
 
 
 def test_a_long_run_tells_where_it_is() -> None:
     problem, said = small(), []
     for every in (0.0, 60.0):
-        traced(problem, "fedavg", lambda w: 0.5, announced(f"every {every:g} s", said.append, rounds(1), every))
+        record_trace(
+            problem, "fedavg", lambda w: 0.5, announce_progress(f"every {every:g} s", said.append, rounds(1), every)
+        )
     assert said == ["every 0 s: round 0, 0.5", "every 0 s: round 1, 0.5"]
 
 
@@ -161,7 +163,7 @@ def test_the_counts_reach_what_they_say(data_folder: Path) -> None:
     """Stopped by exchanges at the count, the very point that was counted comes back."""
     problem = PROBLEMS["logistic"](str(data_folder))
     measure = natural_residual(problem)
-    trace: Trace = traced(problem, "ifeddr", measure, lambda points: points[-1].measured <= 1e-4, tol=1e-9)
+    trace: Trace = record_trace(problem, "ifeddr", measure, lambda points: points[-1].measured <= 1e-4, tol=1e-9)
     found = trace.first(1e-4)
     assert found is trace.points[-1]
     assert all(point.measured > 1e-4 for point in trace.points[:-1])
@@ -204,7 +206,7 @@ def test_work_against_fixed_numbers_of_steps(tmp_path: Path) -> None:
     ]
     totals = [int(row["gradients_of_all"]) for row in rows]
     assert [float(row["ratio"]) for row in rows] == pytest.approx([one / min(totals[1:]) for one in totals])
-    direct = traced(
+    direct = record_trace(
         conditioned(),
         "feddr",
         natural_residual(conditioned()),

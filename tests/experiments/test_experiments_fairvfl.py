@@ -14,7 +14,7 @@ from fedpact.solve import solve
 from fedpact_experiments import datasets
 from fedpact_experiments.replications import fairvfl
 from fedpact_experiments.replications.command import replicate
-from fedpact_experiments.replications.fairvfl_runs import Case, Fit, post_processed
+from fedpact_experiments.replications.fairvfl_runs import Case, Fit, post_process
 
 
 def descended(case: Case, rounds: int, eps: float | None) -> np.ndarray:
@@ -83,7 +83,7 @@ def scored(seed: int) -> Case:
 
 def test_what_post_processing_gives_is_an_expectation_over_its_coins() -> None:
     case = scored(0)
-    found = {fit.label: fit for fit in post_processed(case, np.array([1.0, 0.0]))}
+    found = {fit.label: fit for fit in post_process(case, np.array([1.0, 0.0]))}
     y, group, z = case.train.y, case.train.group, case.train.X[:, 0]
     assert found["EO"].fairness == pytest.approx(
         100

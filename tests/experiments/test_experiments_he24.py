@@ -15,7 +15,7 @@ from fedpact import data, tasks
 from fedpact.report import figures
 from fedpact.solve import solve
 from fedpact_experiments import datasets
-from fedpact_experiments.replications import he24_fair, he24_lcqp, he24_np
+from fedpact_experiments.replications import he24, he24_fair, he24_lcqp, he24_np
 from fedpact_experiments.replications.command import replicate
 from fedpact_experiments.replications.he24 import ONE, THREE, Case, Settings, Twins, on_sphere, sphere
 from fedpact_experiments.replications.rows import Rows
@@ -183,7 +183,7 @@ def test_the_gaps_of_all_holders() -> None:
 
 
 def test_bands_are_drawn_around_their_lines() -> None:
-    panel = figures.banded("t", "x", "y", {"a": [[1.0, 3.0], [2.0, 2.0, 5.0]]}, 0.5)
+    panel = he24.draw_bands("t", "y", {"a": [[1.0, 3.0], [2.0, 2.0, 5.0]]}, 0.5)
     assert panel.lines == {"a": ([0.0, 1.0], [2.0, 3.0])}
     assert panel.bands == {"a": ([1.0, 2.0], [3.0, 5.0])}
     (axes,) = figures.panels([panel], columns=1).axes

@@ -319,12 +319,15 @@ def test_all_of_several_verdicts(verdicts: tuple[Verdict, ...], all_together: Ve
 
 
 def test_a_reason_is_told_where_a_claim_is_not_known_to_hold() -> None:
-    told = {agrees: "why" in Claim(where="", ours="", agrees=agrees, why="so").told() for agrees in (True, False, None)}
+    told = {
+        agrees: "why" in Claim(where="", ours="", agrees=agrees, why="so").statements()
+        for agrees in (True, False, None)
+    }
     assert told == {True: False, False: True, None: True}
 
 
 def test_what_differs_and_what_is_not_decided_have_reasons_of_their_own(toy: Toy) -> None:
-    reasons = {agrees: toy.page.claim("two", agrees).told().get("why") for agrees in (True, False, None)}
+    reasons = {agrees: toy.page.claim("two", agrees).statements().get("why") for agrees in (True, False, None)}
     assert reasons == {True: None, False: "it is a toy's", None: "a toy is small"}
 
 

@@ -16,7 +16,7 @@ from fedpact_experiments import datasets
 from fedpact_experiments.replications import ifeddr_fashion, ifeddr_probing
 from fedpact_experiments.replications.command import replicate
 from fedpact_experiments.replications.ifeddr import GAP, Curve
-from fedpact_experiments.replications.softmax import TESTED, Accurate, reduced, tuned
+from fedpact_experiments.replications.softmax import TESTED, Accurate, choose_best, reduce_dimension
 
 
 def quick(name: str, folder: Path, out: Path) -> str:
@@ -36,7 +36,7 @@ def row(text: str, *words: str) -> list[str]:
 def test_the_quick_part_of_ifeddr_probing(data_folder: Path, tmp_path: Path) -> None:
     text, size = quick("ifeddr-probing", data_folder, tmp_path), ifeddr_probing.QUICK
     given = datasets.cifar10_features(data_folder)
-    owners, test = reduced(given, size.directions)
+    owners, test = reduce_dimension(given, size.directions)
     answer = solve(tasks.softmax_regression(owners, 10, 1e-5), "interior-point", tol=1e-9)
     said = re.search(r"f\* = (\d\.\d{8}) .*? accuracy is (\d+\.\d) %", re.sub(r"\s+", " ", text))
     assert said is not None
@@ -77,7 +77,7 @@ def test_the_quick_part_of_ifeddr_fashion(data_folder: Path, tmp_path: Path) -> 
     text, size = quick("ifeddr-fashion", data_folder, tmp_path), ifeddr_fashion.QUICK
     given = datasets.fashion_mnist(data_folder)
     few = {name: (X[: size.images], y[: size.images]) for name, (X, y) in given.owners.items()}
-    owners, test = reduced(datasets.OwnersAndTest(few, given.test, given.classes), size.directions)
+    owners, test = reduce_dimension(datasets.OwnersAndTest(few, given.test, given.classes), size.directions)
     least = re.search(r"f\* = (\d\.\d{8})", text)
     assert least is not None
     for method, gamma in (("fedavg", np.inf), ("fedprox", 1.0)):
@@ -112,5 +112,5 @@ def test_accuracies_and_requests_of_a_run() -> None:
 
 def test_the_best_of_a_grid_is_accurate_first_and_near_the_optimum_then() -> None:
     off, near, nearer = ran([0.5], [1], 1e-9), ran([0.704], [1], 0.1), ran([0.7], [1], 0.05)
-    assert tuned([off, near, nearer]) is nearer
-    assert tuned([off, near]) is near
+    assert choose_best([off, near, nearer]) is nearer
+    assert choose_best([off, near]) is near

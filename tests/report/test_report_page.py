@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from example_records import HOSTILE, ended, hostile, infeasible, solved, with_server
 
-from fedpact.report import content, wording
+from fedpact.report import content, numbers, wording
 from fedpact.report.course import charts
 from fedpact.report.markdown import markdown, plain
 from fedpact.report.page import page
@@ -93,7 +93,7 @@ def both(record: Record) -> tuple[str, str]:
         ("interrupted", "Not solved: the run was interrupted", "--resume"),
         ("stalled", "Not solved: the method stopped making progress", "scale the columns"),
         ("infeasible", "Not solved: the constraints cannot all be met", "Loosen the bounds"),
-        ("unbounded", "Not solved: the objective falls without end", "Add a regularizer"),
+        ("unbounded", "Not solved: the objective is unbounded below", "Add a regularizer"),
         ("client_lost", "Not solved: an owner stopped answering", "Bring that owner back"),
     ],
 )
@@ -104,10 +104,10 @@ def test_a_run_that_is_not_solved_says_so_first(status: str, headline: str, next
         assert "because of 3 things." in text
         assert re.search(rf"What to do next\.(\*\*)?\s+.*{next_step}", text, re.DOTALL)
         assert "carries no guarantee" in text
-        assert "3 of 5 constraints are met" in text
+        assert "Constraints met: 3 of 5." in text
         assert "nothing is proven" in text
         assert "is optimal" not in text
-        assert "The dearest bound" not in text
+        assert "The most expensive bound" not in text
     assert text.index(headline) < text.index("## Constraints")
     assert wording.verdict(record).good is False
 
@@ -121,24 +121,24 @@ def test_a_solved_run_names_the_tightest_constraint() -> None:
     tight = max(record.bounded, key=lambda one: one.value)
     assert 0 < tight.value - tight.bound < record.tol[1]  # interior-point ends a little outside
     for text in both(record):
-        assert "All 5 constraints are met, within the tolerance asked for" in text
+        assert "All constraints are met, within the tolerance" in text
         assert f"at “{tight.owner}”, mean loss on class 1 is 0.2000 where at most 0.2 is allowed" in text
-        assert "2 of 5 exceed their bounds" in text
-        assert wording.number(tight.value - tight.bound) in text
+        assert "Constraints met: 5 of 5. Bounds exceeded: 2, by at most" in text
+        assert numbers.number(tight.value - tight.bound) in text
         assert "is optimal" in text
     inside = tuple(replace(one, value=min(one.value, one.bound - 0.01)) for one in record.bounded)
-    assert wording.verdict(replace(record, bounded=inside)).headline == "All 5 constraints are met"
-    assert "The least room is 0.0100" in markdown(content.report(replace(record, bounded=inside)))
+    assert wording.verdict(replace(record, bounded=inside)).headline == "All constraints are met"
+    assert "Smallest slack: 0.0100" in markdown(content.report(replace(record, bounded=inside)))
 
 
 def test_solved_is_not_enough() -> None:
     """Whatever the status says, a bound that is missed or a certificate that is missed is not called met."""
     record = solved()
     missed = replace(record, bounded=(replace(record.bounded[0], value=0.3), *record.bounded[1:]))
-    assert wording.verdict(missed).headline == "1 of 5 constraints not met"
+    assert wording.verdict(missed).headline == "Constraints not met: 1 of 5"
     unknown = replace(record, bounded=(replace(record.bounded[0], value=math.nan), *record.bounded[1:]))
-    assert wording.verdict(unknown).headline == "1 of 5 constraints not met"
-    assert "has of mean loss on class 1 is not known" in markdown(content.report(unknown))
+    assert wording.verdict(unknown).headline == "Constraints not met: 1 of 5"
+    assert "Not known: mean loss on class 1 at “hospital 1”" in markdown(content.report(unknown))
     for far in (1.0, math.nan):
         found = wording.verdict(replace(record, stationarity=far))
         assert (found.good, found.headline) == (False, "Called solved, but the certificate misses the tolerances")
@@ -147,7 +147,7 @@ def test_solved_is_not_enough() -> None:
 def test_infeasible_owners_are_named() -> None:
     for text in both(infeasible()):
         assert "the constraints of low, high exclude each other" in text
-        assert "0 of 2 constraints are met" in text
+        assert "Constraints met: 0 of 2." in text
     apart = replace(infeasible(), convex=False)
     assert wording.verdict(apart).headline == "Not solved: no model that meets all constraints was found"
 
@@ -156,7 +156,8 @@ def test_what_is_not_convex_is_not_called_optimal() -> None:
     for text in both(with_server()):
         assert "stationary, not proven optimal" in text
         assert "is optimal" not in text
-        assert "All 6 constraints are met" in text
+        assert "All constraints are met" in text
+        assert "Constraints met: 6 of 6." in text
     assert ("server", None) in seen(with_server()).column("Constraints by owner", "Owner")
 
 
@@ -205,7 +206,7 @@ def test_the_numbers_are_those_of_the_record() -> None:
     ],
 )
 def test_numbers_as_they_are_written(value: float, text: str) -> None:
-    assert wording.number(value) == text
+    assert numbers.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -213,18 +214,18 @@ def test_numbers_as_they_are_written(value: float, text: str) -> None:
     [(0.2, "0.2"), (1e-4, "0.0001"), (1e-6, "10⁻⁶"), (2.5e-9, "2.5×10⁻⁹"), (-1.0, "−1"), (0.4045021, "0.4045")],
 )
 def test_chosen_numbers_are_written_as_they_were_chosen(value: float, text: str) -> None:
-    assert wording.given(value) == text
+    assert numbers.given(value) == text
 
 
 def test_small_things_in_words() -> None:
-    assert [wording.size(count) for count in (12, 19840, 2.5e6, 3e9)] == ["12 bytes", "19.8 kB", "2.5 MB", "3 GB"]
-    assert [wording.duration(s) for s in (1.74, 192, 7300, math.nan)] == [
+    assert [numbers.size(count) for count in (12, 19840, 2.5e6, 3e9)] == ["12 bytes", "19.8 kB", "2.5 MB", "3 GB"]
+    assert [numbers.duration(s) for s in (1.74, 192, 7300, math.nan)] == [
         "1.7 s",
         "3 min 12 s",
         "2 h 1 min",
-        "not known s",
+        "not known",
     ]
-    assert wording.percent(0.056) == "5.6 %"
+    assert numbers.percent(0.056) == "5.6 %"
 
 
 def test_a_price_is_what_a_looser_bound_buys() -> None:
@@ -240,8 +241,8 @@ def test_a_price_is_what_a_looser_bound_buys() -> None:
     assert rows[0][4][1] == pytest.approx(0.02 * dearest.price)
     assert len(rows) == 2
     for text in both(record):
-        assert f"A whole unit would buy {wording.number(dearest.price)}." in text
-        assert "3 bounds cost nothing" in text
+        assert f"with a price of {numbers.number(dearest.price)}: 0.22 instead of 0.2 would lower" in text
+        assert "Bounds of price zero: 3." in text
 
 
 def test_prices_that_have_a_sign_or_are_not_known() -> None:
@@ -251,14 +252,14 @@ def test_prices_that_have_a_sign_or_are_not_known() -> None:
     rows = seen(replace(solved(), bounded=(equality, unknown))).tables["What one unit more slack would buy"][1:]
     assert [(row[0][0], row[2][1], row[3][0]) for row in rows] == [(first.owner, 3.0, "0 → 0.01")]
     told = wording.prices(replace(solved(), bounded=(equality, unknown)))
-    assert told[-1].startswith("1 bound has no price")
-    assert not any("costs nothing" in sentence for sentence in told)
+    assert told[-1].startswith("Bounds without a price: 1.")
+    assert not any("price zero" in sentence for sentence in told)
     for text in both(replace(solved(), bounded=(equality, unknown))):
-        assert "the best model that meets the bounds that the method worked with" in text
-        assert "1 bound without a price is outside this proof" in text
-    assert all("outside this proof" not in text for text in both(solved()))
+        assert "optimal for the bounds that the method worked with" in text
+        assert "Outside this proof (bounds without a price): 1." in text
+    assert all("Outside this proof" not in text for text in both(solved()))
     assert wording.prices(replace(solved(), bounded=(replace(second, price=0.0),)))[-1].startswith(
-        "The bound costs nothing"
+        "Bounds of price zero: 1."
     )
 
 
@@ -302,7 +303,7 @@ def test_a_hundred_owners() -> None:
     slacks = [v for _, v in found.column("Constraints by owner, the tightest first", "Slack")]
     assert slacks == sorted(one.slack for one in record.bounded)
     assert len(slacks) == 100
-    assert "All 100 constraints are met" in found.text()
+    assert "Constraints met: 100 of 100." in found.text()
     assert {t for t, _ in found.column("Fields that left an owner", "Sent by")} == {"every owner"}
 
 
@@ -319,8 +320,8 @@ def test_what_belongs_together_stands_together() -> None:
 def test_exchanges_that_are_not_drawn_are_told() -> None:
     record = solved()
     assert record.rounds > record.history[-1].rounds
-    assert all("the run spent 7 exchanges in all" in text for text in both(record))
-    assert "in all, with" not in markdown(content.report(replace(record, rounds=record.history[-1].rounds)))
+    assert all("exchanges of the whole run, with those before and after it: 7." in text for text in both(record))
+    assert "whole run" not in markdown(content.report(replace(record, rounds=record.history[-1].rounds)))
 
 
 def test_fields_that_only_some_owners_sent() -> None:
@@ -340,7 +341,7 @@ def test_little_is_enough_for_a_report() -> None:
         solved(), history=(), bounded=(), measured=(), sent=(), settings={}, versions={}, notes=(), objective=math.nan
     )
     for text in both(bare):
-        assert "Solved; no constraint was asked for" in text
+        assert "Solved, without constraints" in text
         assert "nothing to draw" in text
         assert "not known" in text
     assert "svg" not in {tag for tag, _ in seen(bare).tags}

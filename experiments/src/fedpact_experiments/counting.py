@@ -1,4 +1,4 @@
-"""Evaluations of functions, counted where they take place: at the owners."""
+"""Count the evaluations of functions at the owners."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from fedpact.problem import Constraint, FederatedProblem, MonotoneProblem, Share
 
 @dataclass
 class Counts:
-    """Evaluations at one owner: a gradient or Jacobian, a Hessian or a product with it. Objective and constraint count
-    each; a value alone counts only where the function cannot give it without the gradient."""
+    """Evaluations at one owner, of objective and constraint separately.
+
+    gradients: gradients and Jacobians; a value counts only if the function computes the gradient for it
+    hessians:  Hessians and products with them
+    """
 
     gradients: int = 0
     hessians: int = 0
 
 
-def _counted_as(kind: str, name: str) -> Callable[..., Any]:
-    """The method of this name of the inner function, which counts as a gradient or as a Hessian."""
+def _count_as(kind: str, name: str) -> Callable[..., Any]:
+    """A method that calls the inner function's method of this name and counts it. kind: a field of Counts."""
 
     def method(self: Any, *arguments: Any) -> Any:
         setattr(self.counts, kind, getattr(self.counts, kind) + 1)
@@ -31,16 +34,17 @@ def _counted_as(kind: str, name: str) -> Callable[..., Any]:
 
 
 class CountedFunction(Function):
-    """The same function, counting. It is none of the classes of `functions`, so sums cannot open it and get around."""
+    """A function that counts its evaluations. Of no class of `functions`, so that sums cannot simplify it away."""
 
     def __init__(self, inner: Function, counts: Counts) -> None:
-        self.inner, self.counts = inner, counts
+        self.inner = inner
+        self.counts = counts
         for name in get_annotations(Function):  # dim, has_hessian, ...: solvers choose by them
             setattr(self, name, getattr(inner, name))
 
-    value_and_gradient = _counted_as("gradients", "value_and_gradient")
-    hessian = _counted_as("hessians", "hessian")
-    hessian_product = _counted_as("hessians", "hessian_product")
+    value_and_gradient = _count_as("gradients", "value_and_gradient")
+    hessian = _count_as("hessians", "hessian")
+    hessian_product = _count_as("hessians", "hessian_product")
 
     def value(self, w: Any) -> float:
         self.counts.gradients += type(self.inner).value is Function.value
@@ -57,13 +61,14 @@ class CountedMap(Map):
     """As CountedFunction, for a constraint's map."""
 
     def __init__(self, inner: Map, counts: Counts) -> None:
-        self.inner, self.counts = inner, counts
+        self.inner = inner
+        self.counts = counts
         for name in get_annotations(Map):
             setattr(self, name, getattr(inner, name))
 
-    value_and_jacobian = _counted_as("gradients", "value_and_jacobian")
-    weighted_hessian = _counted_as("hessians", "weighted_hessian")
-    weighted_hessian_product = _counted_as("hessians", "weighted_hessian_product")
+    value_and_jacobian = _count_as("gradients", "value_and_jacobian")
+    weighted_hessian = _count_as("hessians", "weighted_hessian")
+    weighted_hessian_product = _count_as("hessians", "weighted_hessian_product")
 
     def value(self, w: Any) -> Any:
         self.counts.gradients += type(self.inner).value is Map.value
@@ -73,17 +78,18 @@ class CountedMap(Map):
         return self.inner.defect()
 
 
-def counted(problem: FederatedProblem) -> tuple[FederatedProblem, list[Counts]]:
-    """The same problem, and the counts of its owners in their order; the server's own evaluations are not counted."""
+def count_evaluations(problem: FederatedProblem) -> tuple[FederatedProblem, list[Counts]]:
+    """The problem with counting functions, and the counts in owner order. The server's evaluations are not counted."""
     counts = [Counts() for _ in problem.shares]
-    shares = [_counted(share, owner) for share, owner in zip(problem.shares, counts, strict=True)]
+    shares = [_wrap_share(share, owner) for share, owner in zip(problem.shares, counts, strict=True)]
     if problem.monotone:
         return MonotoneProblem(shares, problem.regularizer), counts
     return FederatedProblem(shares, problem.server, problem.regularizer), counts
 
 
-def _counted(share: Share, counts: Counts) -> Share:
-    objective, constraint = share.objective, share.constraint
+def _wrap_share(share: Share, counts: Counts) -> Share:
+    objective = share.objective
+    constraint = share.constraint
     if objective is not None:
         objective = CountedFunction(objective, counts)
     if constraint is not None:

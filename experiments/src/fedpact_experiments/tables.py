@@ -45,6 +45,6 @@ def markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [columns, ["---"] * len(columns), *lines])
 
 
-def folded(text: str, indent: str = "", more: str = "") -> str:
+def fold(text: str, indent: str = "", more: str = "") -> str:
     """A paragraph in lines of WIDTH. more: indent of the second line and those below, in addition"""
     return fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent + more, break_on_hyphens=False)

@@ -1,7 +1,7 @@
-"""Where a method was after every round, and what its owners had spent until then: read off the messages of the server.
+"""The server's point after every round, and the evaluations until then, recorded from the messages of the server.
 
-A session that listens sees every point that a method sends down, judged or not,
-and the counts are evaluations that took place, not those that a method reports about itself.
+The session sees every point that a method sends to the owners, certified or not; evaluations are counted in the
+functions, not taken from the method's own reports.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fedpact.problem import FederatedProblem
 from fedpact.solve import solve
 from fedpact.solvers import Solution
 from fedpact.solvers.consensus.local_steps import LocalSteps
-from fedpact_experiments.counting import Counts, counted
+from fedpact_experiments.counting import Counts, count_evaluations
 
-#: Exchanges that no method of a trace comes near: other limits end it.
+#: A limit of exchanges that is never reached: other limits end a trace.
 ENDLESS = 10**9
-#: Tolerance that no method of a trace comes near.
+#: A tolerance that is never reached.
 TINY = 1e-15
 
 
 class Watched(Session):
-    """A session in this process that shows every order and the exchanges so far to `look` before it is sent."""
+    """An in-process session that calls `look` with every order, and the exchanges so far, before sending it."""
 
     def __init__(self, look: Callable[[Order, int], None]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ Enough = Callable[[Sequence[Point]], bool]
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """points: the start and the point after every round; over: was its time over?"""
+    """points: the start and the point after every round; over: whether the time was up."""
 
     points: Sequence[Point]
     solution: Solution | None
@@ -64,13 +64,13 @@ class Trace:
     over: bool
 
     def first(self, target: float) -> Point | None:
-        """The first point that measures at most this."""
+        """The first point whose measure is at most the target; None if there is none."""
         return next((point for point in self.points if point.measured <= target), None)
 
 
 @dataclass
 class _Notebook:
-    """Notes the point of every round, and ends the run when there are enough of them or its time is over."""
+    """Records the point of every round; interrupts the run when `enough` is true or the time is up."""
 
     measure: Callable[[Vector], float]
     counts: Sequence[Counts]
@@ -100,7 +100,7 @@ def _point(order: Order) -> Vector | None:
     return found if isinstance(found, np.ndarray) else None
 
 
-def traced(
+def record_trace(
     problem: FederatedProblem,
     method: str,
     measure: Callable[[Vector], float],
@@ -110,8 +110,8 @@ def traced(
     budget: float = np.inf,
     **options: Any,
 ) -> Trace:
-    """Run a method until its points are enough, it ends by itself, or its seconds are over. Ctrl-C is raised again."""
-    asked, counts = counted(problem)
+    """Run a method until `enough` is true, it ends, or the budget of seconds is spent. Ctrl-C is raised."""
+    asked, counts = count_evaluations(problem)
     notes = _Notebook(measure, counts, enough, budget)
     answer: Solution | None = None
     try:
@@ -125,8 +125,8 @@ def traced(
     return Trace(notes.points, answer, time.perf_counter() - notes.began, notes.over)
 
 
-def announced(label: str, say: Callable[[str], None], enough: Enough, every: float = 30.0) -> Enough:
-    """`enough`, which says about every so many seconds where the run is."""
+def announce_progress(label: str, say: Callable[[str], None], enough: Enough, every: float = 30.0) -> Enough:
+    """`enough`, which also reports the progress about every so many seconds."""
     told = time.monotonic()
 
     def asked(points: Sequence[Point]) -> bool:

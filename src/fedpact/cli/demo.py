@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 import click
-from rich.markup import escape
+from rich.table import Table
 
 from fedpact import data
 from fedpact.fitting import Fit, fit
@@ -24,7 +24,7 @@ from fedpact.tasks import NeymanPearson, Rows
 @click.option("--weight", default=0.01, show_default=True, help="Weight of the squared-L2 regularizer.")
 @click.option("--tol", default=1e-3, show_default=True, help="Tolerance of the certificate.")
 @click.option("--method", default="auto", show_default=True, type=click.Choice(["auto", *METHODS]), help="Solver.")
-@click.option("--seed", default=0, show_default=True, help="Of the split into hospitals.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the split into hospitals.")
 def demo(hospitals: int, bound: float, weight: float, tol: float, method: str, seed: int) -> None:
     """Train a breast-cancer classifier at ten hospitals that never pool their patients.
 
@@ -49,13 +49,14 @@ def demo(hospitals: int, bound: float, weight: float, tol: float, method: str, s
     began = time.perf_counter()
     found = fit(task, owners, method=method, tol=tol, seed=seed, compare=True)
     seconds = time.perf_counter() - began
-    pooled = solve(_pooled(found, owners), "centralized-proximal-al", tol=1e-3 * tol)
+    pooled = solve(_pool(found, owners), "centralized-proximal-al", tol=1e-3 * tol)
     _show(found, pooled, seconds)
-    sys.exit(0 if found.solved else 1)
+    if not found.solved:
+        sys.exit(1)
 
 
-def _pooled(found: Fit, owners: Mapping[str, Rows]) -> FederatedProblem:
-    """The same problem with all rows in one place, to compare with."""
+def _pool(found: Fit, owners: Mapping[str, Rows]) -> FederatedProblem:
+    """The problem that was solved, with all rows in one process."""
     assert isinstance(found.task, NeymanPearson)
     shares = [found.task.share(name, rows) for name, rows in owners.items()]
     return FederatedProblem([share for share in shares if isinstance(share, Share)], None, found.task.regularizer())
@@ -63,29 +64,12 @@ def _pooled(found: Fit, owners: Mapping[str, Rows]) -> FederatedProblem:
 
 def _show(found: Fit, pooled: Solution, seconds: float) -> None:
     console = terminal()
+    console.print(_hospital_table(found))
+    console.print(_model_table(found, pooled))
     answer = found.solution
-    by_hospital = table("hospital", "patients", "malignant", "loss before", "loss", "bound", "price", "satisfied")
-    for name, price in zip(found.measures, answer.multipliers[1:], strict=True):
-        told = found.measures[name]
-        before = found.before[name]["loss"]
-        (bounded,) = found.task.bounded(name, found.values[name], price, told)
-        kept = "yes" if bounded.slack >= -answer.tol[1] else "NO"
-        counts = (f"{told['rows']:.0f}", f"{told['protected rows']:.0f}")
-        losses = (f"{before:.4f}", f"{told['loss']:.4f}", f"{bounded.bound:g}", f"{bounded.price:.4f}")
-        by_hospital.add_row(escape(name), *counts, *losses, kept)
-    console.print(by_hospital)
-
-    models = table("training", "worst malignant loss", "specificity", "recall", "objective")
-    rows = (("no constraint", found.before, ""), ("federated", found.measures, f"{answer.objective:.6f}"))
-    for label, measures, objective in rows:
-        worst = max(told["loss"] for told in measures.values())
-        specificity, recall = _rates(measures)
-        models.add_row(label, f"{worst:.4f}", f"{specificity:.1%}", f"{recall:.1%}", objective)
-    models.add_row("pooled optimum", "", "", "", f"{pooled.objective:.6f}")
-    console.print(models)
-
-    c, traffic = answer.certificate, found.communication
-    fields = {field for owner in traffic.owners.values() for field in owner.fields}
+    c = answer.certificate
+    traffic = found.communication
+    fields = {field.split(".")[1] for owner in traffic.owners.values() for field in owner.fields}
     gap = abs(answer.objective - pooled.objective) / abs(pooled.objective)
     console.print(
         f"{answer.status}: {answer.reason}\n"
@@ -94,16 +78,42 @@ def _show(found: Fit, pooled: Solution, seconds: float) -> None:
         f"objective    {gap:.1e} from the pooled optimum (relative)\n"
         f"cost         {traffic.rounds} exchanges with the model without constraints, {answer.rounds} for this one, "
         f"{traffic.bytes / 1e6:.2f} MB over {len(found.measures)} hospitals, {seconds:.1f} s, {answer.method}\n"
-        f"left a site  {', '.join(sorted({f.split('.')[1] for f in fields}))}",
+        f"left a site  {', '.join(sorted(fields))}",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def _rates(measures: Mapping[str, Mapping[str, float]]) -> tuple[float, float]:
-    """Shares of benign and of malignant patients, over all hospitals, classified as such."""
-    malignant = sum(told["protected rows"] for told in measures.values())
-    benign = sum(told["rows"] for told in measures.values()) - malignant
-    found = sum(told["recall"] * told["protected rows"] for told in measures.values())
-    spared = sum(told["specificity"] * (told["rows"] - told["protected rows"]) for told in measures.values())
-    return spared / benign, found / malignant
+def _hospital_table(found: Fit) -> Table:
+    """The constraint at every hospital, and the loss of the model without constraints."""
+    rows = table("hospital", "patients", "malignant", "loss before", "loss", "bound", "price", "satisfied")
+    answer = found.solution
+    for name, price in zip(found.measures, answer.multipliers[1:], strict=True):
+        measured = found.measures[name]
+        before = found.before[name]["loss"]
+        (bounded,) = found.task.bounded(name, found.values[name], price, measured)
+        satisfied = "yes" if bounded.slack >= -answer.tol[1] else "NO"
+        counts = (f"{measured['rows']:.0f}", f"{measured['protected rows']:.0f}")
+        losses = (f"{before:.4f}", f"{measured['loss']:.4f}", f"{bounded.bound:g}", f"{bounded.price:.4f}")
+        rows.add_row(name, *counts, *losses, satisfied)
+    return rows
+
+
+def _model_table(found: Fit, pooled: Solution) -> Table:
+    """The model beside the one without constraints and the optimum on pooled data."""
+    rows = table("training", "worst malignant loss", "specificity", "recall", "objective")
+    rows.add_row("no constraint", *_summary(found.before), "")
+    rows.add_row("federated", *_summary(found.measures), f"{found.solution.objective:.6f}")
+    rows.add_row("pooled optimum", "", "", "", f"{pooled.objective:.6f}")
+    return rows
+
+
+def _summary(measures: Mapping[str, Mapping[str, float]]) -> tuple[str, str, str]:
+    """Largest loss of a hospital on malignant cases; specificity and recall over the patients of all."""
+    owners = list(measures.values())
+    worst = max(owner["loss"] for owner in owners)
+    malignant = sum(owner["protected rows"] for owner in owners)
+    benign = sum(owner["rows"] for owner in owners) - malignant
+    found = sum(owner["recall"] * owner["protected rows"] for owner in owners)
+    spared = sum(owner["specificity"] * (owner["rows"] - owner["protected rows"]) for owner in owners)
+    return f"{worst:.4f}", f"{spared / benign:.1%}", f"{found / malignant:.1%}"

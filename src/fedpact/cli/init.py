@@ -1,4 +1,4 @@
-"""`fedpact init`: an example job, with every key explained, and small made-up tables of three hospitals."""
+"""`fedpact init`: an example job with every key explained, and small synthetic tables of three hospitals."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from fedpact.errors import OptionError
 from fedpact.jobs.keys import KEYS, OPEN, JobKey, schema
+from fedpact.report.files import explain_write_errors
 from fedpact.tasks import TASKS, keys_of
 
-#: What the example states; all other keys stand behind a #, with a value to begin with.
+#: (table, key) -> value in the example; all other keys are commented out, with a sample value.
 EXAMPLE: dict[tuple[str, str], str] = {
     ("", "title"): '"Three hospitals"',
     ("", "task"): '"neyman_pearson"',
@@ -30,16 +31,16 @@ EXAMPLE: dict[tuple[str, str], str] = {
     ("output", "folder"): '"run"',
 }
 TASK = "neyman_pearson"
-#: Lines of the tables whose keys are the user's own names.
-OWNERS = ['north = "north.csv"', 'south = "south.csv"', 'coast = "coast.csv"']
+#: Lines of the tables whose keys are names that the user chooses.
 CATEGORIES = ['smoker = ["never", "former", "now"]']
 SCHEMA = "job.schema.json"
-#: Choices that a comment lists, at most; the reference page has all.
+#: A comment lists the choices of a key if there are at most so many; the reference page has all.
 LISTED = 5
+HOSPITALS = ("north", "south", "coast")
 
 
 def example_job(folder: Path) -> str:
-    """A job file with comments on every key, made from their declaration."""
+    """A job file with a comment on every key, generated from the declaration of the keys."""
     lines = [
         f"#:schema ./{SCHEMA}",
         f"# A job: what is trained, under which constraint, and at whom. Run it with: fedpact run {folder}/job.toml",
@@ -49,13 +50,13 @@ def example_job(folder: Path) -> str:
         *_task_lines(TASK),
         "",
         f"[owners]  # {OPEN['owners']}",
-        *OWNERS,
+        *(f'{hospital} = "{hospital}.csv"' for hospital in HOSPITALS),
         "",
         f"[categories]  # {KEYS['', 'categories'].doc}",
         *CATEGORIES,
         "",
         f"# [bound]  # {OPEN['bound']}",
-        *(f"# {owner.partition(' ')[0]} = {EXAMPLE['', 'bound']}" for owner in OWNERS),
+        *(f"# {hospital} = {EXAMPLE['', 'bound']}" for hospital in HOSPITALS),
     ]
     for table in dict.fromkeys(table for table, _ in KEYS if table):
         lines += _table_lines(table)
@@ -63,7 +64,7 @@ def example_job(folder: Path) -> str:
 
 
 def _task_lines(task: str) -> list[str]:
-    """The keys at the top: those of this task, and behind # what the others have that it has not."""
+    """The top-level keys: those of this task, then the additional ones of other tasks, commented out."""
     own = keys_of(TASKS[task])
     lines = ["", *(_line(key) for key in _top_keys() if not key.tasks or task in key.tasks)]
     for other, kind in TASKS.items():
@@ -75,17 +76,24 @@ def _task_lines(task: str) -> list[str]:
 
 
 def _top_keys() -> list[JobKey]:
-    """Keys at the top, with the words of the example's task; [categories] is a table of its own."""
+    """Top-level keys as the example's task explains them; [categories] is a table of its own."""
     own = keys_of(TASKS[TASK])
-    keys = [key for key in KEYS.values() if not key.table and key.kind != "levels"]
-    return [replace(key, doc=own[key.name][2].doc) if key.name in own else key for key in keys]
+    keys = []
+    for key in KEYS.values():
+        if key.table or key.kind == "levels":
+            continue
+        if key.name in own:
+            key = replace(key, doc=own[key.name][2].doc)
+        keys.append(key)
+    return keys
 
 
 def _table_lines(table: str) -> list[str]:
-    """The keys of a table; one of which the example states nothing stands behind #."""
+    """The keys of a table; its heading is commented out if the example sets none of them."""
     keys = [key for key in KEYS.values() if key.table == table]
     stated = any((key.table, key.name) in EXAMPLE for key in keys)
-    lines = ["", f"[{table}]" if stated else f"# [{table}]", *map(_line, keys)]
+    heading = f"[{table}]" if stated else f"# [{table}]"
+    lines = ["", heading, *map(_line, keys)]
     for name in OPEN:
         if name.startswith(f"{table}."):
             lines += ["", f"# [{name}]  # {OPEN[name]}"]
@@ -93,7 +101,7 @@ def _table_lines(table: str) -> list[str]:
 
 
 def _line(key: JobKey, stated: bool = True) -> str:
-    """A key with a value, what it is for, and its default."""
+    """A key with a value, its meaning and its default. stated: False to comment it out in any case."""
     about = key.doc
     if 0 < len(key.choices) <= LISTED and key.name != "task":
         about += f": {', '.join(key.choices)}"
@@ -101,20 +109,21 @@ def _line(key: JobKey, stated: bool = True) -> str:
         about += f" ({', '.join(key.tasks)})"
     if key.default:
         about += f" [{key.default.removeprefix('[').removesuffix(']') or 'none'}]"
-    value = EXAMPLE.get((key.table, key.name)) if stated else None
-    entry = f"# {key.name} = {key.example}" if value is None else f"{key.name} = {value}"
+    entry = f"# {key.name} = {key.example}"
+    if stated and (key.table, key.name) in EXAMPLE:
+        entry = f"{key.name} = {EXAMPLE[key.table, key.name]}"
     return f"{entry:<36}  # {about}"
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--seed", default=0, show_default=True, help="Of the made-up patients.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the synthetic patients.")
 def init(folder: Path, seed: int) -> None:
     """Write an example into FOLDER: job.toml with comments on every key, and tables of three hospitals.
 
-    job.schema.json lets editors that know TOML schemas complete and check the keys.
+    job.schema.json lets editors with TOML schema support complete and check the keys.
 
-    The patients are made up: numbers, a column of text and a few absent values, at hospitals that differ.
+    The patients are synthetic: numbers, a column of text and a few missing values, at hospitals that differ.
 
     \b
     fedpact init hospitals
@@ -122,23 +131,19 @@ def init(folder: Path, seed: int) -> None:
     """
     for name in ("job.toml", *(f"{hospital}.csv" for hospital in HOSPITALS)):
         if (folder / name).exists():
-            raise OptionError(f"{folder / name} exists already; give a new folder")
-    try:
+            raise OptionError(f"{folder / name} exists already; choose a new folder", code="FP-OPTION-502")
+    with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "job.toml").write_text(example_job(folder), encoding="utf-8")
         (folder / SCHEMA).write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")
         for k, hospital in enumerate(HOSPITALS):
-            (folder / f"{hospital}.csv").write_text(_table(np.random.default_rng([seed, k]), k), encoding="utf-8")
-    except OSError as error:
-        raise OptionError(f"{folder} cannot be written ({error}); give another folder") from error
+            text = _table(np.random.default_rng([seed, k]), k)
+            (folder / f"{hospital}.csv").write_text(text, encoding="utf-8")
     click.echo(f"wrote {folder}/job.toml and {len(HOSPITALS)} tables; next: fedpact run {folder}/job.toml")
 
 
-HOSPITALS = ("north", "south", "coast")
-
-
 def _table(rng: np.random.Generator, hospital: int) -> str:
-    """200 to 300 patients; age, dose, pressure and smoking tell about a relapse; hospitals differ a little."""
+    """200 to 300 patients as CSV: relapse depends on age, dose, pressure and smoking; hospitals differ a little."""
     rows = 200 + 50 * hospital
     age = rng.normal(58 + 3 * hospital, 9, rows)
     dose = rng.gamma(4.0, 5.0, rows)
@@ -148,9 +153,8 @@ def _table(rng: np.random.Generator, hospital: int) -> str:
     relapse = rng.random(rows) < 1 / (1 + np.exp(-1.5 * score))
     absent = rng.random(rows) < 0.03
     lines = ["patient,age,dose,pressure,smoker,relapse"]
-    lines += [
-        f"{hospital + 1}{i:04d},{age[i]:.0f},{dose[i]:.1f},{'' if absent[i] else f'{pressure[i]:.0f}'},{smoker[i]},"
-        f"{'yes' if relapse[i] else 'no'}"
-        for i in range(rows)
-    ]
+    for i in range(rows):
+        measured = "" if absent[i] else f"{pressure[i]:.0f}"
+        outcome = "yes" if relapse[i] else "no"
+        lines.append(f"{hospital + 1}{i:04d},{age[i]:.0f},{dose[i]:.1f},{measured},{smoker[i]},{outcome}")
     return "\n".join(lines) + "\n"

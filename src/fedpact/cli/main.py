@@ -11,21 +11,21 @@ import click
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-#: command -> (module, one line for --help); a module holds a click command of the same name.
+#: command -> (module, its line in --help); the module holds a click command of the same name.
 COMMANDS = {
     "demo": ("fedpact.cli.demo", "Train under a constraint at ten hospitals, in process, and show the certificate."),
     "init": ("fedpact.cli.init", "Write an example job with tables of three hospitals, to run at once."),
-    "run": ("fedpact.cli.run", "Run a job: train under its constraints and keep model, certificate and history."),
-    "split": ("fedpact.cli.split", "Deal one table to several owners: by rows, labels, sizes, a column, or columns."),
+    "run": ("fedpact.cli.run", "Run a job: train under its constraints; writes model, certificate and history."),
+    "split": ("fedpact.cli.split", "Split one table into files of several owners, by rows or by columns."),
     "predict": ("fedpact.cli.predict", "Classify the rows of a table with the model of a run."),
-    "report": ("fedpact.cli.report", "Write a finished run as one page: verdict, certificate, prices, charts."),
+    "report": ("fedpact.cli.report", "Write the report of a finished run: verdict, certificate, prices, charts."),
 }
 #: Entry points of this group, in any installed package, are commands too.
 GROUP = "fedpact.commands"
-#: Commands of the package fedpact-experiments, for --help and for who has not installed it.
+#: Commands of the package fedpact-experiments: their lines in --help, and names for the hint to install it.
 EXPERIMENTS = {
     "bench": "Measure the methods side by side: exchanges, time, growth with owners and columns.",
-    "replicate": "Run an experiment of a paper again, its numbers beside ours.",
+    "replicate": "Repeat an experiment of a paper and compare the numbers.",
 }
 
 
@@ -37,27 +37,26 @@ def _installed() -> dict[str, EntryPoint]:
 
 
 class _Lazy(click.Group):
-    """Shows every command in --help without importing it, so that --help is instant."""
+    """Imports a command when it is called, so that --help is instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *_installed()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        command: click.Command
-        if name in COMMANDS:
-            command = getattr(importlib.import_module(COMMANDS[name][0]), name)
-            return command
+        command: click.Command | None = None
         installed = _installed()
-        if name in installed:
+        if name in COMMANDS:
+            module = importlib.import_module(COMMANDS[name][0])
+            command = getattr(module, name)
+        elif name in installed:
             command = installed[name].load()
-            return command
-        if name in EXPERIMENTS:
+        elif name in EXPERIMENTS:
             raise click.UsageError(
                 f"'fedpact {name}' is a command of the package fedpact-experiments, which is not installed; "
                 "from a clone of the repository: pip install -e experiments",
                 ctx,
             )
-        return None
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         texts = {name: text for name, (_, text) in COMMANDS.items()}
@@ -91,5 +90,5 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except FedpactError as error:
-        click.echo(f"fedpact: {error}", err=True)
+        click.echo(f"fedpact: {error} [{error.code}]", err=True)
         sys.exit(2)

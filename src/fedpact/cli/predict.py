@@ -1,4 +1,4 @@
-"""`fedpact predict`: the model of a run, applied to a table."""
+"""`fedpact predict`: apply the model of a run to a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from fedpact.data.cells import read_cells
-from fedpact.errors import FedpactError
+from fedpact.report.files import explain_write_errors
 from fedpact.tasks.model import Model
 
 
@@ -20,8 +20,8 @@ from fedpact.tasks.model import Model
 def predict(run: Path, table: Path, out: Path | None) -> None:
     """Classify the rows of TABLE (CSV or Parquet) with the model in the folder RUN.
 
-    Writes a CSV with a line a row: the class, and the probability of each class. The columns that the model needs are
-    found by name; others are ignored.
+    Writes a CSV file with one line per row: the class, and the probability of each class. Columns are matched by name;
+    those that the model does not use are ignored.
 
     \b
     fedpact predict hospitals/run new_patients.csv
@@ -30,14 +30,11 @@ def predict(run: Path, table: Path, out: Path | None) -> None:
     model = Model.load(run)
     X = model.matrix(read_cells(table))
     lines = [["class", *(f"probability of {name}" for name in model.classes)]]
-    for k, chances in zip(model.predict(X), model.probabilities(X), strict=True):
-        lines.append([model.classes[k], *(f"{chance:.6g}" for chance in chances)])
+    for k, probabilities in zip(model.predict(X), model.probabilities(X), strict=True):
+        lines.append([model.classes[k], *(f"{p:.6g}" for p in probabilities)])
     if out is None:
         csv.writer(sys.stdout).writerows(lines)
         return
-    try:
-        with out.open("w", newline="") as file:
-            csv.writer(file).writerows(lines)
-    except OSError as error:
-        raise FedpactError(f"{out} cannot be written ({error}); give another file") from error
+    with explain_write_errors(out), out.open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
     click.echo(f"wrote {len(lines) - 1} predictions to {out}")

@@ -1,4 +1,4 @@
-"""`fedpact report`: a finished run as a page for its readers."""
+"""`fedpact report`: write a finished run as a page."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from fedpact.errors import FedpactError
 from fedpact.report import content, figures
 from fedpact.report.course import charts
+from fedpact.report.files import explain_write_errors
 from fedpact.report.markdown import markdown as as_markdown
 from fedpact.report.page import page
 from fedpact.report.record import Record
@@ -16,34 +16,35 @@ from fedpact.report.record import Record
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write it.  [default: report.html in RUN]")
-@click.option("--markdown", is_flag=True, help="Markdown on standard output (or in --out) in place of the page.")
-@click.option("--png", type=click.Path(path_type=Path), help="A folder to write the charts to, too, as PNG files.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write.  [default: report.html in RUN]")
+@click.option("--markdown", is_flag=True, help="Markdown to standard output (or --out) instead of the page.")
+@click.option("--png", type=click.Path(path_type=Path), help="Folder for the charts as PNG files, in addition.")
 def report(run: Path, out: Path | None, markdown: bool, png: Path | None) -> None:
-    """Write the report of a finished run, whose output folder is RUN.
+    """Write the report of a finished run; RUN is its output folder.
 
-    One HTML page that stands alone: no network, no script; it can be mailed, printed and kept. The verdict comes first
-    (are all constraints met, by how much, at whom), then the certificate in plain words, every owner's bounds and what
-    they cost, what owners measured, the course of the run, what left each owner, and how to repeat it.
+    A self-contained HTML page, without network or scripts, to mail, print and archive. The verdict comes first (are
+    all constraints met, by how much, at which owner), then the certificate in plain words, every owner's bounds and
+    their prices, what owners measured, convergence, what left each owner, and how to reproduce the run.
 
     PNG files need matplotlib: pip install 'fedpact[plot]'. Exit code 0 when written, whatever the verdict.
     """
     record = Record.load(run)
-    told = content.report(record)
-    text = as_markdown(told) if markdown else page(told)
-    target = out or (None if markdown else run / "report.html")
-    try:
+    written = content.report(record)
+    if markdown:
+        text = as_markdown(written)
+        target = out
+    else:
+        text = page(written)
+        target = out or run / "report.html"
+    with explain_write_errors(target or run):
         if target is None:
             click.echo(text, nl=False)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-            click.echo(f"{told.verdict.headline}: {target}", err=True)
+            click.echo(f"{written.verdict.headline}: {target}", err=True)
         if png is not None:
             png.mkdir(parents=True, exist_ok=True)
             for chart in charts(record):
-                click.echo(figures.save(figures.panels([chart], columns=1), png / f"{chart.key}.png"), err=True)
-    except OSError as error:
-        raise FedpactError(
-            f"{error.filename or target}: cannot be written ({error.strerror}); name another place"
-        ) from error
+                figure = figures.panels([chart], columns=1)
+                click.echo(figures.save(figure, png / f"{chart.key}.png"), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -11,19 +12,29 @@ from fedpact.engines.flower.submit import run_on_flower
 from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import ENGINES
 from fedpact.jobs import JobFile, read_job, run_job
-from fedpact.report.record import Record
+from fedpact.report.record import Measured, Record
 from fedpact.report.tables import table, terminal
 from fedpact.tasks import TableTask
+
+#: Exit code by status; 1 for all others.
+EXIT = {"solved": 0, "interrupted": 130}
+#: How measures of the model without constraints are named.
+BEFORE = " without constraints"
+#: Columns of the table of measures that need an explanation.
+LEGEND = {
+    "before": "before: the model without the constraints",
+    "95 %": "95 %: confidence interval, from the owner's number of rows",
+}
 
 
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path))
-@click.option("--engine", type=click.Choice(list(ENGINES)), help="In the place of the job's own.")
-@click.option("--resume", is_flag=True, help="Go on with the run in the output folder.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="Replaces the engine that the job names.")
+@click.option("--resume", is_flag=True, help="Continue the run in the output folder.")
 @click.option("--force", is_flag=True, help="Replace the run in the output folder.")
-@click.option("--check", is_flag=True, help="Only read the job and say what it asks.")
+@click.option("--check", is_flag=True, help="Only read the job and print what it asks for.")
 def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -> None:
-    """Train the model that a job asks for, under its constraints at every owner.
+    """Train the model of a job, under its constraints at every owner.
 
     JOB is a TOML file: the task, the bound, and the owners with their tables. `fedpact init` writes one with comments
     on every key. The output folder gets the model (model.json, model.npz), its certificate, the history, what left
@@ -34,18 +45,17 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
     fedpact run hospitals/job.toml
     fedpact report hospitals/run
 
-    Ctrl-C leaves a checkpoint; --resume goes on from there, to the same model. Exit code 0 when all constraints are met
-    and the certificate is within the tolerance, 1 when not, 2 when the job or a table is wrong, 130 when interrupted.
+    Ctrl-C leaves a checkpoint; --resume continues from it and gives the same model. Exit code 0 when all constraints
+    are met and the certificate is within the tolerance, 1 when not, 2 when the job or a table is wrong, 130 when
+    interrupted.
     """
     file = read_job(job)
     if check:
-        click.echo(f"{file.title}: {file.task.sentence()}")
-        if isinstance(file.task, TableTask):
-            names = file.task.encoding.names
-            click.echo(f"{len(names)} features: {', '.join(names)}")
+        _describe(file)
         return
     if file.superlink and engine is not None:
-        raise OptionError(f"--engine {engine}: the owners of this job are Flower sites; leave the option out")
+        told = f"--engine {engine}: the owners of this job are Flower sites; leave the option out"
+        raise OptionError(told, code="FP-OPTION-503")
     again = f"go on with: fedpact run {job} --resume"
     try:
         record = _run(file, engine, resume, force)
@@ -62,8 +72,11 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
     sys.exit(EXIT.get(record.status, 1))
 
 
-#: Exit code by status; 1 for all others.
-EXIT = {"solved": 0, "interrupted": 130}
+def _describe(file: JobFile) -> None:
+    click.echo(f"{file.title}: {file.task.sentence()}")
+    if isinstance(file.task, TableTask):
+        names = file.task.encoding.names
+        click.echo(f"{len(names)} features: {', '.join(names)}")
 
 
 def _run(file: JobFile, engine: str | None, resume: bool, force: bool) -> Record:
@@ -73,7 +86,7 @@ def _run(file: JobFile, engine: str | None, resume: bool, force: bool) -> Record
 
 
 def show(record: Record) -> None:
-    """What came out, on a terminal."""
+    """Print the result: constraints, rates, status and certificate."""
     click.echo(f"{record.title}: {record.asked}\n")
     if record.bounded:
         _show_bounded(record)
@@ -93,32 +106,32 @@ def _show_bounded(record: Record) -> None:
     rows = table("owner", "constraint", "value", "bound", "price", "met")
     for one in record.bounded:
         met = "yes" if one.slack >= -record.tol[1] else "NO"
-        price = "" if one.price != one.price else f"{one.price:.4f}"
+        price = "" if math.isnan(one.price) else f"{one.price:.4f}"
         rows.add_row(one.owner, one.what, f"{one.value:.4f}", f"{one.bound:.4f}", price, met)
     terminal().print(rows)
 
 
 def _show_measured(record: Record, keys: list[str]) -> None:
     """These rates at every owner, beside those of the model without constraints."""
-    columns = ["owner", "rows"]
-    for key in keys:
-        columns += [key, "95 %"] if any(key in m.intervals for m in record.measured) else [key]
-        if any(f"{key} without constraints" in m.numbers for m in record.measured):
-            columns.append("before")
+    rows = [_measured_cells(one, keys) for one in record.measured]
+    columns = [column for column, _ in max(rows, key=len)]
     measures = table(*columns)
-    for one in record.measured:
-        cells = [one.owner, f"{one.numbers['rows']:.0f}"]
-        for key in keys:
-            cells.append(f"{one.numbers[key]:.3f}")
-            if key in one.intervals:
-                cells.append("{:.3f} to {:.3f}".format(*one.intervals[key]))
-            if f"{key} without constraints" in one.numbers:
-                cells.append(f"{one.numbers[f'{key} without constraints']:.3f}")
-        measures.add_row(*cells)
+    for row in rows:
+        measures.add_row(*(cell for _, cell in row))
     terminal().print(measures)
-    legend = {
-        "before": "before: the model without the constraints",
-        "95 %": "95 %: confidence interval, from the owner's number of rows",
-    }
-    if told := [words for column, words in legend.items() if column in columns]:
-        click.echo("; ".join(told) + "\n")
+    legend = [text for column, text in LEGEND.items() if column in columns]
+    if legend:
+        click.echo("; ".join(legend) + "\n")
+
+
+def _measured_cells(one: Measured, keys: list[str]) -> list[tuple[str, str]]:
+    """The row of one owner, as (column, cell)."""
+    cells = [("owner", one.owner), ("rows", f"{one.numbers['rows']:.0f}")]
+    for key in keys:
+        cells.append((key, f"{one.numbers[key]:.3f}"))
+        if key in one.intervals:
+            low, high = one.intervals[key]
+            cells.append(("95 %", f"{low:.3f} to {high:.3f}"))
+        if f"{key}{BEFORE}" in one.numbers:
+            cells.append(("before", f"{one.numbers[f'{key}{BEFORE}']:.3f}"))
+    return cells

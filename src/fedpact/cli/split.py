@@ -1,24 +1,25 @@
-"""`fedpact split`: one table dealt to owners, for simulations: a CSV file each, and who has what."""
+"""`fedpact split`: divide one table among owners, for simulations; writes a CSV file per owner."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from fedpact import data
-from fedpact.cli.split_parts import COORDINATOR, Split, by_columns, by_rows, by_value
+from fedpact.cli.split_parts import COORDINATOR, by_columns, by_rows, by_value
 from fedpact.data.partition import Rows
 from fedpact.data.text_table import TextTable, read_text_table
 from fedpact.errors import FedpactError
 from fedpact.report import figures
+from fedpact.report.files import explain_write_errors
 from fedpact.report.tables import terminal
 
-#: way to split -> the options without which it cannot be done, and those that are for it as well
+#: way to split -> its required options, its optional ones
 WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "iid": (("owners",), ()),
     "stratified": (("owners", "label"), ()),
@@ -31,6 +32,7 @@ WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:
+    """Parse --sizes, such as "3,2,2"."""
     if value is None:
         return None
     try:
@@ -49,26 +51,13 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 @click.option("--classes", metavar="K", type=click.IntRange(1), help="classes: labels at each owner.")
 @click.option("--column", metavar="COLUMN", help="column: the one whose values are the owners.")
 @click.option("--sizes", metavar="N,N,...", callback=_sizes, help="vertical: columns of each owner.  [default: even]")
-@click.option(
-    "--id",
-    "identity",
-    metavar="COLUMN",
-    default="id",
-    show_default=True,
-    help="vertical: is in every file, and is made if the table has none.",
-)
+@click.option("--id", "identity", metavar="COLUMN", default="id", show_default=True, help="vertical: in every file.")
 @click.option("--group", metavar="COLUMN", help="vertical: stays with the coordinator, as --label does.")
 @click.option("--in-order", is_flag=True, help="vertical: consecutive columns, not random ones.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The same seed, the same split.")
 @click.option("--name", default="owner", show_default=True, help="What an owner is called, before its number.")
 @click.option("--plot", is_flag=True, help="Draw the split, as split.svg in the folder.")
-@click.option(
-    "--plot-as",
-    type=click.Choice(["svg", "png", "pdf"]),
-    default="svg",
-    show_default=True,
-    help="Format of the picture.",
-)
+@click.option("--plot-as", default="svg", show_default=True, type=click.Choice(["svg", "png", "pdf"]), help="Format.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @click.pass_context
 def split(
@@ -91,20 +80,20 @@ def split(
     plot_as: str,
     force: bool,
 ) -> None:
-    """Deal one table to several owners, to try a federation before there is one.
+    """Split one table into files of several owners, to try a federation before there is one.
 
-    Writes a CSV file for each owner, cells exactly as they are in the table; prints who has what, and the lines that
-    name the files in a job.
+    Writes a CSV file per owner, with cells exactly as in the table; prints who has what, and the lines that name the
+    files in a job.
 
     \b
-    iid         random rows, the same number for all
-    stratified  the same, and of each label the same number
-    label       of each label, shares drawn from Dirichlet(alpha)
-    classes     K labels at each owner
-    quantity    random rows, shares drawn from Dirichlet(alpha)
-    column      an owner for each value of a column
-    vertical    other columns of the same rows for each, with an id;
-                --label and --group stay with a coordinator
+    iid         random rows, equally many per owner
+    stratified  the same, with equally many of each label
+    label       each label in proportions drawn from Dirichlet(alpha)
+    classes     K labels per owner
+    quantity    random rows, sizes drawn from Dirichlet(alpha)
+    column      one owner per value of a column
+    vertical    different columns of the same rows, with an id (numbered
+                if absent); --label and --group stay with a coordinator
 
     \b
     fedpact split adult.csv --by iid --owners 5 --name bank --out banks
@@ -115,42 +104,44 @@ def split(
     fedpact split adult.csv --by vertical --sizes 6,4,3 --label income --out parties
     """
     _check_options(ctx, by)
-    if by == "vertical" and owners is None:
-        if sizes is None:
-            raise click.UsageError("--by vertical needs --owners or --sizes.")
-        owners = len(sizes)
     if plot:
-        figures.figure_class()  # known before anything is written
+        figures.figure_class()  # raises without matplotlib, before anything is written
     table = read_text_table(path)
-    names = [f"{name} {i}" for i in range(1, (owners or 0) + 1)]
+    count = owners or len(sizes or ())
+    names = [f"{name} {i}" for i in range(1, count + 1)]
     if by == "vertical":
-        kept = list(dict.fromkeys(given for given in (label, group) if given is not None))
+        kept = list(dict.fromkeys(filter(None, (label, group))))
         made = by_columns(table, names, None if in_order else seed, sizes=sizes, identity=identity, kept=kept)
     elif by == "column":
-        assert column is not None
-        made = by_rows(table, by_value(table, column), label)
+        made = by_rows(table, by_value(table, column or ""), label)
     else:
-        folds = _folds(table, by, len(names), label, alpha, classes or 0, seed)
-        made = by_rows(table, dict(zip(names, folds, strict=True)), label)
-    files = _write(made, path, out, f"split.{plot_as}" if plot else None, force)
+        rows = _deal_rows(table, by, count, label or "", alpha, classes or 0, seed)
+        made = by_rows(table, dict(zip(names, rows, strict=True)), label)
+    files = file_names(made.files)
+    texts = {file: made.files[owner] for owner, file in files.items()}
+    if made.coordinator:
+        texts[f"{COORDINATOR}.csv"] = made.coordinator
+    picture = out / f"split.{plot_as}"
+    targets = [out / file for file in texts]
     if plot:
-        figures.save(made.draw(f"{path.name} by {by}"), out / f"split.{plot_as}")
-
+        targets.append(picture)
+    _check_targets(targets, path, force)
+    _write(texts, path, out)
+    if plot:
+        figures.save(made.draw(f"{path.name} by {by}"), picture)
+        click.echo(f"wrote {picture}", err=True)
     terminal().print(made.shown)
     click.echo(f"For a job in {out}:\n\n[owners]")
     for owner, file in files.items():
-        click.echo(f"{_quoted(owner)} = {_quoted(file)}")
-    if plot:
-        click.echo(f"wrote {out / f'split.{plot_as}'}", err=True)
+        click.echo(f"{_quote(owner)} = {_quote(file)}")
 
 
-def _folds(table: TextTable, by: str, n: int, label: str | None, alpha: float, classes: int, seed: int) -> list[Rows]:
-    """The rows of n owners."""
+def _deal_rows(table: TextTable, by: str, n: int, label: str, alpha: float, classes: int, seed: int) -> list[Rows]:
+    """The row numbers of each of n owners."""
     if by == "iid":
         return data.iid(len(table.rows), n, seed)
     if by == "quantity":
         return data.by_quantity(len(table.rows), n, alpha, seed)
-    assert label is not None
     labels = table.column(label)
     if by == "stratified":
         return data.stratified(labels, n, seed)
@@ -160,45 +151,44 @@ def _folds(table: TextTable, by: str, n: int, label: str | None, alpha: float, c
 
 
 def _check_options(ctx: click.Context, by: str) -> None:
-    """Nothing that is needed is absent, nothing that was given is ignored."""
+    """Raise click.UsageError for an option that this way of splitting needs and lacks, or does not use."""
     flags = {param.name: param.opts[0] for param in ctx.command.params}
     needed, also = WAYS[by]
     for name in needed:
         if ctx.params[name] is None:
             raise click.UsageError(f"--by {by} needs {flags[name]}.")
-    for name in dict.fromkeys(name for way in WAYS.values() for names in way for name in names):
-        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in (*needed, *also, "label"):
+    if by == "vertical" and ctx.params["owners"] is None and ctx.params["sizes"] is None:
+        raise click.UsageError("--by vertical needs --owners or --sizes.")
+    every = {name for way in WAYS.values() for names in way for name in names}
+    for name in sorted(every.difference(needed, also, ["label"])):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{flags[name]} is not for --by {by}; leave it out.")
 
 
-def _write(made: Split, source: Path, out: Path, picture: str | None, force: bool) -> dict[str, str]:
-    """Write the files, after a look at all of them; owner -> name of its file."""
-    files = file_names(made.files)
-    texts = {file: made.files[owner] for owner, file in files.items()}
-    if made.coordinator:
-        texts[f"{COORDINATOR}.csv"] = made.coordinator
-    targets = [out / file for file in (*texts, *([picture] if picture else []))]
-    there = [target for target in targets if target.exists()]
-    if any(target.samefile(source) for target in there):
-        raise FedpactError(f"{source} itself would be overwritten; choose another folder with --out")
-    if there and not force:
-        more = f" and {len(there) - 1} more" if len(there) > 1 else ""
-        raise FedpactError(f"{there[0]}{more} exist; overwrite with --force, or choose another folder with --out")
-    try:
+def _check_targets(targets: Iterable[Path], source: Path, force: bool) -> None:
+    """Raise FedpactError if a file is in the way, or if the table itself is."""
+    existing = [target for target in targets if target.exists()]
+    if any(target.samefile(source) for target in existing):
+        raise FedpactError(f"{source} itself would be overwritten; choose another folder with --out", code="FP-514")
+    if existing and not force:
+        found = f"{existing[0]} exists (files in the way: {len(existing)})"
+        remedy = "overwrite with --force, or choose another folder with --out"
+        raise FedpactError(f"{found}; {remedy}", code="FP-515")
+
+
+def _write(texts: Mapping[str, str], source: Path, out: Path) -> None:
+    """Write the files, and mention other CSV files in the folder. texts: file name -> text"""
+    with explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
             (out / file).write_text(text, encoding="utf-8", newline="")
         others = sorted(path.name for path in out.glob("*.csv") if path.name not in texts and not path.samefile(source))
-    except OSError as error:
-        raise FedpactError(f"{out} cannot be written ({error}); choose another folder with --out") from error
     if others:
         click.echo(f"{out} also holds {', '.join(others)}, not of this split", err=True)
-    return files
 
 
 def file_names(owners: Iterable[str]) -> dict[str, str]:
-    """owner -> a file name that any system takes, and that differs from all others in more than its capitals."""
+    """owner -> a file name that is valid on every system; no two differ only in case."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for owner in owners:
@@ -210,6 +200,6 @@ def file_names(owners: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _quoted(text: str) -> str:
-    """As TOML writes it."""
+def _quote(text: str) -> str:
+    """Text as a TOML string."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

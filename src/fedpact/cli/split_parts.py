@@ -1,4 +1,4 @@
-"""What `fedpact split` writes, shows and draws: a table dealt by rows, or by columns."""
+"""What `fedpact split` writes, shows and draws: a table divided by rows or by columns."""
 
 from __future__ import annotations
 
@@ -18,16 +18,22 @@ from fedpact.errors import DataError, OptionError
 from fedpact.report.split_figure import column_grid, label_bars
 from fedpact.report.tables import table as new_table
 
-#: Labels that are counted one by one; those after them, the rarest, are counted together.
+#: Labels counted one by one; the rarer ones are counted together, so that the table fits a terminal.
 MOST_LABELS = 8
-#: More files than anybody wants: the column holds measurements.
+#: A column with more values holds measurements, not owners.
 MOST_VALUES = 1000
 COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """files: owner -> text of its CSV file; coordinator: the text of its file, if any; draw: title -> figure."""
+    """A divided table.
+
+    files:       owner -> text of its CSV file
+    shown:       who has what, for the terminal
+    draw:        title -> matplotlib Figure
+    coordinator: text of the coordinator's CSV file; empty if it holds no columns
+    """
 
     files: dict[str, str]
     shown: Table
@@ -36,26 +42,28 @@ class Split:
 
 
 def by_rows(table: TextTable, owners: Mapping[str, Rows], label: str | None) -> Split:
-    """Each owner's rows, as they are written in the table."""
+    """Each owner's rows, as written in the table. label: the column whose values are counted per owner."""
     files = {name: table.header + "".join(table.lines[i] for i in rows) for name, rows in owners.items()}
     if label is None:
-        shown = new_table("owner", "rows")
-        for name, rows in owners.items():
-            shown.add_row(name, str(len(rows)))
         counts = {name: {"": len(rows)} for name, rows in owners.items()}
+        shown = new_table("owner", "rows")
     else:
-        counts = _counts(table.column(label), owners)
-        shown = new_table("owner", "rows", *(f"{label} {value}" for value in next(iter(counts.values()))))
-        for name, found in counts.items():
-            shown.add_row(name, *map(str, (len(owners[name]), *found.values())))
+        counts = _count_labels(table.column(label), owners)
+        labels = next(iter(counts.values()))
+        shown = new_table("owner", "rows", *(f"{label} {value}" for value in labels))
+    for name, rows in owners.items():
+        by_label = counts[name].values() if label is not None else ()
+        shown.add_row(name, str(len(rows)), *map(str, by_label))
     return Split(files, shown, lambda title: label_bars(counts, title, label or ""))
 
 
 def by_value(table: TextTable, column: str) -> dict[str, Rows]:
-    """An owner for each value of the column."""
+    """One owner per value of the column. DataError if there are more than MOST_VALUES."""
     values = table.column(column)
-    if (found := len(set(values))) > MOST_VALUES:
-        raise DataError(f"{table.path}: column {column!r} has {found} values, one owner each; choose one with fewer")
+    found = len(set(values))
+    if found > MOST_VALUES:
+        told = f"{table.path}: column {column!r} has {found} values, one owner each; choose one with fewer"
+        raise DataError(told, code="FP-DATA-501", column=column)
     return data.by_column(values)
 
 
@@ -68,43 +76,46 @@ def by_columns(
     identity: str,
     kept: Sequence[str],
 ) -> Split:
-    """Each owner's columns of all rows, behind the ids, which are counted from 1 when the table has none.
+    """Each owner's columns of all rows, after an id column; ids are numbered from 1 if the table has none.
 
     kept: columns (labels, groups) that stay with the coordinator
     """
     for column in kept:
-        table.position(column)
-    dealt = [column for column in table.columns if column not in (identity, *kept)]
+        table.position(column)  # raises DataError if it is missing
+    features = [column for column in table.columns if column not in (identity, *kept)]
     try:
-        parts = data.deal_columns(len(dealt), len(names), seed, sizes=sizes)
+        parts = data.deal_columns(len(features), len(names), seed, sizes=sizes)
     except (DataError, OptionError) as error:
         raise error.within(f"{table.path}, beside {', '.join((identity, *kept))}") from error
-    held = {name: [dealt[j] for j in part] for name, part in zip(names, parts, strict=True)}
+    held = {name: [features[j] for j in part] for name, part in zip(names, parts, strict=True)}
+    if kept:
+        held[COORDINATOR] = list(kept)
     ids = _ids(table, identity)
-    shown = new_table("owner", "columns", "names")
-    everyone = held | ({COORDINATOR: list(kept)} if kept else {})
-    for name, columns in everyone.items():
-        shown.add_row(name, str(len(columns)), ", ".join(columns))
     files = {name: _columns_as_text(table, identity, ids, columns) for name, columns in held.items()}
-    coordinator = _columns_as_text(table, identity, ids, kept) if kept else ""
+    shown = new_table("owner", "columns", "names")
+    for name, columns in held.items():
+        shown.add_row(name, str(len(columns)), ", ".join(columns))
     drawn = [column for column in table.columns if column != identity]
-    return Split(files, shown, lambda title: column_grid(drawn, everyone, title), coordinator)
+    coordinator = files.pop(COORDINATOR, "")
+    return Split(files, shown, lambda title: column_grid(drawn, held, title), coordinator)
 
 
-def _counts(labels: Sequence[str], owners: Mapping[str, Rows]) -> dict[str, dict[str, int]]:
-    """owner -> (label -> rows), labels in their order; of many, the rarest together as 'others'."""
+def _count_labels(labels: Sequence[str], owners: Mapping[str, Rows]) -> dict[str, dict[str, int]]:
+    """owner -> (label -> rows), labels sorted; beyond MOST_LABELS the rarest are counted as "others"."""
     frequent = [label for label, _ in Counter(labels).most_common(MOST_LABELS)]
-    shown = sorted(frequent, key=_order)
-    others = ["others"] if len(set(labels)) > len(frequent) else []
+    columns = sorted(frequent, key=_order)
+    if len(set(labels)) > len(frequent):
+        columns.append("others")
+    grouped = [label if label in frequent else "others" for label in labels]
     counts = {}
     for name, rows in owners.items():
-        found = Counter(label if label in frequent else "others" for label in (labels[i] for i in rows))
-        counts[name] = {label: found[label] for label in (*shown, *others)}
+        found = Counter(grouped[i] for i in rows)
+        counts[name] = {label: found[label] for label in columns}
     return counts
 
 
 def _order(label: str) -> tuple[float, str]:
-    """Numbers as numbers, before text."""
+    """Sort key: numbers by value, then text."""
     try:
         return float(label), label
     except ValueError:
@@ -112,23 +123,25 @@ def _order(label: str) -> tuple[float, str]:
 
 
 def _ids(table: TextTable, identity: str) -> list[str]:
+    """One id per row: the column of that name, or 1, 2, ... if there is none. DataError if an id occurs twice."""
     if identity not in table.columns:
         return [str(number) for number in range(1, len(table.rows) + 1)]
     first: dict[str, int] = {}
     for value, line in zip(table.column(identity), table.numbers, strict=True):
         if value in first:
-            raise DataError(
-                f"{table.path}: column {identity!r} has {value!r} in lines {first[value]} and {line}; ids must differ, "
-                "name another column by --id"
-            )
+            twice = f"column {identity!r} has {value!r} in lines {first[value]} and {line}"
+            remedy = "ids must differ, name another column with --id"
+            raise DataError(f"{table.path}: {twice}; {remedy}", code="FP-DATA-502", column=identity)
         first[value] = line
     return list(first)
 
 
 def _columns_as_text(table: TextTable, identity: str, ids: Sequence[str], columns: Sequence[str]) -> str:
+    """These columns as CSV, after the ids, with the line breaks of the table."""
     where = [table.position(column) for column in columns]
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n" if table.header.endswith("\r\n") else "\n")
+    newline = "\r\n" if table.header.endswith("\r\n") else "\n"
+    writer = csv.writer(out, lineterminator=newline)
     writer.writerow([identity, *columns])
     writer.writerows([own, *(row[j] for j in where)] for own, row in zip(ids, table.rows, strict=True))
     return out.getvalue()

@@ -7,26 +7,38 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from fedpact.report.figures import Panel, thinned
-from fedpact.report.wording import number, power
+from fedpact.report.figures import Panel, thin
+from fedpact.report.numbers import number, power
 
-WIDTH, HEIGHT = 460, 256
-LEFT, RIGHT, TOP, BOTTOM = 72, 440, 10, 212
-#: Points of a line that are drawn, and up to which each gets a marker.
-POINTS, MARKERS = 100, 40
-#: Values that differ by less than this part of them are drawn as good as level.
+#: Size of a chart in the units of its viewBox, and the frame of its axes in it; the margins hold the labels.
+WIDTH = 460
+HEIGHT = 256
+LEFT = 72
+RIGHT = 440
+TOP = 10
+BOTTOM = 212
+#: A line is drawn with at most so many points; more cannot be told apart at this width.
+POINTS = 100
+#: A line with at most so many points gets a marker at each.
+MARKERS = 40
+#: A range of values that is narrower than this fraction of them is widened to it, so that rounding looks level.
 NARROW = 1e-3
-#: No axis shows more decades than this: what is smaller counts as zero.
+#: A log axis shows at most so many decades; smaller values count as zero.
 DECADES = 12
+#: Distances between ticks, times a power of ten.
+STEPS = (1, 2, 2.5, 5, 10)
+
+Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chart(Panel):
     """A panel that is also drawn as SVG.
 
-    key:    of its element and its file; about: what it shows, in a sentence
-    band:   names of two lines between which the area is filled, and the name of the area
-    levels: names of lines that are constants, such as a tolerance
+    key:    name of its element and of its file
+    about:  what it shows, in a sentence
+    band:   names of the two lines between which the area is filled, and the name of the area
+    levels: names of constant lines, such as a tolerance
     """
 
     key: str
@@ -37,7 +49,11 @@ class Chart(Panel):
 
 @dataclass(frozen=True)
 class Axis:
-    """A scale from values to pixels; ticks: (value, text). On a log scale, what is below `low` is drawn at `low`."""
+    """A scale from values to pixels. On a log scale, values below `low` are drawn at `low`.
+
+    ticks:  (value, text)
+    pixels: positions of `low` and `high`
+    """
 
     low: float
     high: float
@@ -46,46 +62,51 @@ class Axis:
     log: bool = False
 
     def at(self, value: float) -> float:
-        part = (
-            math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
-            if self.log
-            else (value - self.low) / (self.high - self.low)
-        )
-        return round(self.pixels[0] + part * (self.pixels[1] - self.pixels[0]), 1)
+        if self.log:
+            part = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            part = (value - self.low) / (self.high - self.low)
+        start, end = self.pixels
+        return round(start + part * (end - start), 1)
 
 
 def linear(values: Iterable[float], pixels: tuple[float, float], *, whole: bool = False) -> Axis:
-    """An axis whose ends are ticks; whole: no fractions between them."""
+    """A linear axis that begins and ends at ticks, about five steps apart. whole: ticks are integers."""
     seen = list(values)
-    low, high = min(seen), max(seen)
-    if high - low <= NARROW * max(abs(low), abs(high)):
-        around = NARROW * max(abs(low), abs(high)) or 1.0
-        low, high = low - around, high + around
+    low = min(seen)
+    high = max(seen)
+    margin = NARROW * max(abs(low), abs(high))
+    if high - low <= margin:
+        low -= margin or 1.0
+        high += margin or 1.0
     rough = (high - low) / 5
     scale = 10.0 ** math.floor(math.log10(rough))
-    step = next(s * scale for s in (1, 2, 2.5, 5, 10) if s * scale >= rough * (1 - 1e-9))
-    step = max(1.0, math.ceil(step)) if whole else step
-    ticks = [i * step for i in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]
-    return Axis(ticks[0], ticks[-1], tuple(zip(ticks, _texts(ticks, step), strict=True)), pixels)
+    step = next(s * scale for s in STEPS if s * scale >= rough * (1 - 1e-9))
+    if whole:
+        step = max(1.0, math.ceil(step))
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    ticks = [i * step for i in range(first, last + 1)]
+    texts = _tick_texts(ticks, step)
+    return Axis(ticks[0], ticks[-1], tuple(zip(ticks, texts, strict=True)), pixels)
 
 
-def _texts(ticks: Sequence[float], step: float) -> list[str]:
-    """All with the fewest decimals that tell them apart from each other; with a power where that is shorter."""
+def _tick_texts(ticks: Sequence[float], step: float) -> list[str]:
+    """The ticks with the fewest digits that are exact; in scientific notation where that is shorter."""
     largest = max(map(abs, ticks))
-    places = (f",.{decimals}f" for decimals in range(12))
-    if not 1e-4 <= step <= largest < 1e7:
-        places = (f".{digits}e" for digits in range(12))
-    texts = next(t for t in ([format(v, f) for v in ticks] for f in places) if _exact(t, ticks, step))
+    fixed = 1e-4 <= step <= largest < 1e7
+    for digits in range(12):
+        style = f",.{digits}f" if fixed else f".{digits}e"
+        texts = [format(value, style) for value in ticks]
+        errors = [abs(float(text.replace(",", "")) - value) for text, value in zip(texts, ticks, strict=True)]
+        if max(errors) < 0.01 * step:
+            break
     short = [text.replace("e+0", "e").replace("e-0", "e-").replace("e+", "e").replace("-", "−") for text in texts]
     return [text if value else "0" for text, value in zip(short, ticks, strict=True)]
 
 
-def _exact(texts: Sequence[str], ticks: Sequence[float], step: float) -> bool:
-    return all(abs(float(t.replace(",", "")) - v) < 0.01 * step for t, v in zip(texts, ticks, strict=True))
-
-
 def logarithmic(values: Iterable[float], pixels: tuple[float, float]) -> Axis:
-    """Whole decades; below them one more tick for zero, where there are zeros."""
+    """A log axis from decade to decade, at most seven ticks; one more tick below them for zeros, if there are any."""
     seen = list(values)
     top = math.ceil(math.log10(max(seen)) - 1e-9)
     positive = [v for v in seen if v > 10.0 ** (top - DECADES)]
@@ -100,20 +121,23 @@ def logarithmic(values: Iterable[float], pixels: tuple[float, float]) -> Axis:
 
 
 def spans_decades(values: Iterable[float]) -> bool:
-    """Do they ask for a log scale: none negative, and the largest far above the least that is positive?"""
+    """Whether a log scale fits: no negative value, and the largest is far above the smallest positive one."""
     seen = [v for v in values if math.isfinite(v)]
     positive = [v for v in seen if v > 0]
     return bool(positive) and min(seen) >= 0 and max(positive) > 50 * min(positive)
 
 
 def svg(chart: Chart) -> str:
-    """The chart as an element; colours come from the style sheet of the page. Empty when there is nothing to draw."""
-    lines = {label: _drawn(x, y) for label, (x, y) in chart.lines.items()}
+    """The chart as an SVG element, coloured by the style sheet of the page. Empty if no value is finite."""
+    lines = {}
+    for label, (x, y) in chart.lines.items():
+        lines[label] = [(x[i], y[i]) for i in thin(len(x), points=POINTS)]
     values = [y for points in lines.values() for _, y in points if math.isfinite(y)]
     if not values:
         return ""
     x_axis = linear([0, *(x for points in lines.values() for x, _ in points)], (LEFT, RIGHT), whole=True)
-    y_axis = (logarithmic if chart.log_y and max(values) > 0 else linear)(values, (BOTTOM, TOP))
+    make_axis = logarithmic if chart.log_y and max(values) > 0 else linear
+    y_axis = make_axis(values, (BOTTOM, TOP))
     parts = [*_frame(chart, x_axis, y_axis)]
     if chart.band:
         parts.append(_area(lines[chart.band[0]], lines[chart.band[1]], x_axis, y_axis))
@@ -131,7 +155,7 @@ def svg(chart: Chart) -> str:
 
 
 def legend(chart: Chart) -> str:
-    """A list of what is drawn, where that is more than one line; dashes and markers tell it, not colours alone."""
+    """What each line is, if there are several; dashes and markers tell them apart too, not colours alone."""
     marks = [
         (label, f'<path class="line line-{order}" d="M0 6H24"/>{_marker(order, 12, 6)}')
         for order, label in enumerate(_curves(chart))
@@ -146,14 +170,13 @@ def legend(chart: Chart) -> str:
 
 
 def _curves(chart: Chart) -> list[str]:
-    return [label for label in chart.lines if label not in (chart.band or ())[:2] and label not in chart.levels]
-
-
-def _drawn(x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]]:
-    return [(x[i], y[i]) for i in thinned(len(x), False, POINTS)]
+    """Lines that are neither an edge of the band nor a level."""
+    others = [*(chart.band or ())[:2], *chart.levels]
+    return [label for label in chart.lines if label not in others]
 
 
 def _frame(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterable[str]:
+    """Grid lines, ticks and the names of the axes."""
     for value, text in y_axis.ticks:
         y = y_axis.at(value)
         yield f'<path class="grid" d="M{LEFT} {y}H{RIGHT}"/>'
@@ -163,39 +186,45 @@ def _frame(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterable[str]:
         yield f'<path class="axis" d="M{x} {BOTTOM}v4"/>'
         yield f'<text x="{x}" y="{BOTTOM + 18}" text-anchor="middle">{escape(text)}</text>'
     yield f'<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/>'
-    across, up = (LEFT + RIGHT) / 2, (TOP + BOTTOM) / 2
+    across = (LEFT + RIGHT) / 2
+    up = (TOP + BOTTOM) / 2
     yield f'<text x="{across}" y="{BOTTOM + 37}" text-anchor="middle">{escape(chart.x)}</text>'
     yield f'<text transform="translate(12 {up}) rotate(-90)" text-anchor="middle">{escape(chart.y)}</text>'
 
 
-def _path(points: Sequence[tuple[float, float]], x_axis: Axis, y_axis: Axis) -> str:
-    """A line through the points, broken where a value is not finite."""
-    commands, pen = [], "M"
+def _path(points: Points, x_axis: Axis, y_axis: Axis) -> str:
+    """A line through the points, interrupted where a value is not finite."""
+    commands = []
+    pen = "M"
     for x, y in points:
         if math.isfinite(y):
             commands.append(f"{pen}{x_axis.at(x)} {y_axis.at(y)}")
-        pen = "L" if math.isfinite(y) else "M"
+            pen = "L"
+        else:
+            pen = "M"
     return "".join(commands)
 
 
-def _area(low: Sequence[tuple[float, float]], high: Sequence[tuple[float, float]], x_axis: Axis, y_axis: Axis) -> str:
+def _area(low: Points, high: Points, x_axis: Axis, y_axis: Axis) -> str:
+    """The area between two lines: along the upper one, back along the lower."""
     there = [point for point in high if math.isfinite(point[1])]
     back = [point for point in reversed(low) if math.isfinite(point[1])]
     return f'<path class="band" d="{_path([*there, *back], x_axis, y_axis)}Z"/>'
 
 
 def _marker(order: int, x: float, y: float) -> str:
+    """A circle for the first line, squares for the others."""
     if order:
         return f'<rect class="dot line-{order}" x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6"/>'
     return f'<circle class="dot line-{order}" cx="{x}" cy="{y}" r="3"/>'
 
 
-def _points(
-    label: str, points: Sequence[tuple[float, float]], order: int, x_axis: Axis, y_axis: Axis, unit: str
-) -> Iterable[str]:
-    """A marker for each point when they are few, and always its values for a pointer that rests on it."""
+def _points(label: str, points: Points, order: int, x_axis: Axis, y_axis: Axis, unit: str) -> Iterable[str]:
+    """A tooltip for each point, and a marker if they are few."""
     for x, y in points:
         if math.isfinite(y):
-            dot = _marker(order, x_axis.at(x), y_axis.at(y)) if len(points) <= MARKERS else ""
-            target = f'<circle class="target" cx="{x_axis.at(x)}" cy="{y_axis.at(y)}" r="7"/>'
+            left = x_axis.at(x)
+            top = y_axis.at(y)
+            dot = _marker(order, left, top) if len(points) <= MARKERS else ""
+            target = f'<circle class="target" cx="{left}" cy="{top}" r="7"/>'
             yield f"<g><title>{escape(label)}: {number(y)} ({escape(unit)}: {x:,.0f})</title>{dot}{target}</g>"

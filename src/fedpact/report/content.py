@@ -11,22 +11,32 @@ from typing import Any
 from fedpact.report import wording
 from fedpact.report.charts import Chart
 from fedpact.report.course import charts
-from fedpact.report.figures import thinned
-from fedpact.report.record import Record, Step
-from fedpact.report.wording import given, named, number, size
+from fedpact.report.figures import thin
+from fedpact.report.numbers import duration, given, number, size
+from fedpact.report.record import Measured, Record, Step
+from fedpact.report.wording import named
+from fedpact.tasks.base import Bounded
 
 MARKS = {"met": "✓", "within tolerance": "≈", "not met": "✗", "not known": "?"}
-#: How a ledger marks a field of which only the sum was seen.
+#: How the ledger marks a field of which only the sum was seen.
 MASKED = " (masked)"
-#: More constraints than a reader sees at a glance: then the tightest come first.
+#: More constraints than a reader sees at a glance: then they are sorted, the tightest first.
 MANY = 12
-#: Rows of the table behind the charts.
+#: At most so many rows in the table behind the charts.
 ROWS = 50
+#: A cell of which nothing is known, or that does not apply.
+NONE = "–"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """exact: the number behind the text; good: does it pass? used: the part of a bound that is used, for a bar."""
+    """A cell of a table.
+
+    exact:  the number behind the text
+    good:   whether it passes
+    used:   the fraction of a bound that is used, drawn as a bar
+    remark: shown small, behind the text
+    """
 
     text: str
     exact: float | None = None
@@ -35,13 +45,16 @@ class Cell:
     remark: str = ""
 
 
+Row = tuple[Cell, ...]
+
+
 @dataclass(frozen=True)
 class Table:
-    """The first cell of a row is its head. folded: of interest to few, shown on request."""
+    """A table whose rows begin with their heading. folded: collapsed until the reader opens it."""
 
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[Row, ...]
     folded: bool = False
 
     def numeric(self, column: int) -> bool:
@@ -57,6 +70,8 @@ class Items:
 
 @dataclass(frozen=True)
 class Section:
+    """key: its anchor on the page."""
+
     key: str
     title: str
     blocks: tuple[str | Table | Chart | Items, ...]
@@ -64,7 +79,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """figures: the run in a few numbers: (name, number, remark)."""
+    """The content of a report. figures: the run in a few numbers, as (name, number, remark)."""
 
     title: str
     asked: str
@@ -75,25 +90,37 @@ class Report:
 
 
 def report(record: Record) -> Report:
-    sections = (_constraints, _certificate, _prices, _measured, _course, _left, _repeat)
+    """The report on a run; sections without content are left out."""
+    sections = []
+    if record.bounded:
+        sections.append(_constraints(record))
+    sections.append(_certificate(record))
+    if record.bounded:
+        sections.append(_prices(record))
+    if any(one.numbers for one in record.measured):
+        sections.append(_measured(record))
+    sections.append(_course(record))
+    if record.sent:
+        sections.append(_left(record))
+    sections.append(_repeat(record))
+    if record.notes:
+        sections.append(Section("notes", "Notes: choices made on the way", (Items(record.notes),)))
+    took = duration(record.seconds)
     return Report(
         title=record.title,
         asked=record.asked,
-        made=(
-            f"Method {record.method}, engine {record.engine}; started {record.started}, took "
-            f"{wording.duration(record.seconds)}."
-        ),
+        made=f"Method {record.method}, engine {record.engine}; started {record.started}, took {took}.",
         verdict=wording.verdict(record),
         figures=tuple(_figures(record)),
-        sections=tuple(section for make in sections for section in make(record)),
+        sections=tuple(sections),
     )
 
 
 def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
     if record.bounded:
         one = wording.tightest(record.bounded)
-        yield "Constraints met", f"{wording.met(record):,} of {len(record.bounded):,}", ""
-        yield "Least slack", number(one.slack), f"at {named(one.owner)}"
+        yield "Constraints met", f"{wording.count_met(record):,} of {len(record.bounded):,}", ""
+        yield "Smallest slack", number(one.slack), f"at {named(one.owner)}"
     yield "Stationarity", number(record.stationarity), f"{given(record.tol[0])} asked for"
     yield "Feasibility", number(record.feasibility), f"{given(record.tol[1])} asked for"
     yield "Objective", number(record.objective), "minimised"
@@ -101,205 +128,132 @@ def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
     yield "Exchanges", f"{record.rounds:,}", f"{size(moved)} in all"
 
 
-def _constraints(record: Record) -> Iterable[Section]:
-    if not record.bounded:
-        return
-    many = len(record.bounded) > MANY
-    rows = []
-    for one in sorted(record.bounded, key=wording.by_slack) if many else record.bounded:
-        state = wording.state(one, record.tol[1])
-        used = one.value / one.bound if one.bound > 0 and one.value >= 0 else math.nan
-        rows.append(
-            (
-                Cell(one.owner),
-                Cell(one.what),
-                Cell(given(one.bound), one.bound),
-                _cell(one.value),
-                _cell(one.slack),
-                Cell(f"{100 * used:.1f} %", used, used=used) if math.isfinite(used) else Cell("–"),
-                Cell(f"{MARKS[state]} {state}", good=state in ("met", "within tolerance")),
-            )
-        )
-    columns = ("Owner", "What is bounded", "At most", "Value", "Slack", "Bound used", "Verdict")
+# ------------------------------------------------------------------------------------------------- constraints, prices
+
+
+def _constraints(record: Record) -> Section:
+    bounded: Sequence[Bounded] = record.bounded
+    caption = "Constraints by owner"
+    if len(bounded) > MANY:
+        bounded = sorted(bounded, key=wording.by_slack)
+        caption += ", the tightest first"
     about = (
-        "Slack is the room that is left below the bound; a negative slack exceeds it. A bound counts as met when it is "
-        f"exceeded by no more than the tolerance asked for, {given(record.tol[1])}."
+        "Slack is the distance to the bound; a negative slack exceeds it. A bound counts as met if it is exceeded by "
+        f"no more than the tolerance, {given(record.tol[1])}."
     )
-    yield Section(
-        "constraints",
-        "Constraints, owner by owner",
-        (about, Table(f"Constraints by owner{', the tightest first' if many else ''}", columns, tuple(rows))),
-    )
+    columns = ("Owner", "What is bounded", "At most", "Value", "Slack", "Bound used", "Verdict")
+    table = Table(caption, columns, tuple(_constraint_row(one, record.tol[1]) for one in bounded))
+    return Section("constraints", "Constraints, owner by owner", (about, table))
 
 
-def _certificate(record: Record) -> Iterable[Section]:
-    rows = [
-        (Cell(name), Cell(words), Cell(given(asked), asked), _cell(reached), _passed(reached <= asked))
-        for name, words, asked, reached in (
-            ("Stationarity", wording.STATIONARITY, record.tol[0], record.stationarity),
-            ("Feasibility", wording.FEASIBILITY, record.tol[1], record.feasibility),
-        )
-    ]
-    columns = ("Measure", "What it means here", "Asked for, at most", "Reached", "Verdict")
-    table = Table("The certificate", columns, tuple(rows))
-    yield Section("certificate", "The certificate, in plain words", (table, *wording.certificate(record)))
+def _constraint_row(one: Bounded, tol: float) -> Row:
+    state = wording.state(one, tol)
+    used = Cell(NONE)
+    if one.bound > 0 and one.value >= 0 and math.isfinite(one.value / one.bound):
+        fraction = one.value / one.bound
+        used = Cell(f"{100 * fraction:.1f} %", fraction, used=fraction)
+    verdict = Cell(f"{MARKS[state]} {state}", good=state in ("met", "within tolerance"))
+    bound = Cell(given(one.bound), one.bound)
+    return Cell(one.owner), Cell(one.what), bound, _cell(one.value), _cell(one.slack), used, verdict
 
 
-def _prices(record: Record) -> Iterable[Section]:
-    if not record.bounded:
-        return
-    rows = [
-        (
-            Cell(one.owner),
-            Cell(one.what),
-            _cell(abs(one.price)),
-            Cell(f"{given(one.bound)} → {given(one.bound + wording.step(one))}"),
-            _cell(wording.gain(one)),
-            Cell(wording.of_objective(record, one).removeprefix(", ").removesuffix(" of it") or "–"),
-        )
-        for one in wording.priced(record)
-    ]
+def _prices(record: Record) -> Section:
     columns = ("Owner", "What is bounded", "Price of one unit", "If loosened", "Objective falls by about", "Part of it")
-    tables = (Table("What one unit more slack would buy", columns, tuple(rows)),) if rows else ()
-    yield Section("prices", "What the bounds cost", (*wording.prices(record), *tables))
+    rows = []
+    for one in wording.priced(record):
+        loosened = Cell(f"{given(one.bound)} → {given(one.bound + wording.step(one))}")
+        part = Cell(wording.relative_gain(record, one) or NONE)
+        rows.append((Cell(one.owner), Cell(one.what), _cell(abs(one.price)), loosened, _cell(wording.gain(one)), part))
+    blocks: list[str | Table] = [*wording.prices(record)]
+    if rows:
+        blocks.append(Table("What one unit more slack would buy", columns, tuple(rows)))
+    return Section("prices", "What the bounds cost", tuple(blocks))
 
 
-def _measured(record: Record) -> Iterable[Section]:
-    names = _grouped(list(dict.fromkeys(name for one in record.measured for name in one.numbers)))
-    if not names:
-        return
-    values = {name: [one.numbers[name] for one in record.measured if name in one.numbers] for name in names}
-    whole = {name for name in names if all(float(value).is_integer() for value in values[name])}
-    whole -= {name for one in record.measured for name in one.intervals}
+# --------------------------------------------------------------------------------------------------------- certificate
+
+
+def _certificate(record: Record) -> Section:
+    stationarity = _measure_row("Stationarity", wording.STATIONARITY, record.tol[0], record.stationarity)
+    feasibility = _measure_row("Feasibility", wording.FEASIBILITY, record.tol[1], record.feasibility)
+    columns = ("Measure", "What it means here", "Asked for, at most", "Reached", "Verdict")
+    table = Table("The certificate", columns, (stationarity, feasibility))
+    return Section("certificate", "The certificate, in plain words", (table, *wording.certificate(record)))
+
+
+def _measure_row(name: str, meaning: str, tol: float, reached: float) -> Row:
+    good = reached <= tol
+    verdict = Cell("✓ reached" if good else "✗ not reached", good=good)
+    return Cell(name), Cell(meaning), Cell(given(tol), tol), _cell(reached), verdict
+
+
+# ------------------------------------------------------------------------------------------------------------ measures
+
+
+def _measured(record: Record) -> Section:
+    found = dict.fromkeys(name for one in record.measured for name in one.numbers)
+    names = _group(list(found))
+    counts = {name for name in names if _is_count(name, record.measured)}
     rows = []
     for one in record.measured:
-        cells = [Cell(one.owner)]
-        for name in names:
-            if name not in one.numbers:
-                cells.append(Cell("–"))
-                continue
-            value, interval = one.numbers[name], one.intervals.get(name)
-            between = f"{number(interval[0])} to {number(interval[1])}" if interval else ""
-            cells.append(Cell(number(int(value) if name in whole else float(value)), value, remark=between))
-        rows.append(tuple(cells))
+        cells = [_measured_cell(one, name, name in counts) for name in names]
+        rows.append((Cell(one.owner), *cells))
     about = "What each owner measured with this model on its own rows."
     if any(one.intervals for one in record.measured):
         about += (
             " A range is a 95 % confidence interval, from the number of rows behind the value. An owner with few rows "
-            "has a wide one: among new rows its value may be anywhere in it."
+            "has a wide one: on new rows its value may be anywhere in it."
         )
     table = Table("Measured at the owners", ("Owner", *names), tuple(rows))
-    yield Section("measured", "Measured at the owners", (about, table))
+    return Section("measured", "Measured at the owners", (about, table))
 
 
-def _grouped(names: Sequence[str]) -> tuple[str, ...]:
-    """In order, but "recall without constraints" right behind "recall"."""
+def _is_count(name: str, measured: Sequence[Measured]) -> bool:
+    """Whether a measure is an integer at every owner, without a confidence interval."""
+    values = [one.numbers[name] for one in measured if name in one.numbers]
+    estimated = any(name in one.intervals for one in measured)
+    return not estimated and all(float(value).is_integer() for value in values)
+
+
+def _measured_cell(one: Measured, name: str, count: bool) -> Cell:
+    if name not in one.numbers:
+        return Cell(NONE)
+    value = one.numbers[name]
+    text = number(int(value)) if count else number(float(value))
+    if name not in one.intervals:
+        return Cell(text, value)
+    low, high = one.intervals[name]
+    return Cell(text, value, remark=f"{number(low)} to {number(high)}")
+
+
+def _group(names: Sequence[str]) -> tuple[str, ...]:
+    """In order, but "recall without constraints" directly after "recall"."""
     first = {name: next(other for other in names if f"{name} ".startswith(f"{other} ")) for name in names}
     return tuple(sorted(names, key=lambda name: names.index(first[name])))
 
 
-def _course(record: Record) -> Iterable[Section]:
+# --------------------------------------------------------------------------------------------------------- convergence
+
+
+def _course(record: Record) -> Section:
     if not record.history:
-        yield Section(
-            "course", "The course of the run", ("No point was judged on the way, so there is nothing to draw.",)
-        )
-        return
+        return Section("course", "Convergence", ("No iterate was judged, so there is nothing to draw.",))
     about = (
-        f"{wording.counted(len(record.history), 'point')} on the way {'was' if len(record.history) == 1 else 'were'} "
-        "judged, in order. An exchange is one message down to every owner and one up."
+        f"Iterates judged: {len(record.history):,}. An exchange is one message down to every owner and one message up."
     )
     if record.rounds > record.history[-1].rounds:
         about += (
-            " The charts show the solve that gave the model; the run spent "
-            f"{wording.counted(record.rounds, 'exchange')} in all, with what came before it and after it."
+            " The charts show the solve that gave the model; exchanges of the whole run, with those before and after "
+            f"it: {record.rounds:,}."
         )
-    yield Section("course", "The course of the run", (about, *charts(record), _numbers(record.history)))
+    return Section("course", "Convergence", (about, *charts(record), _history_table(record.history)))
 
 
-def _left(record: Record) -> Iterable[Section]:
-    if not record.sent:
-        return
-    senders: dict[str, list[str]] = {}
-    for one in record.sent:
-        for field in one.fields:
-            senders.setdefault(field, []).append(one.owner)
-    groups: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
-    for field, owners in senders.items():
-        message, _, name = field.removesuffix(MASKED).rpartition(".")
-        groups.setdefault((message, field.endswith(MASKED), tuple(owners)), []).append(name)
-    fields = [
-        (
-            Cell(message or "–"),
-            Cell(", ".join(names)),
-            Cell("masked: only the sum was seen" if masked else "as it is"),
-            Cell("every owner" if len(owners) == len(record.sent) else ", ".join(map(named, owners))),
-        )
-        for (message, masked, owners), names in groups.items()
-    ]
-    traffic = [
-        (
-            Cell(one.owner),
-            *map(_cell, (one.messages_up, one.messages_down)),
-            *(Cell(size(count), count) for count in (one.bytes_up, one.bytes_down)),
-            *map(_cell, (len(one.fields), sum(field.endswith(MASKED) for field in one.fields))),
-        )
-        for one in record.sent
-    ]
-    columns = ("Owner", "Messages sent", "Messages received", "Sent", "Received", "Fields sent", "of them masked")
-    yield Section(
-        "left",
-        "What left each owner",
-        (
-            wording.LEFT,
-            Table("Messages and bytes by owner", columns, tuple(traffic)),
-            Table("Fields that left an owner", ("Message", "Fields", "How they left", "Sent by"), tuple(fields)),
-        ),
-    )
-
-
-def _repeat(record: Record) -> Iterable[Section]:
-    tables = [
-        Table(caption, (head, "Value"), tuple((Cell(key), Cell(value)) for key, value in pairs))
-        for caption, head, pairs in (
-            ("Settings, with defaults filled in", "Setting", list(_flat(record.settings))),
-            ("Versions", "Package", list(record.versions.items())),
-        )
-        if pairs
-    ]
-    notes = (Items(record.notes),) if record.notes else ()
-    yield Section("repeat", "To repeat this run", (wording.REPEAT, *tables))
-    if notes:
-        yield Section("notes", "Notes: choices made on the way", notes)
-
-
-def _cell(value: float) -> Cell:
-    return Cell(number(value), value)
-
-
-def _passed(good: bool) -> Cell:
-    return Cell("✓ reached" if good else "✗ not reached", good=good)
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
-    """Nested tables as dotted names."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield (
-                f"{before}{key}",
-                value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str),
-            )
-
-
-def _numbers(steps: Sequence[Step]) -> Table:
-    kept = thinned(len(steps), points=ROWS)
-    rows = []
-    for step in (steps[i] for i in kept):
-        values = list(step.violations.values()) or [math.nan]
-        mean = sum(values) / len(values)
-        spread = map(_cell, (step.objective, min(values), mean, max(values), step.stationarity, step.feasibility))
-        rows.append((Cell(f"{step.rounds:,}"), *spread, Cell(size(step.bytes), step.bytes)))
+def _history_table(steps: Sequence[Step]) -> Table:
+    kept = thin(len(steps), points=ROWS)
+    caption = "The numbers behind the charts"
+    if len(kept) < len(steps):
+        caption += f" ({len(kept)} of {len(steps):,} points)"
     columns = (
         "Exchange",
         "Objective",
@@ -310,5 +264,73 @@ def _numbers(steps: Sequence[Step]) -> Table:
         "Feasibility",
         "Data moved",
     )
-    part = "" if len(kept) == len(steps) else f" ({len(kept)} of {len(steps):,} points)"
-    return Table(f"The numbers behind the charts{part}", columns, tuple(rows), folded=True)
+    return Table(caption, columns, tuple(_history_row(steps[i]) for i in kept), folded=True)
+
+
+def _history_row(step: Step) -> Row:
+    violations = list(step.violations.values()) or [math.nan]
+    mean = sum(violations) / len(violations)
+    numbers = (step.objective, min(violations), mean, max(violations), step.stationarity, step.feasibility)
+    return Cell(f"{step.rounds:,}"), *map(_cell, numbers), Cell(size(step.bytes), step.bytes)
+
+
+# ------------------------------------------------------------------------------------------------ what left, to repeat
+
+
+def _left(record: Record) -> Section:
+    traffic = []
+    for one in record.sent:
+        masked = sum(field.endswith(MASKED) for field in one.fields)
+        moved = (Cell(size(one.bytes_up), one.bytes_up), Cell(size(one.bytes_down), one.bytes_down))
+        messages = (_cell(one.messages_up), _cell(one.messages_down))
+        traffic.append((Cell(one.owner), *messages, *moved, _cell(len(one.fields)), _cell(masked)))
+    columns = ("Owner", "Messages sent", "Messages received", "Sent", "Received", "Fields sent", "of them masked")
+    by_owner = Table("Messages and bytes by owner", columns, tuple(traffic))
+    return Section("left", "What left each owner", (wording.LEFT, by_owner, _fields_table(record)))
+
+
+def _fields_table(record: Record) -> Table:
+    """A row per message class and set of senders."""
+    senders: dict[str, list[str]] = {}
+    for one in record.sent:
+        for field in one.fields:
+            senders.setdefault(field, []).append(one.owner)
+    groups: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
+    for field, sent_by in senders.items():
+        message, _, name = field.removesuffix(MASKED).rpartition(".")
+        key = (message, field.endswith(MASKED), tuple(sent_by))
+        groups.setdefault(key, []).append(name)
+    rows = []
+    for (message, masked, owners), names in groups.items():
+        how = "masked: only the sum was seen" if masked else "as it is"
+        by = "every owner" if len(owners) == len(record.sent) else ", ".join(map(named, owners))
+        rows.append((Cell(message or NONE), Cell(", ".join(names)), Cell(how), Cell(by)))
+    return Table("Fields that left an owner", ("Message", "Fields", "How they left", "Sent by"), tuple(rows))
+
+
+def _repeat(record: Record) -> Section:
+    blocks: list[str | Table] = [wording.REPEAT]
+    if record.settings:
+        blocks.append(_pairs("Settings, with defaults filled in", "Setting", dict(_flatten(record.settings))))
+    if record.versions:
+        blocks.append(_pairs("Versions", "Package", record.versions))
+    return Section("repeat", "To repeat this run", tuple(blocks))
+
+
+def _pairs(caption: str, head: str, pairs: Mapping[str, str]) -> Table:
+    return Table(caption, (head, "Value"), tuple((Cell(key), Cell(value)) for key, value in pairs.items()))
+
+
+def _flatten(settings: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
+    """Nested tables as dotted names."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{before}{key}.")
+        elif isinstance(value, str):
+            yield f"{before}{key}", value
+        else:
+            yield f"{before}{key}", json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _cell(value: float) -> Cell:
+    return Cell(number(value), value)

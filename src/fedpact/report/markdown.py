@@ -5,30 +5,29 @@ from __future__ import annotations
 import re
 
 from fedpact.report.charts import Chart
-from fedpact.report.content import Cell, Items, Report, Table
+from fedpact.report.content import Items, Report, Table
 
-#: What Markdown or HTML in it would take for a sign of its own.
+#: Characters with a meaning in Markdown.
 SIGNS = re.compile(r"([\\`*_{}\[\]#|~])")
 
 
 def markdown(report: Report) -> str:
+    """The whole document."""
     verdict = report.verdict
+    mark = "✓" if verdict.good else "✗"
     parts = [f"# {plain(report.title)}", plain(report.asked)]
-    parts += [f"## {'✓' if verdict.good else '✗'} {plain(verdict.headline)}", *map(plain, verdict.sentences)]
+    parts += [f"## {mark} {plain(verdict.headline)}", *map(plain, verdict.sentences)]
     if verdict.todo:
         parts.append(f"**What to do next.** {plain(verdict.todo)}")
-    parts.append(
-        "\n".join(
-            f"- {name}: {plain(value)}{remark and f' ({plain(remark)})'}" for name, value, remark in report.figures
-        )
-    )
+    figures = [f"- {name}: {_with_remark(value, remark)}" for name, value, remark in report.figures]
+    parts.append("\n".join(figures))
     for section in report.sections:
         parts += [f"## {plain(section.title)}", *map(_block, section.blocks)]
     return "\n\n".join([*parts, plain(report.made)]) + "\n"
 
 
 def plain(text: str) -> str:
-    """Text that means itself, on one line."""
+    """Text with Markdown and HTML characters escaped, on one line."""
     one_line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return SIGNS.sub(r"\\\1", one_line)
 
@@ -40,10 +39,19 @@ def _block(block: str | Table | Chart | Items) -> str:
         return f"**{plain(block.title)}.** {plain(block.about)}"
     if isinstance(block, Items):
         return "\n".join(f"- {plain(item)}" for item in block.items)
-    rule = ["---:" if block.numeric(i) else "---" for i in range(len(block.columns))]
-    rows = [list(map(plain, block.columns)), rule, *(list(map(_cell, row)) for row in block.rows)]
-    return f"**{plain(block.caption)}**\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return _table(block)
 
 
-def _cell(cell: Cell) -> str:
-    return plain(cell.text) + (f" ({plain(cell.remark)})" if cell.remark else "")
+def _table(table: Table) -> str:
+    rows = [list(map(plain, table.columns))]
+    rows.append(["---:" if table.numeric(i) else "---" for i in range(len(table.columns))])
+    for row in table.rows:
+        rows.append([_with_remark(cell.text, cell.remark) for cell in row])
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([f"**{plain(table.caption)}**\n", *lines])
+
+
+def _with_remark(text: str, remark: str) -> str:
+    if not remark:
+        return plain(text)
+    return f"{plain(text)} ({plain(remark)})"

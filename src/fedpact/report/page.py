@@ -1,22 +1,24 @@
-"""A report as one HTML page that needs nothing else: no network, no script, no font; for a screen and for paper."""
+"""A report as a self-contained HTML page, for screen and paper: no network, no script, no font."""
 
 from __future__ import annotations
 
 from html import escape
 from importlib.resources import files
+from itertools import groupby
 
 from fedpact.report.charts import Chart, legend, svg
 from fedpact.report.content import Cell, Items, Report, Section, Table
 from fedpact.report.wording import Verdict
 
-#: Nothing is loaded and nothing is run, whatever the names in a record say.
+#: The browser loads nothing and runs nothing, whatever text a record holds.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
-#: A text of so many letters gets a column of some width, also on a narrow screen.
+#: A text of more characters gets a column with a minimum width, also on a narrow screen.
 WORDS = 60
 
 
 def page(report: Report) -> str:
+    """The whole document."""
     links = "".join(f'<li><a href="#{s.key}">{escape(s.title)}</a></li>' for s in report.sections)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -47,9 +49,12 @@ def page(report: Report) -> str:
 
 
 def _verdict(verdict: Verdict, figures: tuple[tuple[str, str, str], ...]) -> str:
+    """The verdict, and the run in a few numbers below it."""
     mark = "✓" if verdict.good else "✗"
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in verdict.sentences)
-    todo = f'<p class="todo"><strong>What to do next.</strong> {escape(verdict.todo)}</p>' if verdict.todo else ""
+    todo = ""
+    if verdict.todo:
+        todo = f'<p class="todo"><strong>What to do next.</strong> {escape(verdict.todo)}</p>'
     tiles = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd><dd>{escape(remark)}</dd></div>"
         for name, value, remark in figures
@@ -62,43 +67,42 @@ def _verdict(verdict: Verdict, figures: tuple[tuple[str, str, str], ...]) -> str
 
 
 def _section(section: Section) -> str:
+    """A section; consecutive charts share a grid."""
     parts: list[str] = []
-    for block in section.blocks:
-        if isinstance(block, Chart):
-            opening = "" if parts and parts[-1].endswith("</figure>") else '<div class="charts">'
-            parts.append(
-                f"{opening}<figure><figcaption>{escape(block.title)}{legend(block)}</figcaption>{svg(block)}</figure>"
-            )
-            continue
-        if parts and parts[-1].endswith("</figure>"):
-            parts.append("</div>")
-        parts.append(_block(block))
+    for are_charts, blocks in groupby(section.blocks, lambda block: isinstance(block, Chart)):
+        text = "\n".join(map(_block, blocks))
+        if are_charts:
+            text = f'<div class="charts">{text}</div>'
+        parts.append(text)
     head = f'<section id="{section.key}" aria-labelledby="{section.key}-head"><h2 id="{section.key}-head">'
-    return f"{head}{escape(section.title)}</h2>\n{chr(10).join(parts)}\n</section>\n"
+    body = "\n".join(parts)
+    return f"{head}{escape(section.title)}</h2>\n{body}\n</section>\n"
 
 
-def _block(block: str | Table | Items) -> str:
+def _block(block: str | Table | Chart | Items) -> str:
+    if isinstance(block, Chart):
+        return f"<figure><figcaption>{escape(block.title)}{legend(block)}</figcaption>{svg(block)}</figure>"
     if isinstance(block, str):
         return f"<p>{escape(block)}</p>"
     if isinstance(block, Items):
         return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in block.items)}</ul>"
-    table = _table(block)
-    return f"<details><summary>{escape(block.caption)}</summary>{table}</details>" if block.folded else table
+    if block.folded:
+        return f"<details><summary>{escape(block.caption)}</summary>{_table(block)}</details>"
+    return _table(block)
 
 
 def _table(table: Table) -> str:
-    """In a box of its own that scrolls, also by keyboard, so that the page never does sideways."""
-    right = [' class="number"' if table.numeric(i) else "" for i in range(len(table.columns))]
-    head = "".join(f'<th scope="col"{r}>{escape(title)}</th>' for r, title in zip(right, table.columns, strict=True))
-    rows = "".join(
-        f'<tr><th scope="row"><bdi>{escape(first.text)}</bdi></th>'
-        f"{''.join(f'<td{r}>{_cell(cell)}</td>' for r, cell in zip(right[1:], cells, strict=True))}</tr>\n"
-        for first, *cells in table.rows
-    )
+    """A table in a scrollable region, reachable by keyboard, so that the page itself never scrolls sideways."""
+    styles = [' class="number"' if table.numeric(i) else "" for i in range(len(table.columns))]
+    head = [f'<th scope="col"{style}>{escape(title)}</th>' for style, title in zip(styles, table.columns, strict=True)]
+    rows = []
+    for first, *others in table.rows:
+        cells = [f"<td{style}>{_cell(cell)}</td>" for style, cell in zip(styles[1:], others, strict=True)]
+        rows.append(f'<tr><th scope="row"><bdi>{escape(first.text)}</bdi></th>{"".join(cells)}</tr>\n')
     caption = escape(table.caption)
     return (
         f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0"><table><caption>{caption}</caption>'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
+        f"<thead><tr>{''.join(head)}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
@@ -106,13 +110,16 @@ def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     if cell.good is not None:
         return f'<span class="pill {_tone(cell.good)}">{text}</span>'
+    if cell.exact is None and len(cell.text) > WORDS:
+        return f'<bdi class="words">{text}</bdi>'
     if cell.exact is None:
-        return f'<bdi class="words">{text}</bdi>' if len(cell.text) > WORDS else f"<bdi>{text}</bdi>"
-    bar = (
-        "" if cell.used is None else f'<span class="bar"><i style="width:{min(100 * cell.used, 100):.1f}%"></i></span>'
-    )
-    remark = f"<small>{escape(cell.remark)}</small>" if cell.remark else ""
-    return f'{bar}<data value="{cell.exact!r}" title="{cell.exact!r}">{text}</data>{remark}'
+        return f"<bdi>{text}</bdi>"
+    number = f'<data value="{cell.exact!r}" title="{cell.exact!r}">{text}</data>'
+    if cell.used is not None:
+        number = f'<span class="bar"><i style="width:{min(100 * cell.used, 100):.1f}%"></i></span>{number}'
+    if cell.remark:
+        number += f"<small>{escape(cell.remark)}</small>"
+    return number
 
 
 def _tone(good: bool) -> str:

@@ -1,4 +1,4 @@
-"""A live line on a terminal: where the solve is and how far from its tolerances."""
+"""A live progress line on a terminal: iteration, certificate and tolerances of a solve."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProgressLine:
-    """Use as a context manager; call it with a Progress. It writes to standard error and leaves no trace behind."""
+    """A callback for `fp.solve`, used as a context manager. Writes to standard error and clears the line at the end."""
 
     def __init__(self, tol: tuple[float, float], console: Console | None = None) -> None:
         self._tol = tol

@@ -1,4 +1,4 @@
-"""A run as it is kept in its folder: what was asked, how it ended, and what everyone measured."""
+"""The record of a run in its folder (run.json): what was asked, how it ended, and what owners measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = "run.json"
 
 @dataclass(frozen=True)
 class Measured:
-    """What one owner tells about the model on its own rows.
+    """What one owner measured with the model on its own rows.
 
     numbers:   by name, e.g. "rows", "recall", "specificity"
     intervals: 95 % confidence intervals of some of them, from the number of rows behind them
@@ -30,7 +30,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Step:
-    """One judged point on the way, and what had been spent when it was reached."""
+    """A judged iterate, and the exchanges and bytes spent until then."""
 
     rounds: int
     bytes: int
@@ -42,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sent:
-    """What passed between the coordinator and one owner; fields: the name of everything that left it."""
+    """Traffic between the coordinator and one owner. fields: the name of everything that left the owner."""
 
     owner: str
     messages_down: int
@@ -56,14 +56,15 @@ class Sent:
 class Record:
     """One run.
 
-    title:       of the job
-    asked:       what was asked, in a sentence or two
-    settings:    the job as it was read, with defaults filled in
-    versions:    of Python and packages
-    started:     when, ISO 8601; seconds: how long it took
-    stationarity, feasibility, tol: the certificate, and what was asked of each of the two
-    convex:      False where the problem is not known to be convex: then the answer is stationary, not proven optimal
-    notes:       choices made on the way
+    title:    title of the job
+    asked:    what was asked, in a sentence or two
+    tol:      tolerances of stationarity and feasibility, the two numbers of the certificate
+    convex:   False if the problem is not known to be convex: the answer is stationary, not proven optimal
+    started:  ISO 8601
+    seconds:  how long it took
+    settings: the job as it was read, with defaults filled in
+    versions: versions of Python and packages
+    notes:    choices made on the way
     """
 
     title: str
@@ -93,32 +94,41 @@ class Record:
         return self.status == "solved"
 
     def save(self, folder: Path) -> Path:
+        """Write run.json into the folder; its path."""
         target = folder / FILE
-        target.write_text(json.dumps({"format": FORMAT, **_finite(asdict(self))}, indent=1, allow_nan=False) + "\n")
+        text = json.dumps({"format": FORMAT, **_to_json(asdict(self))}, indent=1, allow_nan=False)
+        target.write_text(text + "\n")
         return target
 
     @classmethod
     def load(cls, folder: str | Path) -> Record:
-        """What `save` wrote. FedpactError when the folder holds no run, or a damaged one."""
+        """Read what `save` wrote. FedpactError if the folder holds no run, or a damaged one."""
         source = Path(folder) / FILE
         try:
             found = json.loads(source.read_text())
             if found.pop("format", None) != FORMAT:
-                raise FedpactError(f"{source} is not a run of format {FORMAT}; run the job again")
-            parts: dict[str, Any] = {"bounded": Bounded, "measured": Measured, "history": Step, "sent": Sent}
-            values = {key: _number(value) for key, value in found.items()}
-            values |= {key: tuple(_made(kind, one) for one in found[key]) for key, kind in parts.items()}
-            return cls(**{**values, "tol": tuple(found["tol"]), "notes": tuple(found["notes"])})
+                raise FedpactError(f"{source} is not a run of format {FORMAT}; run the job again", code="FP-511")
+            values = {key: _from_json(value) for key, value in found.items()}
+            for key, kind in PARTS.items():
+                values[key] = tuple(_build(kind, one) for one in found[key])
+            values["tol"] = tuple(found["tol"])
+            values["notes"] = tuple(found["notes"])
+            return cls(**values)
         except FileNotFoundError as error:
-            raise FedpactError(
-                f"{source} does not exist; give the output folder of a finished `fedpact run`"
-            ) from error
+            told = f"{source} does not exist; give the output folder of a finished `fedpact run`"
+            raise FedpactError(told, code="FP-512") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FedpactError(f"{source} cannot be read as a run ({error}); run the job again") from error
+            told = f"{source} cannot be read as a run ({error}); run the job again"
+            raise FedpactError(told, code="FP-513") from error
 
 
-def _made(kind: Any, found: dict[str, Any]) -> Any:
-    values = {f.name: _number(found[f.name]) for f in fields(kind)}
+#: Fields of a record that are tuples of dataclasses.
+PARTS: dict[str, type] = {"bounded": Bounded, "measured": Measured, "history": Step, "sent": Sent}
+
+
+def _build(kind: Any, found: dict[str, Any]) -> Any:
+    """A dataclass from its JSON object. ValueError if a field is null, KeyError if one is missing."""
+    values = {f.name: _from_json(found[f.name]) for f in fields(kind)}
     if None in values.values():
         raise ValueError(f"an entry of {kind.__name__.lower()} is null")
     if kind is Measured:
@@ -128,16 +138,20 @@ def _made(kind: Any, found: dict[str, Any]) -> Any:
     return kind(**values)
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinities and no NaN: they are written as the texts "inf", "-inf" and "nan"."""
+def _to_json(value: Any) -> Any:
+    """JSON has no infinities and no NaN: they are written as the strings "inf", "-inf" and "nan"."""
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _to_json(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        return [_to_json(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
-def _number(value: Any) -> Any:
+def _from_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _number(one) for key, one in value.items()}
-    return float(value) if value in ("inf", "-inf", "nan") else value
+        return {key: _from_json(one) for key, one in value.items()}
+    if value in ("inf", "-inf", "nan"):
+        return float(value)
+    return value

@@ -1,4 +1,4 @@
-"""Pictures of how a table was dealt to owners."""
+"""Figures of how a table was split among owners."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Any
 
 from fedpact.report.figures import figure_class
 
-#: Inches an owner takes, and the most that a figure may have.
-OWNER, TALLEST = 0.32, 40.0
+#: Inches per owner.
+OWNER = 0.32
+#: A figure has at most so many inches; with more owners the bars get thinner.
+TALLEST = 40.0
 
 
 def label_bars(counts: Mapping[str, Mapping[str, int]], title: str, legend: str = "") -> Any:
-    """A bar an owner, as long as its rows, in pieces by label.
+    """A stacked bar per owner: rows by label.
 
-    counts: owner -> (label -> rows), the same labels at every owner; legend: what the labels are, "" for no legend
+    counts: owner -> (label -> rows), the same labels at every owner
+    legend: name of the labels; empty for no legend
+
     Returns a matplotlib Figure. Raises FedpactError without matplotlib.
     """
     owners = list(counts)
@@ -37,7 +41,7 @@ def label_bars(counts: Mapping[str, Mapping[str, int]], title: str, legend: str 
 
 
 def column_grid(columns: Sequence[str], owners: Mapping[str, Sequence[str]], title: str) -> Any:
-    """A line an owner, with a field for every column of the table; those that it holds are filled."""
+    """A grid of owners and columns; the columns that an owner holds are filled. Returns a matplotlib Figure."""
     names = list(owners)
     size = (min(2.5 + 0.28 * len(columns), TALLEST), min(2.4 + OWNER * len(names), TALLEST))
     figure = figure_class()(figsize=size, layout="constrained")
@@ -52,5 +56,6 @@ def column_grid(columns: Sequence[str], owners: Mapping[str, Sequence[str]], tit
 
 
 def _plain(text: str) -> str:
-    """Text as it is: no mathematics between dollar signs, no label hidden by a leading underscore."""
-    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+    """Text for matplotlib: no formulas between dollar signs, no label hidden by a leading underscore."""
+    escaped = text.replace("$", r"\$")
+    return f" {escaped}" if text.startswith("_") else escaped

@@ -18,5 +18,6 @@ def table(*columns: str) -> Table:
 
 
 def terminal() -> Console:
-    """Standard output; in a pipe wide enough that no cell is cut. Names are printed as they are: [/x], :smile:."""
-    return Console(width=None if sys.stdout.isatty() else 110, markup=False, emoji=False)
+    """Standard output, 110 columns wide in a pipe; names are printed verbatim, without markup such as [/x], :smile:."""
+    width = None if sys.stdout.isatty() else 110
+    return Console(width=width, markup=False, emoji=False)

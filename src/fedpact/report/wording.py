@@ -1,4 +1,4 @@
-"""What a run means, in sentences: one place for all of them, so that the page and the Markdown say the same."""
+"""The sentences of a report, in one place, so that the page and the Markdown say the same."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fedpact.report.numbers import given, number, percent
 from fedpact.report.record import Record
 from fedpact.tasks.base import Bounded
 
 State = Literal["met", "within tolerance", "not met", "not known"]
 
-#: How a run that is not solved ended: a headline, and what to do next.
+#: Status of a run that is not solved -> headline, what to do next.
 ENDINGS = {
     "max_rounds": (
         "Not solved: the run ended before the tolerances were met",
@@ -21,42 +22,49 @@ ENDINGS = {
     ),
     "interrupted": (
         "Not solved: the run was interrupted",
-        "Go on from where it stopped with “fedpact run JOB --resume”; the model will be the one of an uninterrupted "
-        "run.",
+        "Continue it with “fedpact run JOB --resume”; the model will be the same as without the interruption.",
     ),
     "stalled": (
         "Not solved: the method stopped making progress",
         "Ask for less (a looser bound, a lower recall), scale the columns (standardize), add a little regularization, "
-        "or choose another method. Where functions are user-written, check that gradients belong to their functions.",
+        "or choose another method. If functions are user-written, check their gradients.",
     ),
     "infeasible": (
         "Not solved: the constraints cannot all be met",
-        "Loosen the bounds of the owners named above, or give the model more to work with (columns, less "
-        "regularization). More exchanges will not help.",
+        "Loosen the bounds of the owners named above, or give the model more freedom (columns, less regularization). "
+        "More exchanges will not help.",
     ),
     "unbounded": (
-        "Not solved: the objective falls without end, so there is no best model",
+        "Not solved: the objective is unbounded below, so there is no best model",
         "Add a regularizer (a small weight is enough), or bound the coefficients.",
     ),
     "client_lost": (
         "Not solved: an owner stopped answering",
-        "Bring that owner back and go on from the last checkpoint with “fedpact run JOB --resume”.",
+        "Bring that owner back and continue from the last checkpoint with “fedpact run JOB --resume”.",
     ),
 }
-#: A price below this part of the largest one is rounding: the bound costs nothing.
+#: A price below this fraction of the largest one is rounding error: the bound is not active.
 FREE = 1e-6
-#: Prices are told for bounds that are loosened by this part.
+#: The effect of a price is shown for a bound that is loosened by this fraction.
 LOOSENED = 0.1
 
-#: Signs of a number that someone chose, at most.
-CHOSEN = 7
-
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+STATIONARITY = (
+    "How much a small change of the model could still gain: the largest slope, over all coefficients, of the objective "
+    "plus the constraints weighted by their prices (the Lagrangian). Zero is perfect."
+)
+FEASIBILITY = (
+    "The largest error over all constraints: one exceeds its bound, or has slack and yet a price. Zero is perfect."
+)
+LEFT = (
+    "Every field that left an owner is listed by name: the coordinator received nothing else. Of a masked field it saw "
+    "only the sum over all owners, never what one of them sent."
+)
+REPEAT = "The same job, the same files at the owners and the same versions reproduce this run."
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """good: solved, and every constraint met; todo: what to do next when not."""
+    """good: solved, and every constraint met; todo: what to do next if not."""
 
     good: bool
     headline: str
@@ -64,264 +72,204 @@ class Verdict:
     todo: str = ""
 
 
-def number(value: float) -> str:
-    """Such as 0.2000, 31.42 and 1,234, or two digits and a power of ten where it is small; a count as it is."""
-    if isinstance(value, int):
-        return f"{value:,}"
-    if math.isnan(value):
-        return "not known"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if 1e-3 <= abs(value) < 1e9:
-        text = f"{value:,.{min(4, max(0, 4 - math.floor(math.log10(abs(value)))))}f}"
-    elif value:
-        mantissa, exponent = f"{value:.1e}".split("e")
-        text = f"{mantissa}×{power(int(exponent))}"
-    else:
-        text = "0"
-    return text.replace("-", "−")
-
-
-def given(value: float) -> str:
-    """A number that someone chose, as it was written: 0.2, 0.001, 10⁻⁵; one that was computed, rounded."""
-    text = f"{value:g}"
-    if len(text) > CHOSEN:
-        return number(value)
-    mantissa, _, exponent = text.partition("e")
-    if exponent:
-        return ("" if mantissa == "1" else f"{mantissa}×") + power(int(exponent))
-    return text.replace("-", "−").replace("inf", "∞").replace("nan", "not known")
-
-
-def power(exponent: int) -> str:
-    """10 to a whole power, such as 10⁻³."""
-    return "10" + str(exponent).translate(SUPERSCRIPTS)
-
-
-def size(count: float) -> str:
-    """A number of bytes, such as 19.8 kB."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count:.0f} bytes"
-
-
-def duration(seconds: float) -> str:
-    if not seconds >= 60:  # not known included
-        return f"{number(seconds) if not seconds >= 0 else format(seconds, '.1f')} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+# ---------------------------------------------------------------------------------------------------------- constraints
 
 
 def named(owner: str) -> str:
     return "the server" if owner == "server" else f"“{owner}”"
 
 
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def state(one: Bounded, tol: float) -> State:
-    """tol: of feasibility; a bound that is exceeded by no more counts as met."""
+    """tol: tolerance of feasibility; a bound exceeded by at most tol counts as met."""
     if math.isnan(one.slack):
         return "not known"
     if one.slack >= 0:
         return "met"
-    return "within tolerance" if -one.slack <= tol else "not met"
+    if -one.slack <= tol:
+        return "within tolerance"
+    return "not met"
 
 
-def tightest(bounded: Sequence[Bounded]) -> Bounded:
-    """The one with the least slack; one that is not known before all others."""
-    return min(bounded, key=by_slack)
+def count_met(record: Record) -> int:
+    """How many constraints are met, or exceeded within the tolerance."""
+    states = [state(one, record.tol[1]) for one in record.bounded]
+    return states.count("met") + states.count("within tolerance")
 
 
 def by_slack(one: Bounded) -> tuple[bool, float]:
+    """Sort key: unknown slack first, then the smallest."""
     return not math.isnan(one.slack), one.slack
 
 
-def met(record: Record) -> int:
-    return sum(state(one, record.tol[1]) in ("met", "within tolerance") for one in record.bounded)
+def tightest(bounded: Sequence[Bounded]) -> Bounded:
+    return min(bounded, key=by_slack)
 
 
-def reached(record: Record) -> bool:
-    return record.stationarity <= record.tol[0] and record.feasibility <= record.tol[1]
+def _describe_slack(record: Record) -> list[str]:
+    """How many constraints are met, and the one with the least slack; empty without constraints."""
+    if not record.bounded:
+        return []
+    one = tightest(record.bounded)
+    met = f"Constraints met: {count_met(record):,} of {len(record.bounded):,}."
+    if math.isnan(one.slack):
+        return [f"{met} Not known: {one.what} at {named(one.owner)}."]
+    where = f"at {named(one.owner)}, {one.what} is {number(one.value)} where at most {given(one.bound)} is allowed"
+    if one.slack >= 0:
+        return [f"{met} Smallest slack: {number(one.slack)}; {where}."]
+    exceeded = sum(b.slack < 0 for b in record.bounded)
+    tolerance = f"the tolerance is {given(record.tol[1])}"
+    return [f"{met} Bounds exceeded: {exceeded:,}, by at most {number(-one.slack)} ({tolerance}); {where}."]
+
+
+# -------------------------------------------------------------------------------------------------------------- verdict
 
 
 def verdict(record: Record) -> Verdict:
-    """Good only when status, certificate and every constraint agree that it is."""
+    """Good only if status, certificate and every constraint agree."""
     if not record.solved:
         return _unsolved(record)
-    total, kept = len(record.bounded), met(record)
-    sentences = (*_room(record), _certified(record))
-    if kept < total:
+    total = len(record.bounded)
+    missed = total - count_met(record)
+    sentences = (*_describe_slack(record), _certified(record))
+    if missed:
         todo = "Do not use this model. Check that values and bounds are measured on the rows the run was given."
-        return Verdict(False, f"{total - kept:,} of {counted(total, 'constraint')} not met", sentences, todo)
-    if not reached(record):
+        return Verdict(False, f"Constraints not met: {missed:,} of {total:,}", sentences, todo)
+    if not within_tolerances(record):
         todo = "Do not rely on this record: a solved run meets its tolerances. Run the job again."
         return Verdict(False, "Called solved, but the certificate misses the tolerances", sentences, todo)
     if not total:
-        return Verdict(True, "Solved; no constraint was asked for", sentences)
-    which = {1: "The constraint is", 2: "Both constraints are"}.get(total, f"All {total:,} constraints are")
-    within = ", within the tolerance asked for" if any(one.slack < 0 for one in record.bounded) else ""
-    return Verdict(True, f"{which} met{within}", sentences)
+        return Verdict(True, "Solved, without constraints", sentences)
+    if any(one.slack < 0 for one in record.bounded):
+        return Verdict(True, "All constraints are met, within the tolerance", sentences)
+    return Verdict(True, "All constraints are met", sentences)
 
 
 def _unsolved(record: Record) -> Verdict:
     headline, todo = ENDINGS.get(record.status, (f"Not solved: the run ended as {record.status}", "See the notes."))
     if record.status == "infeasible" and not record.convex:
         headline = "Not solved: no model that meets all constraints was found"
+    reason = record.reason.strip() or "no reason was recorded"
+    if not reason.endswith((".", "!", "?")):
+        reason += "."
     sentences = (
-        f"How it ended ({record.status}): {_sentence(record.reason)}",
-        *_room(record),
-        "The model handed back is the best point that was reached. It carries no guarantee.",
+        f"Status {record.status}: {reason}",
+        *_describe_slack(record),
+        "The model returned is the best point found. It carries no guarantee.",
     )
     return Verdict(False, headline, sentences, todo)
 
 
-def _certified(record: Record) -> str:
-    proof = "The problem is not convex: the model is stationary, not proven optimal."
-    if record.convex:
-        which = "meets the constraints" if not outside(record) else "meets the bounds that the method worked with"
-        proof = f"Up to these tolerances it is the best model that {which}."
-    return (
-        f"The certificate was checked: stationarity {number(record.stationarity)} ({given(record.tol[0])} asked for) "
-        f"and feasibility {number(record.feasibility)} ({given(record.tol[1])} asked for)."
-        f"{' ' + proof if reached(record) else ''}"
-    )
+# ---------------------------------------------------------------------------------------------------------- certificate
 
 
-def outside(record: Record) -> int:
-    """How many bounds are not part of the problem that was solved, such as one on a recall: these have no price."""
+def within_tolerances(record: Record) -> bool:
+    return record.stationarity <= record.tol[0] and record.feasibility <= record.tol[1]
+
+
+def count_unpriced(record: Record) -> int:
+    """How many bounds are not part of the problem that was solved, such as one on a recall."""
     return sum(math.isnan(one.price) for one in record.bounded)
 
 
-def _room(record: Record) -> list[str]:
-    """How many constraints hold at the model, and the one with the least slack; nothing when there are none."""
-    if not record.bounded:
-        return []
-    total, kept = len(record.bounded), met(record)
-    one = tightest(record.bounded)
-    where = f"at {named(one.owner)}, {one.what} is {number(one.value)} where at most {given(one.bound)} is allowed"
-    if one.slack >= 0:
-        return [f"The least room is {number(one.slack)}: {where}."]
-    if kept == total:
-        over = sum(b.slack < 0 for b in record.bounded)
-        exceed = "exceeds its bound, by" if over == 1 else "exceed their bounds, by at most"
-        tolerance = f"inside the tolerance of {given(record.tol[1])}"
-        return [f"{over:,} of {total:,} {exceed} {number(-one.slack)}, {tolerance}: {where}."]
-    found = f"At this model {kept:,} of {counted(total, 'constraint')} {'is' if kept == 1 else 'are'} met."
-    if math.isnan(one.slack):
-        return [f"{found} What {named(one.owner)} has of {one.what} is not known."]
-    return [f"{found} The largest excess is {number(-one.slack)}: {where}."]
-
-
-def _sentence(text: str) -> str:
-    text = text.strip() or "no reason was recorded"
-    return text if text.endswith((".", "!", "?")) else text + "."
-
-
-#: The two numbers of the certificate, in words.
-STATIONARITY = (
-    "How much a small change of the model could still gain: the steepest slope left, over all coefficients, when the "
-    "objective and the constraints at their prices are added up. Zero is perfect."
-)
-FEASIBILITY = (
-    "By how much the worst constraint misses: it exceeds its bound, or it carries a price although it has room. Zero "
-    "is perfect."
-)
+def _certified(record: Record) -> str:
+    """The certificate and what it proves, in a sentence or two."""
+    checked = (
+        f"The certificate was checked: stationarity {number(record.stationarity)} ({given(record.tol[0])} asked for) "
+        f"and feasibility {number(record.feasibility)} ({given(record.tol[1])} asked for)."
+    )
+    if not within_tolerances(record):
+        return checked
+    if not record.convex:
+        return f"{checked} The problem is not convex: the model is stationary, not proven optimal."
+    if count_unpriced(record):
+        return f"{checked} Up to these tolerances it is optimal for the bounds that the method worked with."
+    return f"{checked} Up to these tolerances it is the best model that meets the constraints."
 
 
 def certificate(record: Record) -> list[str]:
     """What the two numbers prove here, and what they do not."""
     sentences = [
-        "Both numbers belong to exactly the model and the prices handed back, and were recomputed from the problem by "
+        "Both numbers belong to exactly the model and the prices returned, and were recomputed from the problem by "
         "code that no method shares. They are absolute, in the units of the objective and of the constraints."
     ]
-    if not record.solved:
-        sentences.append(
-            "Both are within the tolerances, and yet the run is not solved; the verdict says why."
-            if reached(record)
-            else "The tolerances were not reached: nothing is proven about this model."
-        )
-    elif record.convex:
-        sentences.append(
-            "The objective and the constraints are convex, so a model that passes is optimal: up to the tolerances, no "
-            "other model that meets the constraints has a lower objective."
-        )
-        if count := outside(record):
-            sentences.append(
-                f"{counted(count, 'bound')} without a price {'is' if count == 1 else 'are'} outside this proof: "
-                "measured, and met or not as the table says, but a better model that meets all of them may exist."
-            )
-    else:
+    if not record.solved and within_tolerances(record):
+        sentences.append("Both are within the tolerances, and yet the run is not solved; the verdict says why.")
+    elif not record.solved:
+        sentences.append("The tolerances were not reached: nothing is proven about this model.")
+    elif not record.convex:
         sentences.append(
             "The objective or a constraint is not convex, so a model that passes is stationary, not proven optimal: no "
             "small change improves it, but a model far away might be better."
         )
+    else:
+        sentences.append(
+            "The objective and the constraints are convex, so a model that passes is optimal: up to the tolerances, no "
+            "other model that meets the constraints has a lower objective."
+        )
+        if count := count_unpriced(record):
+            sentences.append(
+                f"Outside this proof (bounds without a price): {count:,}. They are measured, and met or not as the "
+                "table says, but a better model that meets all of them may exist."
+            )
     return sentences
 
 
+# --------------------------------------------------------------------------------------------------------------- prices
+
+
 def step(one: Bounded) -> float:
-    """By how much a bound is loosened when its price is told: a tenth of it."""
+    """By how much a bound is loosened to show the effect of its price: a tenth of it."""
     return LOOSENED * abs(one.bound) or LOOSENED**2
 
 
 def gain(one: Bounded) -> float:
-    """By how much the objective would fall then. The price of an equality has a sign, of no meaning here."""
+    """The decrease of the objective to first order. The price of an equality has a sign, without meaning here."""
     return abs(one.price) * step(one)
 
 
+def relative_gain(record: Record, one: Bounded) -> str:
+    """The gain in percent of the objective; empty if the objective is zero or not finite."""
+    if not record.objective or not math.isfinite(gain(one) / record.objective):
+        return ""
+    return percent(gain(one) / abs(record.objective))
+
+
 def priced(record: Record) -> list[Bounded]:
-    """The bounds that cost something, the dearest step first."""
+    """The active bounds, largest gain first."""
     largest = max((abs(one.price) for one in record.bounded if math.isfinite(one.price)), default=0.0)
-    return sorted((one for one in record.bounded if abs(one.price) > FREE * largest), key=lambda one: -gain(one))
+    active = [one for one in record.bounded if abs(one.price) > FREE * largest]
+    return sorted(active, key=gain, reverse=True)
 
 
 def prices(record: Record) -> list[str]:
-    """What one unit more slack would buy, for someone who has to decide about bounds."""
-    found = priced(record)
-    unknown = outside(record)
-    free = len(record.bounded) - len(found) - unknown
+    """What the bounds cost, for someone who has to decide about them."""
     sentences = [
-        "A price says what a bound costs: by how much the objective would fall for each unit that the bound is raised. "
-        "It holds for small changes near this model."
+        "The price of a bound is by how much the objective would fall for each unit that the bound is raised (a shadow "
+        "price). It holds for small changes near this model."
     ]
     if not record.solved:
-        sentences.append("The run is not solved: these prices are where the method stood, not what the bounds cost.")
+        sentences.append("The run is not solved: these prices are those of the last iterate, not what the bounds cost.")
         return sentences
-    if found:
-        one = found[0]
-        sentences.append(
-            f"The dearest bound is that of {named(one.owner)} on {one.what}: {given(one.bound + step(one))} instead of "
-            f"{given(one.bound)} would lower the objective by about {number(gain(one))}{of_objective(record, one)}. "
-            f"A whole unit would buy {number(abs(one.price))}."
-        )
+    active = priced(record)
+    unpriced = count_unpriced(record)
+    free = len(record.bounded) - len(active) - unpriced
+    if active:
+        sentences.append(_dearest(record, active[0]))
     if free:
-        which = counted(free, "bound") if len(record.bounded) > 1 else "The bound"
-        costs, it = ("costs", "it") if free == 1 else ("cost", "them")
-        sentences.append(f"{which} {costs} nothing: loosening {it} would buy nothing.")
-    if unknown:
-        has, it = ("has", "it") if unknown == 1 else ("have", "them")
+        sentences.append(f"Bounds of price zero: {free:,}. Loosening them would gain nothing.")
+    if unpriced:
         sentences.append(
-            f"{counted(unknown, 'bound')} {has} no price: the method does not work with {it} directly, but with others "
-            f"that imply {it}."
+            f"Bounds without a price: {unpriced:,}. The method works with other bounds that imply them, not with them."
         )
     return sentences
 
 
-def of_objective(record: Record, one: Bounded) -> str:
-    """The gain of one step as a part of the objective, such as ', 5.6 % of it'; empty where that means nothing."""
-    part = gain(one) / abs(record.objective) if record.objective else math.nan
-    return f", {percent(part)} of it" if math.isfinite(part) else ""
-
-
-def percent(part: float) -> str:
-    return f"{number(100 * part) if 0 < abs(part) < 1e-4 else format(100 * part, '.1f')} %"
-
-
-LEFT = (
-    "Every field that left an owner is listed by name: the coordinator received nothing else. Of a masked field it saw "
-    "only the sum over all owners, never what one of them sent."
-)
-REPEAT = "The same job, the same files at the owners and the same versions give this run again."
+def _dearest(record: Record, one: Bounded) -> str:
+    loosened = f"{given(one.bound + step(one))} instead of {given(one.bound)}"
+    falls = number(gain(one))
+    if part := relative_gain(record, one):
+        falls += f" ({part})"
+    return (
+        f"The most expensive bound is that of {named(one.owner)} on {one.what}, with a price of "
+        f"{number(abs(one.price))}: {loosened} would lower the objective by about {falls}."
+    )

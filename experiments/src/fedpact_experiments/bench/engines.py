@@ -31,7 +31,13 @@ FLOWER = Path(__file__).parents[4] / "examples" / "flower"
 
 @dataclass(frozen=True)
 class Exchanged:
-    """seconds and slowest: median and maximum over the exchanges; bytes: of content, both ways, all owners, of one."""
+    """The time of an exchange.
+
+    start:   seconds until the first reply
+    seconds: median over the exchanges
+    slowest: maximum over the exchanges
+    bytes:   content per exchange, both ways, all owners
+    """
 
     owners: int
     dim: int
@@ -42,7 +48,7 @@ class Exchanged:
     bytes: int
 
     def cells(self, plain: Exchanged) -> dict[str, str]:
-        """plain: the same in process"""
+        """A row of the table. plain: the same exchange in process"""
         return {
             "owners": str(self.owners),
             "d": f"{self.dim:,}",
@@ -70,7 +76,7 @@ def share(dim: int) -> fp.Share:
 
 @dataclass(frozen=True)
 class Size:
-    """What sites that build their own share are told."""
+    """What sites need to build their share."""
 
     dim: int
 
@@ -78,8 +84,8 @@ class Size:
         return {"dim": self.dim}
 
 
-def measured(name: str, engine: Engine, owners: int, dim: int, rounds: int) -> Exchanged:
-    """Open the engine and ask all owners for the terms of a certificate, again and again."""
+def measure_engine(name: str, engine: Engine, owners: int, dim: int, rounds: int) -> Exchanged:
+    """Open the engine and time exchanges in which every owner returns its terms of a certificate."""
     w = np.random.default_rng(0).normal(size=dim)
     seconds = []
     began = time.perf_counter()
@@ -195,8 +201,8 @@ def engines(engines: Sequence[str], owners: Sequence[int], dims: Sequence[int], 
     for n in owners:
         on_flower = _flower_rows(n, dims, rounds, notes.append) if "flower" in asked else []
         for dim in dims:
-            plain = measured("in-process", local["in-process"], n, dim, rounds)
-            others = [measured(name, local[name], n, dim, rounds) for name in asked if name in ("threads", "ray")]
+            plain = measure_engine("in-process", local["in-process"], n, dim, rounds)
+            others = [measure_engine(name, local[name], n, dim, rounds) for name in asked if name in ("threads", "ray")]
             for row in [plain, *others, *(row for row in on_flower if row.dim == dim)]:
                 click.echo(f"measured: {row}", err=True)
                 table.append(row.cells(plain))

@@ -12,7 +12,7 @@ from fedpact.engines import Flower
 from fedpact.engines.flower.engine import client_app as make_client_app
 from fedpact.engines.flower.engine import server_app as make_server_app
 from fedpact.federation import Site
-from fedpact_experiments.bench.engines import Exchanged, measured, share
+from fedpact_experiments.bench.engines import Exchanged, measure_engine, share
 
 ROWS = "rows.json"
 
@@ -24,7 +24,7 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
 
 def coordinate(grid: Any, config: Mapping[str, Any]) -> None:
     rows = [
-        measured("flower", Flower(grid), config["owners"], dim, config["rounds"])
+        measure_engine("flower", Flower(grid), config["owners"], dim, config["rounds"])
         for dim in map(int, config["dims"].split(","))
     ]
     Path(config["output"], ROWS).write_text(json.dumps([asdict(row) for row in rows]))

@@ -35,7 +35,8 @@ def growth(owners: Sequence[int], columns: Sequence[int], methods: Sequence[str]
     fedpact bench growth --columns 20,40 --methods accelerated --tol 1e-5
     """
     if not owners and not columns:
-        owners, columns = OWNERS, DIMENSIONS
+        owners = OWNERS
+        columns = DIMENSIONS
 
     def rows() -> Iterator[Measured]:
         for n, d in [*((n, 21) for n in owners), *((10, d) for d in columns)]:

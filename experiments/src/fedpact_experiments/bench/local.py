@@ -17,7 +17,7 @@ from fedpact.solve import solve
 from fedpact_experiments.bench.local_problems import PROBLEMS, UNEVEN
 from fedpact_experiments.bench.output import BUDGET, SEED, Output, Table, cell, printing
 from fedpact_experiments.options import COUNT, DATA, among, several
-from fedpact_experiments.trace import Point, Trace, gap, natural_residual, traced
+from fedpact_experiments.trace import Point, Trace, gap, natural_residual, record_trace
 
 
 @dataclass(frozen=True)
@@ -146,15 +146,17 @@ def count_automatic(name: str, problem: FederatedProblem, budget: float) -> Iter
     last = min(row.target for row in targets)
     solver = targets[0].solver
     if targets[0].quantity == "residual":
-        measure, tol = natural_residual(problem), last / 10
+        measure = natural_residual(problem)
+        tol = last / 10
     else:
         optimum = solve(problem, "interior-point", tol=1e-10).objective
-        measure, tol = gap(problem, optimum), 1e-9
+        measure = gap(problem, optimum)
+        tol = 1e-9
     for local_solver in [None] if solver == "newton" else [None, solver]:
         method = AUTOMATIC if local_solver is None else f"ifeddr, {local_solver}"
         click.echo(f"{name}: {method}", err=True)
         options: dict[str, Any] = {"tol": tol, "budget": budget, "local_solver": local_solver}
-        trace = traced(problem, "ifeddr", measure, lambda points: points[-1].measured <= last, **options)
+        trace = record_trace(problem, "ifeddr", measure, lambda points: points[-1].measured <= last, **options)
         for by_hand in targets:
             row = LocalWork(
                 "counts", name, len(problem.shares), by_hand.target, by_hand.quantity, method, by_hand.setting,
@@ -204,7 +206,7 @@ def sweep(name: str, solver: str, steps: Sequence[int], target: float, budget: f
             return points[-1].measured <= target or sum(points[-1].gradients) > most
 
         limits: dict[str, Any] = {"tol": target / 100, "budget": budget, "local_solver": solver}
-        trace = traced(problem, method, measure, enough, **limits, **options)
+        trace = record_trace(problem, method, measure, enough, **limits, **options)
         row = LocalWork("work", name, len(problem.shares), target, "residual", label, f"{solver}, {setting}")
         return _spent(row, trace.first(target), trace)
 

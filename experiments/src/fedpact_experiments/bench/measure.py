@@ -20,7 +20,7 @@ from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution
 from fedpact_experiments.bench.output import Output, cell
 from fedpact_experiments.bench.problems import Instance
-from fedpact_experiments.counting import counted
+from fedpact_experiments.counting import count_evaluations
 from fedpact_experiments.trace import objective_at
 
 PAPER = "proximal-al-paper"
@@ -34,7 +34,7 @@ REFERENCE_TOL = 1e-9
 
 @dataclass(frozen=True)
 class Measured:
-    """What a cell showed; None where it does not apply. gradients and hessians are means over the owners."""
+    """The result of one cell; None where it does not apply. gradients and hessians are means over the owners."""
 
     problem: str
     owners: int
@@ -83,7 +83,7 @@ COLUMNS: dict[str, Callable[[Measured], str]] = {
 
 
 def without(*headers: str) -> dict[str, Callable[[Measured], str]]:
-    """COLUMNS, but these."""
+    """COLUMNS without these."""
     return {header: shown for header, shown in COLUMNS.items() if header not in headers}
 
 
@@ -91,10 +91,12 @@ def without(*headers: str) -> dict[str, Callable[[Measured], str]]:
 
 
 class Budget:
-    """A callback that ends a solve when its time is over: as Ctrl-C does, so that the best point so far is kept."""
+    """A callback that interrupts a solve when its time is up, as Ctrl-C does: the best point so far is kept."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.began, self.over = seconds, time.perf_counter(), False
+        self.seconds = seconds
+        self.began = time.perf_counter()
+        self.over = False
 
     @property
     def spent(self) -> float:
@@ -111,7 +113,7 @@ class Budget:
 
 
 def mark(budget: float) -> str:
-    """The status of a cell whose time was over."""
+    """The status of a cell whose time was up."""
     return f"budget {budget:g} s"
 
 
@@ -121,28 +123,31 @@ def say(instance: Instance, method: str, tol: float | None = None) -> None:
 
 
 def blank(instance: Instance, method: str, tol: float | None, status: str, note: str = "") -> Measured:
+    """A row without measurements."""
     return Measured(instance.name, instance.owners, instance.dim, tol, method, status, note=note)
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+def _describe(error: Exception) -> str:
+    """The type of an exception and the first line of its message."""
+    first, *_ = [*str(error).splitlines(), ""]
+    return f"{type(error).__name__}: {first}"
 
 
 def measure(
     instance: Instance, label: str, tol: float, budget: float, seed: int = 0, problem: FederatedProblem | None = None
 ) -> tuple[Measured, Solution | None]:
-    """A method of `solve` on the instance, or on another form of its problem. Ctrl-C by the user is raised again."""
+    """Run a method of `solve` on the instance, or on another form of its problem. Ctrl-C by the user is raised."""
     method = "proximal-al" if label == PAPER else label
     options: dict[str, Any] = dict(instance.paper) if label == PAPER else {}
     row = blank(instance, label, tol, "not available")
     if method not in METHODS:
         return row, None
-    asked, counts = counted(problem or instance.problem)
+    asked, counts = count_evaluations(problem or instance.problem)
     clock = Budget(budget)
     try:
         answer = solve(asked, method, tol=tol, seed=seed, callbacks=[clock], **options)
     except Exception as error:  # one failed cell must not cost the others, measured for an hour
-        return replace(row, status="failed", seconds=clock.spent, note=_told(error)), None
+        return replace(row, status="failed", seconds=clock.spent, note=_describe(error)), None
     except KeyboardInterrupt:
         if clock.over:  # the method had no point to give back
             return replace(row, status=clock.mark, seconds=clock.spent), None
@@ -176,18 +181,16 @@ def measure_conic(instance: Instance, budget: float) -> Measured:
     clock = Budget(budget)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an inaccurate answer is told by the status
+            warnings.simplefilter("ignore")  # the status says whether the answer is inaccurate
             conic.problem.solve(solver="CLARABEL", time_limit=budget)
     except Exception as error:
-        return replace(row, status="failed", seconds=clock.spent, note=_told(error))
-    seconds, status = clock.spent, conic.problem.status
+        return replace(row, status="failed", seconds=clock.spent, note=_describe(error))
+    seconds = clock.spent
+    status = conic.problem.status
     inside = conic.problem.solver_stats.solve_time
-    row = replace(
-        row,
-        status=clock.mark if status == "user_limit" else "solved" if status == "optimal" else status,
-        seconds=seconds,
-        note=f"{inside:.3g} s of {seconds:.3g} s inside Clarabel" if inside else "",
-    )
+    note = f"{inside:.3g} s of {seconds:.3g} s inside Clarabel" if inside else ""
+    names = {"user_limit": clock.mark, "optimal": "solved"}
+    row = replace(row, status=names.get(status, status), seconds=seconds, note=note)
     if conic.w.value is None:
         return row
     multipliers = [np.atleast_1d(constraint.dual_value) for constraint in conic.constraints]
@@ -201,8 +204,11 @@ def measure_conic(instance: Instance, budget: float) -> Measured:
 
 
 def _worst(problem: FederatedProblem, w: Vector, multipliers: list[Vector]) -> float:
-    """The certificate of another program's answer: where the multiplier of an inequality is smaller than its slack, it
-    is a zero that an interior method approaches, and is taken as zero; else the whole slack would count."""
+    """The certificate of another program's answer.
+
+    A multiplier of an inequality that is smaller than the slack is an interior method's approximation of zero, and is
+    set to zero; otherwise the whole slack would count.
+    """
     holders = (problem.server, *problem.shares)
     tidy = list(multipliers)
     for i, holder in enumerate(holders):
@@ -219,7 +225,8 @@ def measure_scipy(instance: Instance, method: str, tol: float, budget: float) ->
     (held,) = pooled.shares
     assert held.objective is not None
     assert held.constraint is not None
-    objective, bounds = held.objective, held.constraint.function
+    objective = held.objective
+    bounds = held.constraint.function
     scipy_minimize: Any = minimize  # its stubs know no method that is chosen at run time
     curvature: Any = bounds.weighted_hessian
     given: dict[str, Any] = {
@@ -235,7 +242,9 @@ def measure_scipy(instance: Instance, method: str, tol: float, budget: float) ->
             "options": {"ftol": tol**2, "maxiter": 10_000},
         },
     }[method]
-    clock, last, judging = Budget(budget), np.zeros(instance.dim), 0.0
+    clock = Budget(budget)
+    last = np.zeros(instance.dim)
+    judging = 0.0
 
     def watch(w: Vector, *state: Any) -> bool:
         nonlocal last, judging
@@ -267,7 +276,7 @@ def measure_scipy(instance: Instance, method: str, tol: float, budget: float) ->
 
 @dataclass(frozen=True)
 class Reference:
-    """The value that distances are measured from, and who says so."""
+    """The objective that distances are measured from, and its source."""
 
     objective: float
     source: str
@@ -291,8 +300,8 @@ def reference(instance: Instance, budget: float) -> Reference | None:
     return Reference(best.objective, f"{best.method}, certificate {best.certificate.worst:.0e}{nature}")
 
 
-def noted_reference(instance: Instance, output: Output, digits: int) -> Reference | None:
-    """The reference, and a line about it below the table."""
+def note_reference(instance: Instance, output: Output, digits: int) -> Reference | None:
+    """Compute the reference, and add a note about it below the table."""
     say(instance, "reference")
     found = reference(instance, output.budget)
     if found is not None:
@@ -300,14 +309,14 @@ def noted_reference(instance: Instance, output: Output, digits: int) -> Referenc
     return found
 
 
-def placed(row: Measured, against: Reference | None) -> Measured:
+def add_distance(row: Measured, against: Reference | None) -> Measured:
     """The row with its relative distance from the reference."""
     if against is None or row.objective is None:
         return row
     return replace(row, distance=abs(row.objective - against.objective) / max(abs(against.objective), 1e-12))
 
 
-def compared(row: Measured, paper: Measured | None) -> Measured:
+def add_ratio(row: Measured, paper: Measured | None) -> Measured:
     """The row with the ratio of the paper's exchanges to its own: a lower bound when the paper's run was cut short."""
     if paper is None or not paper.exchanges or not row.exchanges or row.status != "solved":
         return row

@@ -22,7 +22,8 @@ def newcomer() -> None:
     """
     with tempfile.TemporaryDirectory(prefix="fedpact-newcomer-") as made:
         folder = Path(made)
-        programs, hospitals = folder / "venv" / "bin", folder / "hospitals"
+        programs = folder / "venv" / "bin"
+        hospitals = folder / "hospitals"
         fedpact = str(programs / "fedpact")
         steps = {
             "make an environment": [sys.executable, "-m", "venv", str(folder / "venv")],

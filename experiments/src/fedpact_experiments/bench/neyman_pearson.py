@@ -57,9 +57,11 @@ def neyman_pearson(
 def _row(instance: Instance, tol: float, budget: float, seed: int) -> dict[str, str]:
     say(instance, "optimum and both algorithms", tol)
     if instance.name in LARGE:
-        best, source = measure_scipy(instance, "SLSQP", TIGHT, budget), "SLSQP"
+        best = measure_scipy(instance, "SLSQP", TIGHT, budget)
+        source = "SLSQP"
     else:
-        best, source = measure_conic(instance, budget), "Clarabel"
+        best = measure_conic(instance, budget)
+        source = "Clarabel"
     one, answer = measure(instance, "proximal-al", tol, budget, seed)
     three, _ = measure(instance, "centralized-proximal-al", tol, budget, seed)
     if answer is None or not (best.objective and one.objective and three.objective):

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedpact.errors import DataError
 from fedpact_experiments.bench.problems import Instance
-from fedpact_experiments.tables import folded, show
+from fedpact_experiments.tables import fold, show
 
 
 def cell(name: str, form: Callable[[Any], str] = str) -> Callable[[Any], str]:
@@ -45,7 +45,7 @@ class Table:
         lines = [[shown(row) for shown in self.columns.values()] for row in rows]
         show(list(self.columns), lines, markdown, text=self.text, sections=[self.section(row) for row in rows])
         if self.caption:
-            click.echo(f"{folded(self.caption)}\n")
+            click.echo(f"{fold(self.caption)}\n")
 
 
 @dataclass

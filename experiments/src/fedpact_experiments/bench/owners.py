@@ -40,7 +40,8 @@ def print_cell(method: str, *numbers: str) -> None:
     clock = cpu = float("inf")
     began = time.perf_counter()
     while time.perf_counter() - began <= LEAST:
-        at, spent = time.perf_counter(), time.process_time()
+        at = time.perf_counter()
+        spent = time.process_time()
         answer = fp.solve(problem, method, max_rounds=max_rounds)
         clock = min(clock, time.perf_counter() - at)
         cpu = min(cpu, time.process_time() - spent)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,11 +17,11 @@ from fedpact_experiments.bench.measure import (
     LABELS,
     PAPER,
     Measured,
-    compared,
+    add_distance,
+    add_ratio,
     measure,
     measure_conic,
-    noted_reference,
-    placed,
+    note_reference,
     say,
 )
 from fedpact_experiments.bench.output import BUDGET, SEED, Output, Table, printing
@@ -106,32 +107,63 @@ def rounds(
     families = {"neyman-pearson" if name in NEYMAN_PEARSON else name for name in problems}
     if PAPER in methods:
         output.notes += [note for family, note in NOTES.items() if family in families]
-    asked = [label for label in LABELS if label in methods and label != CONIC]
     solutions: dict[str, dict[str, Solution]] = {}
 
     def rows() -> Iterator[Measured]:
         for instance in output.instances(PROBLEMS, problems, lambda name: owners):
-            yield from rows_of(instance)
-
-    def rows_of(instance: Instance) -> Iterator[Measured]:
-        against = noted_reference(instance, output, digits=8)
-        for limit in tol:
-            paper = None
-            for method in asked:
-                say(instance, method, limit)
-                row, answer = measure(instance, method, limit, output.budget, output.seed)
-                if method == PAPER:
-                    paper = row
-                if answer is not None:
-                    title = f"{instance}, tol = {limit:g}" if len(tol) > 1 else str(instance)
-                    solutions.setdefault(title, {})[method] = answer
-                yield compared(placed(row, against), paper)
-        if CONIC in methods:
-            say(instance, CONIC)
-            yield placed(measure_conic(instance, output.budget), against)
+            yield from _measure_instance(instance, methods, tol, output, solutions)
 
     try:
         output.report(Table(rows(), COLUMNS, CAPTION))
     finally:
         if plot is not None and solutions:
-            click.echo(f"wrote {figures.save(figures.convergence(solutions), plot)}", err=True)
+            click.echo(f"wrote {figures.save(draw_convergence(solutions), plot)}", err=True)
+
+
+def _measure_instance(
+    instance: Instance,
+    methods: Sequence[str],
+    tolerances: Sequence[float],
+    output: Output,
+    solutions: dict[str, dict[str, Solution]],
+) -> Iterator[Measured]:
+    """The rows of one instance; adds to `solutions` what is to be drawn, by title and method."""
+    against = note_reference(instance, output, digits=8)
+    for tol in tolerances:
+        title = f"{instance}, tol = {tol:g}" if len(tolerances) > 1 else str(instance)
+        paper = None
+        for method in LABELS:  # the paper's first, for the ratios to it
+            if method not in methods or method == CONIC:
+                continue
+            say(instance, method, tol)
+            row, answer = measure(instance, method, tol, output.budget, output.seed)
+            if method == PAPER:
+                paper = row
+            if answer is not None:
+                solutions.setdefault(title, {})[method] = answer
+            yield add_ratio(add_distance(row, against), paper)
+    if CONIC in methods:
+        say(instance, CONIC)
+        yield add_distance(measure_conic(instance, output.budget), against)
+
+
+def draw_convergence(solutions: Mapping[str, Mapping[str, Solution]]) -> Any:
+    """Certificate (the larger of stationarity and feasibility) against exchanges, and against megabytes beside it.
+
+    solutions: title of a row of two panels -> (method -> its solution); a method without exchanges has no line
+    """
+    panels = []
+    for title, by_method in solutions.items():
+        by_exchanges = {}
+        by_bytes = {}
+        for method, answer in by_method.items():
+            judged = [record for record in answer.history.outer if record.rounds > 0]
+            if judged:
+                worst = [max(record.stationarity, record.feasibility) for record in judged]
+                by_exchanges[method] = ([record.rounds for record in judged], worst)
+                by_bytes[method] = ([record.bytes / 1e6 for record in judged], worst)
+        (tol,) = {answer.tol[0] for answer in by_method.values()}
+        panels.append(figures.Panel(title, "exchanges", "certificate", by_exchanges, log_x=True, level=tol))
+        megabytes = "megabytes, all owners, both ways"
+        panels.append(figures.Panel(title, megabytes, "certificate", by_bytes, log_x=True, level=tol))
+    return figures.panels(panels)

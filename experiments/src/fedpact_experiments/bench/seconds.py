@@ -10,12 +10,12 @@ import click
 from fedpact_experiments.bench.measure import (
     CONIC,
     Measured,
+    add_distance,
     mark,
     measure,
     measure_conic,
     measure_scipy,
-    noted_reference,
-    placed,
+    note_reference,
     without,
 )
 from fedpact_experiments.bench.output import BUDGET, SEED, Output, Table, printing
@@ -62,7 +62,8 @@ def seconds(problems: Sequence[str], owners: Sequence[int], tol: float, repeat: 
     fedpact bench time --data DIR
     fedpact bench time --problems synthetic --owners 5,20 --repeat 1
     """
-    budget, seed = output.budget, output.seed
+    budget = output.budget
+    seed = output.seed
     late = mark(budget)
 
     def runs_on(instance: Instance) -> dict[str, Callable[[], Measured]]:
@@ -86,13 +87,13 @@ def seconds(problems: Sequence[str], owners: Sequence[int], tol: float, repeat: 
         return replace(row, ratio=row.seconds / first.seconds, ratio_is_lower_bound=row.status == late)
 
     def rows_of(instance: Instance) -> Iterator[Measured]:
-        against = noted_reference(instance, output, digits=10)
+        against = note_reference(instance, output, digits=10)
         fastest: dict[str, Measured] = {}
         try:
             _take_turns(runs_on(instance), repeat, late, fastest, instance)
         finally:  # after Ctrl-C too
             for row in fastest.values():
-                yield beside(placed(row, against), fastest.get(OURS))
+                yield beside(add_distance(row, against), fastest.get(OURS))
 
     def rows() -> Iterator[Measured]:
         def numbers(name: str) -> Sequence[int]:

@@ -25,7 +25,9 @@ W8A_COLUMNS = 300
 def vehicle23(folder: str | Path | None = None) -> dict[str, tuple[Matrix, Labels]]:
     """The 'vehicle' data at its 23 sensors: 1860 rows (7 to 534 a sensor) of 100 features, as published: no scaling."""
     with np.load(find("vehicle23.npz", folder)) as arrays:
-        X, y, sensor = arrays["X"].astype(np.float64), arrays["y"], arrays["client"]
+        X = arrays["X"].astype(np.float64)
+        y = arrays["y"]
+        sensor = arrays["client"]
     labels = (y > 0).astype(np.int64)
     return {f"sensor {i + 1}": (X[sensor == i], labels[sensor == i]) for i in np.unique(sensor)}
 
@@ -93,7 +95,10 @@ def read_libsvm(text: str, columns: int, file: str) -> tuple[sp.csr_array, NDArr
     Raises:
         DataError: a row that is not of this form, or a column beyond the last; the message has file and row.
     """
-    labels, values, indices, ends = [], [], [], [0]
+    labels = []
+    values = []
+    indices = []
+    ends = [0]
     for number, line in enumerate((line for line in text.splitlines() if line.strip()), 1):
         label, *pairs = line.split()
         try:

@@ -59,8 +59,10 @@ def cifar10_features(folder: str | Path | None = None, n: int = 20, alpha: float
     ResNet18 of iFedDR, whose features are not public.
     """
     with np.load(find("cifar10_efficientnetlite0_features.npz", folder)) as arrays:
-        X, X_test = arrays["X_train"].astype(np.float64), arrays["X_test"].astype(np.float64)
-        y, y_test = arrays["y_train"].astype(np.int64), arrays["y_test"].astype(np.int64)
+        X = arrays["X_train"].astype(np.float64)
+        X_test = arrays["X_test"].astype(np.float64)
+        y = arrays["y_train"].astype(np.int64)
+        y_test = arrays["y_test"].astype(np.int64)
         classes = tuple(str(name) for name in arrays["classes"])
     owners = {f"client {i}": (X[rows], y[rows]) for i, rows in enumerate(dirichlet(y, n, alpha, seed), 1)}
     columns = tuple(f"feature {j}" for j in range(X.shape[1]))

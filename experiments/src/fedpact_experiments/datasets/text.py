@@ -24,7 +24,8 @@ def encode(
     """
     if encoding not in ("codes", "onehot"):
         raise OptionError(f"encoding is {encoding!r}; allowed: 'codes', 'onehot'")
-    blocks, names = [], []
+    blocks = []
+    names = []
     for name, values in fields.items():
         if name not in categorical:
             blocks.append(values.astype(np.float64)[:, None])

@@ -142,7 +142,8 @@ def split(table: VerticalTable, seed: int = 0) -> TrainAndTest:
     Numeric columns are scaled to mean 0 and deviation 1 on the training rows, columns of 0 and 1 stay.
     """
     order = np.random.default_rng(seed).permutation(len(table.y))
-    X, train = table.X.copy(), np.sort(order[: table.train_rows])
+    X = table.X.copy()
+    train = np.sort(order[: table.train_rows])
     X[:, table.numeric] = standardize(X[:, table.numeric], like=X[np.ix_(train, table.numeric)])
     scaled = replace(table, X=X)
     return TrainAndTest(scaled.select(train), scaled.select(np.sort(order[table.train_rows :])))
@@ -157,7 +158,8 @@ def split_columns(table: VerticalTable, parties: int = 6, first: int | None = No
     Raises:
         OptionError: fewer than two parties, or one would have no column.
     """
-    size, total = table.first_party if first is None else first, len(table.columns)
+    size = table.first_party if first is None else first
+    total = len(table.columns)
     if parties < 2:
         raise OptionError(f"parties is {parties}; columns are divided among at least 2")
     if not 1 <= size <= total - (parties - 1):

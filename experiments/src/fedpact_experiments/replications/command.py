@@ -111,7 +111,8 @@ def replicate(
     replication = REPLICATIONS[name]
     asked = Asked(folder, quick, trials, partial(click.echo, err=True))
     ran = carry_out(replication, asked, out / f"{name}.jsonl", resume)
-    found, took = ran.found, f"in {ran.minutes:.0f} minutes"
+    found = ran.found
+    took = f"in {ran.minutes:.0f} minutes"
     if quick:
         found, took = found.undecided(), "a small part only, on which no claim is decided"
     show_findings(replication.page.title, found, markdown)

@@ -14,7 +14,7 @@ from fedpact.solve import solve
 from fedpact_experiments import datasets
 from fedpact_experiments.datasets import VerticalTable
 from fedpact_experiments.replications import papers
-from fedpact_experiments.replications.fairvfl_runs import Case, Fit, post_processed
+from fedpact_experiments.replications.fairvfl_runs import Case, Fit, post_process
 from fedpact_experiments.replications.findings import Claim, Findings
 from fedpact_experiments.replications.page import Page
 from fedpact_experiments.replications.rows import Rows
@@ -35,12 +35,24 @@ LOADERS: dict[str, Callable[[str | None], VerticalTable]] = {
 }
 #: Exchanges besides the updates: the first look, the last one, handing out, and one that is kept back.
 BESIDES = 4
-#: Of vertical-al; ROUGH in Figure 1. NEVER is not met in so few rounds: the paper's methods have no stopping rule.
-TOL, ROUGH, NEVER = 1e-4, 1e-3, 1e-9
-#: By vertical-al, to TOL without and with the constraint, and to ROUGH; by interior-point on pooled columns.
-FREE, FAIR, NEARLY, POOLED = "optimum, no constraint", "optimum", "optimum, nearly", "pooled"
+#: Tolerance of vertical-al.
+TOL = 1e-4
+#: Its tolerance in Figure 1.
+ROUGH = 1e-3
+#: Tolerance of the paper's methods, which have no stopping rule: not met in so few rounds.
+NEVER = 1e-9
+#: vertical-al to TOL, without the constraint.
+FREE = "optimum, no constraint"
+#: vertical-al to TOL, with the constraint.
+FAIR = "optimum"
+#: vertical-al to ROUGH.
+NEARLY = "optimum, nearly"
+#: interior-point on pooled columns.
+POOLED = "pooled"
 #: Labels of the last table.
-AUTO, CONSTANTS, OURS = "fair-vfl, automatic", "fair-vfl, paper", "vertical-al"
+AUTO = "fair-vfl, automatic"
+CONSTANTS = "fair-vfl, paper"
+OURS = "vertical-al"
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,7 @@ def plan(asked: Asked, size: Size) -> Iterator[Run[Fit]]:
 
 
 def _plan_of(name: str, folder: str | None, size: Size) -> Iterator[Run[Fit]]:
+    """The runs on one data set."""
     limit: dict[str, Any] = {"max_rounds": size.rounds + BESIDES, "tol": NEVER}
 
     def run(label: str, seed: int, method: str, eps: float | None, updates: int = 1, **options: Any) -> Run[Fit]:
@@ -88,7 +101,7 @@ def _plan_of(name: str, folder: str | None, size: Size) -> Iterator[Run[Fit]]:
             answer = case.solve(method, eps, **options)
             yield case.fit(label, eps, answer, updates)
             if label == "FedBCD":
-                yield from post_processed(case, answer.w)
+                yield from post_process(case, answer.w)
 
         told = "" if eps is None else f", eps {eps:g}, Q = {updates}"
         return Run(f"{name}, seed {seed}: {label}{told}", measure)

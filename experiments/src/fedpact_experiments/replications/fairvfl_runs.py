@@ -83,7 +83,8 @@ class Case:
         return solve(self.problem(eps), method, secure_sum=False, **options)
 
     def fit(self, label: str, eps: float | None, answer: Solution, updates: int = 1) -> Fit:
-        known, z = scores(answer.w, self.train), scores(answer.w, self.test)
+        known = scores(answer.w, self.train)
+        z = scores(answer.w, self.test)
         return Fit(
             self.data,
             self.seed,
@@ -119,14 +120,16 @@ def qualities(chance: Vector, loss: Vector, table: VerticalTable) -> dict[str, A
     }
 
 
-def post_processed(case: Case, w: Vector) -> Iterator[Fit]:
+def post_process(case: Case, w: Vector) -> Iterator[Fit]:
     """EO and CEO, derived from FedBCD's scores of the training rows; expectations over their coins.
 
     A prediction of -1 or 1 taken for a score has the logistic loss log(1 + e) or 1 less, so DEO of EO's predictions is
     the difference of the groups' true positive rates. CEO's are probabilities still, and have a logistic loss.
     """
-    train, test = case.train, case.test
-    known, z = scores(w, train), scores(w, test)
+    train = case.train
+    test = case.test
+    known = scores(w, train)
+    z = scores(w, test)
     equal = equalized_odds(train.y, known, train.group, constraint="true_positive_rate")
     chance = equal.predict_proba(z, test.group)
     yield Fit(case.data, case.seed, "EO", **qualities(chance, 1 - chance, test))

@@ -1,4 +1,4 @@
-"""What a replication finds: tables, the paper's claims beside ours, figures, and where it is not what the paper did."""
+"""What a replication finds: tables, the paper's claims beside our findings, figures, and deviations from the paper."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from fedpact_experiments.tables import folded, show
+from fedpact_experiments.tables import fold, show
 
-#: True: the numbers say so; False: they say otherwise; None: they do not carry a verdict.
+#: True: the numbers confirm it; False: they contradict it; None: they do not decide.
 Verdict = bool | None
 
 
@@ -18,7 +18,9 @@ def all_of(*verdicts: Verdict) -> Verdict:
     """False if one is, else None if one is, else True."""
     if False in verdicts:
         return False
-    return None if None in verdicts else True
+    if None in verdicts:
+        return None
+    return True
 
 
 def opposite(verdict: Verdict) -> Verdict:
@@ -27,9 +29,12 @@ def opposite(verdict: Verdict) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of measured numbers. text: columns of words, besides the first; grouped: rules where the first changes
+    """A table of measured numbers.
 
-    title, figures: on a page, the heading above it and the figures, by name, between heading and table
+    text:    left-aligned columns, besides the first
+    grouped: rules where the first column changes
+    title:   heading on a page
+    figures: names of the figures between heading and table
     """
 
     columns: Sequence[str]
@@ -43,9 +48,9 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What the paper says ("-": nothing), where, what was found here, and whether it is the same.
+    """A claim of the paper ("-": none) and where it stands, what was found here, and whether they agree.
 
-    why: the reason, told where it is not known to be the same
+    why: the reason, shown unless they agree
     """
 
     where: str
@@ -60,8 +65,8 @@ class Claim:
             return "not decided"
         return "agrees" if self.agrees else "DIFFERS"
 
-    def told(self) -> dict[str, str]:
-        """What there is to say about it, by who says it."""
+    def statements(self) -> dict[str, str]:
+        """The statements about it: the paper's, ours, and why they differ."""
         said = {"paper": self.paper, "ours": self.ours}
         if self.why and not self.agrees:
             said["why"] = self.why
@@ -70,7 +75,7 @@ class Claim:
 
 @dataclass
 class Findings:
-    """differences: where and why this is not what the paper did; figures: file name without suffix -> Figure"""
+    """differences: deviations from the paper's experiment; figures: file name without suffix -> Figure"""
 
     tables: list[Table] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -78,21 +83,21 @@ class Findings:
     figures: dict[str, Any] = field(default_factory=dict)
 
     def undecided(self) -> Findings:
-        """The same where its numbers are not worth a verdict."""
+        """The same with all verdicts undecided, for a small part of an experiment."""
         return replace(self, claims=[replace(claim, agrees=None, why="") for claim in self.claims])
 
 
 def show_findings(title: str, found: Findings, markdown: bool = False) -> None:
-    """The replication on standard output."""
+    """Print the findings."""
     click.echo(f"{title}\n")
     for table in found.tables:
         sections = [row[0] for row in table.rows] if table.grouped else ()
         show(table.columns, table.rows, markdown, text=table.text, sections=sections)
-        click.echo(f"{folded(table.caption)}\n")
+        click.echo(f"{fold(table.caption)}\n")
     for claim in found.claims:
-        click.echo(folded(f"[{claim.verdict}] {claim.where}", more="  "))
-        for who, text in claim.told().items():
-            click.echo(folded(f"{f'{who}:':6} {text}", "  ", more="  "))
+        click.echo(fold(f"[{claim.verdict}] {claim.where}", more="  "))
+        for who, text in claim.statements().items():
+            click.echo(fold(f"{f'{who}:':6} {text}", "  ", more="  "))
     click.echo("\nWhere this is not what the paper did:")
     for difference in found.differences:
-        click.echo(folded(f"- {difference}", more="  "))
+        click.echo(fold(f"- {difference}", more="  "))

@@ -28,8 +28,12 @@ TOL = 1e-3
 MOST = 20_000
 #: Random starts or instances, in all experiments of the paper that have several.
 TRIALS = 10
-#: The two algorithms, our own method, and the optimum (of a method to a tight tolerance, or exact).
-ONE, THREE, OURS, OPTIMUM = "Algorithm 1", "Algorithm 3", "interior-point", "optimum"
+#: Labels of the runs: the paper's two algorithms, and our method.
+ONE = "Algorithm 1"
+THREE = "Algorithm 3"
+OURS = "interior-point"
+#: Exact, or solved to a tight tolerance.
+OPTIMUM = "optimum"
 
 ByHolder = Callable[[FederatedProblem, Vector], list[float]]
 Start = Callable[[int], Vector]
@@ -321,4 +325,15 @@ def course(row: Twins, y: str, bound: float, losses: str, bounded: str, server: 
     if server is not None:
         lines[bounded] = [values[1:] for values in of_holders]
         lines[server] = [values[:1] for values in of_holders]
-    return figures.banded(row.title, "outer iterations", y, lines, bound)
+    return draw_bands(row.title, y, lines, bound)
+
+
+def draw_bands(title: str, y: str, values: Mapping[str, Sequence[Sequence[float]]], level: float) -> figures.Panel:
+    """Means as lines, in bands from minimum to maximum. values: label -> one sequence for each outer iteration."""
+    lines = {}
+    bands = {}
+    for label, samples in values.items():
+        iterations = [float(i) for i in range(len(samples))]
+        lines[label] = (iterations, [sum(sample) / len(sample) for sample in samples])
+        bands[label] = ([min(sample) for sample in samples], [max(sample) for sample in samples])
+    return figures.Panel(title, "outer iterations", y, lines, log_y=False, bands=bands, level=level)

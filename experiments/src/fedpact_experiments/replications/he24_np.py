@@ -37,7 +37,8 @@ LOADERS: dict[str, Callable[[str | None], data.Table]] = {
 #: Algorithm 1 with the printed rho where the table has another.
 WITH_RHO = "Algorithm 1, rho as printed"
 #: Rows of either class.
-ZEROS, ONES = "rows of class 0", "rows of class 1"
+ZEROS = "rows of class 0"
+ONES = "rows of class 1"
 
 
 @dataclass(frozen=True)

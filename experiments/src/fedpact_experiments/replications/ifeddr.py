@@ -15,7 +15,7 @@ from fedpact.problem import FederatedProblem
 from fedpact.report import figures
 from fedpact_experiments.replications.findings import Verdict
 from fedpact_experiments.replications.runner import Run
-from fedpact_experiments.trace import Enough, Point, announced, traced
+from fedpact_experiments.trace import Enough, Point, announce_progress, record_trace
 
 WEIGHT = 1e-5  # of the squared norm, Tables 2 to 4
 SIGMA = float(np.sqrt(0.99))
@@ -23,8 +23,10 @@ SIGMA = float(np.sqrt(0.99))
 ARRIVED = 1e-4
 #: f - f* below which a run may end: rounding is near.
 DONE = 1e-10
-#: A run that does not bring f - f* down by 1 % in so many rounds has stalled, and ends.
-PATIENCE, PROGRESS = 100, 0.99
+#: A run has stalled, and ends, if in so many rounds ...
+PATIENCE = 100
+#: ... f - f* does not fall below this fraction of what it was.
+PROGRESS = 0.99
 #: The series of a run that ends it, and by which runs are compared.
 GAP = "f - f*"
 #: The part of the row that holds f* and what is measured there.
@@ -212,7 +214,7 @@ class Runs:
     def of(self, methods: Iterable[Method], enough: Enough, part: str = "") -> Iterator[Run[Curve]]:
         for one in methods:
             name = self._name(part, one.label, one.setting)
-            yield Run(name, partial(self._make, one, part, announced(name, self.say, enough)))
+            yield Run(name, partial(self._make, one, part, announce_progress(name, self.say, enough)))
 
     def _name(self, *parts: str) -> str:
         return ", ".join(text for text in (self.data, *parts) if text)
@@ -227,7 +229,7 @@ class Runs:
             deciding = next(iter(seen.values()))
             return deciding[-1]
 
-        trace = traced(setup.problem, one.method, look, enough, **one.options)
+        trace = record_trace(setup.problem, one.method, look, enough, **one.options)
         return [setup.curve(part, one.label, one.setting, trace.points, seen)]
 
 
@@ -246,7 +248,8 @@ def parts_of_l(factors: Iterable[float]) -> dict[str, dict[str, Any]]:
 
 # -------------------------------------------------------------------------------------------------------------- drawing
 
-ROUNDS, GRADIENTS = "rounds (server steps)", "gradients per owner (client steps)"
+ROUNDS = "rounds (server steps)"
+GRADIENTS = "gradients per owner (client steps)"
 
 
 def panel(title: str, x: str, series: str, runs: Mapping[str, Curve], first: int = 0, **scales: Any) -> figures.Panel:

@@ -26,7 +26,9 @@ SMOOTHING = 0.1  # Table 4
 LOCAL: dict[str, Any] = {"local_solver": "extragradient"}
 FEDDR: dict[str, Any] = {"gamma": 1.0} | LOCAL
 #: Series of a run, and of the model that minimises the mean loss of the owners: no fairness.
-WORST, RESIDUAL, MEAN = "worst-class accuracy", "residual", "mean accuracy"
+WORST = "worst-class accuracy"
+RESIDUAL = "residual"
+MEAN = "mean accuracy"
 #: What one test image of a class is worth.
 IMAGE = 0.01
 
@@ -53,7 +55,7 @@ QUICK = Size(2, 8, (10,), (10,), (1.0,), 1e-2)
 @cache
 def _set_up(size: Size, folder: str | None) -> tuple[ifeddr.Setup, Curve]:
     given = datasets.cifar10_features(folder)
-    owners, test = softmax.reduced(given, size.directions)
+    owners, test = softmax.reduce_dimension(given, size.directions)
     classes = len(given.classes)
     game = tasks.fair_classification(owners, classes, weight=WEIGHT, smoothing=SMOOTHING)
     measures = {

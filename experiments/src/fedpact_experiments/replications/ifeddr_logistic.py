@@ -135,8 +135,10 @@ def _claims(name: str, runs: Mapping[str, Curve]) -> Iterator[Claim]:
     """A run that neither arrived nor stalled decides nothing about convergence."""
     where = "Figures 1 and 2, vehicle" if name == "vehicle" else "Figure 5, w8a"
     claim = partial(PAGE.claim, where=where, arrived=ARRIVED, gamma=STALL_GAMMA)
-    paper, automatic = runs["ifeddr, paper"], runs["ifeddr"]
-    short, from_p = runs["feddr tau 10, start s"], runs["feddr tau 10, start p"]
+    paper = runs["ifeddr, paper"]
+    automatic = runs["ifeddr"]
+    short = runs["feddr tau 10, start s"]
+    from_p = runs["feddr tau 10, start p"]
     yield claim("short", opposite(short.converges), run=short)
     if "feddr tau 100, start s" in runs:
         longer = runs["feddr tau 100, start s"]

@@ -1,4 +1,4 @@
-"""The words of a replication's page: a TOML file beside its code, which has the numbers and puts them in by name."""
+"""The texts of a replication's page: a TOML file beside its code, with places for numbers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedpact_experiments.replications.findings import Claim, Table, Verdict
 
 
 class Page:
-    """The words in NAME.toml: title and summary (one line for a list), tables, claims, differences.
+    """The texts in NAME.toml: title, summary (one line for a list), tables, claims, differences.
 
-    Numbers stand in them as in a format string, "{row.n} owners, {gap:.1e}"; the code gives them by these names. A
-    table has `cells`, one a column, filled for every row; a claim may have `each`, filled for every row and joined. Its
-    `why` is the reason where it differs, `undecided` where the numbers do not carry a verdict.
+    They are format strings, "{row.n} owners, {gap:.1e}"; the code gives the numbers by name. A table has `cells`, one
+    per column, formatted for every row; a claim may have `each`, formatted for every row and joined. Its `why` is shown
+    if it differs, `undecided` if the numbers do not decide.
     """
 
     def __init__(self, name: str) -> None:
@@ -28,27 +28,30 @@ class Page:
         words = dict(self._words["tables"][key])
         cells = words.pop("cells")
         filled = [[cell.format(row=row, **numbers) for cell in cells] for row in rows]
-        return Table(rows=filled, **_filled(words, numbers))
+        return Table(rows=filled, **_fill(words, numbers))
 
     def claim(self, key: str, agrees: Verdict, rows: Iterable[object] = (), **numbers: Any) -> Claim:
         words = dict(self._words["claims"][key])
-        each, undecided = words.pop("each", ""), words.pop("undecided", "")
+        each = words.pop("each", "")
+        undecided = words.pop("undecided", "")
         if agrees is None:
             words["why"] = undecided
         told = "; ".join(each.format(row=row, **numbers) for row in rows)
-        return Claim(agrees=agrees, **_filled(words, numbers | {"each": told}))
+        return Claim(agrees=agrees, **_fill(words, numbers | {"each": told}))
 
     def differences(self, **numbers: Any) -> list[str]:
-        """Where this is not what the paper did."""
+        """Deviations from the paper's experiment."""
         return [text.format(**numbers) for text in self._words["differences"]]
 
 
-def _filled(words: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
-    """The words with their numbers, in lists of them too; what is no text stays."""
+def _fill(words: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
+    """The texts formatted with these numbers, also inside lists; other entries are unchanged."""
 
     def fill(entry: Any) -> Any:
         if isinstance(entry, list):
             return [fill(each) for each in entry]
-        return entry.format(**numbers) if isinstance(entry, str) else entry
+        if isinstance(entry, str):
+            return entry.format(**numbers)
+        return entry
 
     return {name: fill(entry) for name, entry in words.items()}

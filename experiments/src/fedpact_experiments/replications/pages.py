@@ -46,7 +46,7 @@ def _paragraphs(title: str, found: Findings, command: str, how: str) -> Iterator
     yield from (_picture(name) for name in found.figures if name not in beside)
     yield CLAIMS
     for claim in found.claims:
-        told = [f"  - {who}: {text}" for who, text in claim.told().items()]
+        told = [f"  - {who}: {text}" for who, text in claim.statements().items()]
         yield "\n".join([f"- **{claim.verdict}**: {claim.where}", *told])
     yield "## Where this is not what the paper did"
     yield "\n".join(f"- {difference}" for difference in found.differences)

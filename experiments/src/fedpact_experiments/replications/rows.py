@@ -1,4 +1,4 @@
-"""What runs measured, as rows to choose from, and how their numbers are spread."""
+"""The measured rows of runs: selection, and mean and deviation of their numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = TypeVar("Row")
 
 
 class Rows(list[Row]):
-    """Measured rows, to be chosen by the values of their fields."""
+    """A list of measured rows, selected by the values of their fields."""
 
     def where(self, **fields: object) -> Rows[Row]:
         """The rows whose fields have these values."""
@@ -40,7 +40,7 @@ class Rows(list[Row]):
 
 
 class Spread:
-    """Values that are shown as the papers do: mean (standard deviation), the mean in the format that is asked for."""
+    """Mean and standard deviation; formatted as in the papers, "mean (deviation)", with the format of the mean."""
 
     def __init__(self, values: Sequence[float] | Vector) -> None:
         self.mean = float(np.mean(values))

@@ -1,7 +1,7 @@
-"""One runner for all replications: it measures what is not measured yet, keeps it, and hands all of it over to be read.
+"""The runner of all replications: performs the runs that are not on file yet, then evaluates all of them.
 
-A replication declares its runs. What a finished run measured is a row of a file (JSON, one run a line), so that a
-replication that was interrupted goes on where it was, and its page can be written again without measuring anything.
+A replication declares its runs. The rows of a finished run are one line of a JSON Lines file, so that an interrupted
+replication can be resumed, and its page can be rewritten without measuring again.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _say_nothing: Callable[[str], None] = lambda text: None  # noqa: E731
 class Asked:
     """What a user asks for.
 
-    folder: of the data (None: FEDPACT_DATA, then the cache)
+    folder: folder of the data; None: FEDPACT_DATA, then the cache
     quick:  a small part, for tests
-    trials: random starts, or instances, where the experiment has them; None: its own numbers
-    say:    tells progress
+    trials: number of random starts or instances, if the experiment has them; None: the paper's
+    say:    reports progress
     """
 
     folder: str | None = None
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Run(Generic[Row]):
-    """name: its own in the replication, and told when it begins; measure: gives its rows"""
+    """name: unique in the replication, shown when the run begins; measure: performs it and returns its rows"""
 
     name: str
     measure: Callable[[], Iterable[Row]]
@@ -50,11 +50,11 @@ class Run(Generic[Row]):
 class Replication(Generic[Row, Size]):
     """An experiment of a paper.
 
-    page:        its name and its words
-    row:         the dataclass of what a run measures: numbers, text, and lists of them
-    full, quick: how large it is
-    plan:        its runs, which are made one after the other
-    read:        what the rows of all runs say
+    page:        name and texts of its page
+    row:         dataclass of what a run measures: numbers, strings, and lists of them
+    full, quick: its sizes
+    plan:        the runs, performed in this order
+    read:        tables, claims and figures from the rows of all runs
     """
 
     page: Page
@@ -67,20 +67,22 @@ class Replication(Generic[Row, Size]):
 
 @dataclass(frozen=True)
 class Ran:
-    """What a replication found, and the minutes that its runs took, all together."""
+    """What a replication found, and the minutes that all its runs took."""
 
     found: Findings
     minutes: float
 
 
 def carry_out(replication: Replication[Row, Size], asked: Asked, file: Path, resume: bool = False) -> Ran:
-    """Make all runs and read their rows. Finished runs are kept in the file, and with `resume` not made again.
+    """Perform all runs and evaluate their rows. With `resume`, finished runs are taken from the file.
 
-    Raises DataError when the file to resume is of another replication or of other options.
+    Raises DataError if the file is of another replication or of other options.
     """
     size = replication.quick if asked.quick else replication.full
     head = {"replication": replication.page.name, "quick": asked.quick, "trials": asked.trials}
-    known = _finished(file, head) if resume and file.exists() else {}
+    known = {}
+    if resume and file.exists():
+        known = _read_finished(file, head)
     _start_file(file, [head, *known.values()])
     rows: Rows[Row] = Rows()
     seconds = 0.0
@@ -98,14 +100,14 @@ def carry_out(replication: Replication[Row, Size], asked: Asked, file: Path, res
 
 
 def _start_file(file: Path, lines: Iterable[dict[str, Any]]) -> None:
-    """Write the lines of which the file consists so far; all or none."""
+    """Replace the file by these lines, atomically."""
     scratch = file.with_suffix(".tmp")
     scratch.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     scratch.replace(file)
 
 
-def _finished(file: Path, head: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The lines of finished runs, by name. A last line that was cut short is no finished run."""
+def _read_finished(file: Path, head: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The lines of finished runs by name, without a last line that was cut off."""
     first, *lines = _read_lines(file)
     if first != head:
         raise DataError(f"{file} holds runs of {first}, not of {head}; leave --resume out, or use another --out")

@@ -23,10 +23,11 @@ from fedpact_experiments.trace import gap
 #: Accuracies in percent that differ by no more are the same: one deviation of 1000 test images at 70 % is 1.4.
 NEAR = 1.0
 #: Series of a run: mean over the classes, which have equally many rows.
-TESTED, TRAINED = "test accuracy", "training accuracy"
+TESTED = "test accuracy"
+TRAINED = "training accuracy"
 
 
-def reduced(given: OwnersAndTest, directions: int) -> tuple[dict[str, tuple[Vector, Any]], Vector]:
+def reduce_dimension(given: OwnersAndTest, directions: int) -> tuple[dict[str, tuple[Vector, Any]], Vector]:
     """Features along the leading principal directions of all training rows, and a column of ones."""
     X = np.vstack([X for X, _ in given.owners.values()])
     center = X.mean(axis=0)
@@ -40,7 +41,7 @@ def reduced(given: OwnersAndTest, directions: int) -> tuple[dict[str, tuple[Vect
 
 def set_up(name: str, given: OwnersAndTest, directions: int) -> tuple[Setup, Curve]:
     """The problem, and what is measured at its optimum, which Newton's method finds on all rows."""
-    owners, test = reduced(given, directions)
+    owners, test = reduce_dimension(given, directions)
     classes = len(given.classes)
     problem = tasks.softmax_regression(owners, classes, ifeddr.WEIGHT)
     functions = [share.objective for share in problem.shares if share.objective is not None]
@@ -94,7 +95,7 @@ class Accurate:
         return str(there), f"{self.run.gradients[there]:.0f}", str(self.run.exchanges[there])
 
 
-def tuned(tries: Sequence[Curve]) -> Curve:
+def choose_best(tries: Sequence[Curve]) -> Curve:
     """The most accurate; of those that are as good as it, the one with the least objective."""
     top = max(Accurate(run).tested for run in tries)
     return min((run for run in tries if Accurate(run).tested >= top - NEAR / 2), key=lambda run: run.last)
@@ -102,7 +103,7 @@ def tuned(tries: Sequence[Curve]) -> Curve:
 
 def read_runs(rows: Rows[Curve], baselines: Sequence[str]) -> list[Accurate]:
     """Of the baselines the best of their grids; then all others. The target is a point below the best of all."""
-    best = [tuned(rows.where(label=label)) for label in baselines]
+    best = [choose_best(rows.where(label=label)) for label in baselines]
     runs = [*best, *(run for run in rows if run.label not in baselines)]
     target = max(Accurate(run).tested for run in runs) - NEAR
     return [Accurate(run, target) for run in runs]

@@ -1,4 +1,4 @@
-"""Where a solve is, written down while it runs: CSV, TensorBoard, MLflow. The last two are extras, imported late."""
+"""Trackers log the progress of a solve: CSV, TensorBoard, MLflow. The last two are extras, imported when used."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from fedpact.report.tracking.tensorboard import FILES, TensorBoard
 
 __all__ = ["TRACKERS", "CsvLog", "MLflow", "TensorBoard", "Tracker", "forget", "tracker"]
 
-LOG, EVENTS = "progress.csv", "tensorboard"
-#: name in a job -> tracker of a run with this output folder: (folder, resume) -> Tracker
+#: File of CsvLog and folder of TensorBoard, in the output folder of a run.
+LOG = "progress.csv"
+EVENTS = "tensorboard"
+#: name in a job -> (output folder of the run, resume) -> tracker
 TRACKERS: dict[str, Callable[[Path, bool], Tracker]] = {
     "csv": lambda folder, resume: CsvLog(folder / LOG, resume=resume),
     "tensorboard": lambda folder, resume: TensorBoard(folder / EVENTS, resume=resume),
@@ -23,14 +25,14 @@ TRACKERS: dict[str, Callable[[Path, bool], Tracker]] = {
 
 
 def tracker(name: str, folder: str | Path, resume: bool = False) -> Tracker:
-    """The tracker of a run that writes its output to this folder. OptionError when there is none of this name."""
+    """The tracker of this name for a run with this output folder. OptionError if the name is unknown."""
     if name not in TRACKERS:
-        raise OptionError(f"tracker {name!r} is unknown; choose {', '.join(TRACKERS)}")
+        raise OptionError(f"tracker {name!r} is unknown; choose {', '.join(TRACKERS)}", code="FP-OPTION-501")
     return TRACKERS[name](Path(folder), resume)
 
 
 def forget(folder: str | Path) -> None:
-    """Remove what trackers of a run wrote to its folder; what MLflow has stays there."""
+    """Delete what trackers of a run wrote to its output folder; runs in MLflow are kept."""
     (Path(folder) / LOG).unlink(missing_ok=True)
     for file in (Path(folder) / EVENTS).glob(FILES):
         file.unlink()

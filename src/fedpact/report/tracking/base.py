@@ -1,4 +1,4 @@
-"""What every tracker does: hear each Progress of a solve, and at the end its answer."""
+"""The base of all trackers: receives every Progress of a solve, and at the end its Solution."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from fedpact.solvers import Progress, Solution
 
 
 class Tracker(ABC):
-    """Give it to `fp.solve(callbacks=[...])`, then tell it the answer by `conclude`; use it as a context manager.
+    """A callback for `fp.solve(callbacks=[...])`; call `conclude` with the answer. Use as a context manager.
 
-    A resumed solve repeats to its callbacks what they have heard before. A tracker that is made with `resume=True` as
-    well goes on where it was. Several solves one after the other, as a job makes them, are one curve: exchanges are
-    counted on.
+    A resumed solve replays all its Progress to the callbacks; a tracker created with `resume=True` skips those that it
+    logged before. Consecutive solves, as in a job, form one curve: the count of exchanges continues.
     """
 
     def __init__(self) -> None:
         self.heard = 0
-        self.known = 0  # how much of it was written down before this solve was resumed
+        self.known = 0  # how many were logged before this solve was resumed
         self.solve = 1
         self._before = 0  # exchanges of the solves before this one
-        self._last = (0, 0)
+        self._rounds = 0  # of the last Progress
+        self._bytes = 0
 
     def __call__(self, progress: Progress) -> None:
         self.heard += 1
-        if progress.rounds < self._last[0] or progress.bytes < self._last[1]:
+        if progress.rounds < self._rounds or progress.bytes < self._bytes:  # counts of a new solve
             self.solve += 1
-            self._before += self._last[0]
-        self._last = (progress.rounds, progress.bytes)
+            self._before += self._rounds
+        self._rounds = progress.rounds
+        self._bytes = progress.bytes
         if self.heard > self.known:
             self.write(progress, None)
 
     def conclude(self, answer: Solution) -> None:
-        """The end of the curves: the last Progress is often from before the last certificate."""
+        """Log the answer as the last point; the last Progress is often from before the final certificate."""
         outer = answer.history.outer
         last = Progress(
             method=answer.method,
@@ -51,10 +52,10 @@ class Tracker(ABC):
 
     @abstractmethod
     def write(self, progress: Progress, answer: Solution | None) -> None:
-        """One point of the curves; with an answer the last one."""
+        """Log one point of the curves. answer: given for the last one."""
 
     def close(self) -> None:  # noqa: B027 - not all have something to close
-        """Nothing more will come."""
+        """Flush and release what is open."""
 
     def __enter__(self) -> Self:
         return self
@@ -65,12 +66,12 @@ class Tracker(ABC):
         self.close()
 
     def step(self, progress: Progress) -> int:
-        """Where on the axis: the exchange; methods on pooled data have none, and count what they report."""
+        """Position on the x axis: the exchange; for methods on pooled data, which have none, the number of reports."""
         return self._before + progress.rounds or self.heard
 
 
 def curves(progress: Progress) -> dict[str, float]:
-    """What is drawn; before the first certificate there is less of it."""
+    """The finite values to plot; stationarity and feasibility are missing before the first certificate."""
     names = ("objective", "stationarity", "feasibility", "bytes")
     values = {name: float(getattr(progress, name)) for name in names}
     return {name: value for name, value in values.items() if math.isfinite(value)}

@@ -1,4 +1,4 @@
-"""A solve as a run of MLflow, at a tracking server or in a file of one's own."""
+"""The progress of a solve as an MLflow run, at a tracking server or in a local file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from fedpact.errors import FedpactError
 from fedpact.report.tracking.base import Tracker, curves
 from fedpact.solvers import Progress, Solution
 
-#: Seconds between two messages to MLflow, and the most values in one (it takes 1000 with tags).
-PAUSE, MOST = 1.0, 900
+#: Seconds between two requests to MLflow.
+PAUSE = 1.0
+#: Values per request: MLflow accepts 1000, tags included.
+MOST = 900
 
 
 class MLflow(Tracker):
     """Objective, stationarity, feasibility and bytes against exchanges; at the end status and reason, as tags.
 
-    name:       of the run
-    experiment: made if there is none of this name
-    uri:        of the tracking server, or "sqlite:///runs.db" for a file; None: as MLflow is set up
-    params:     settings to be listed with the run, such as {"bound": 0.2}
-    resume:     go on with the latest run of this name
+    name:       name of the run
+    experiment: created if it does not exist
+    uri:        tracking server, or "sqlite:///runs.db" for a file; None: as MLflow is configured
+    params:     parameters of the run, such as {"bound": 0.2}
+    resume:     continue the latest run of this name
 
-    What cannot be delivered is kept and tried again; FedpactError when it is not possible at the start or the end.
+    Values that cannot be delivered are kept and sent again; FedpactError if that fails at the start or at the end.
     """
 
     def __init__(
@@ -43,23 +45,29 @@ class MLflow(Tracker):
             from mlflow.entities import Metric, RunTag
             from mlflow.exceptions import MlflowException
         except ImportError as error:
-            raise FedpactError("MLflow is not installed; install it with: pip install 'fedpact[mlflow]'") from error
-        self._metric, self._tag, self._trouble = Metric, RunTag, MlflowException
+            remedy = "install it with: pip install 'fedpact[mlflow]'"
+            raise FedpactError(f"MLflow is not installed; {remedy}", code="FP-508") from error
+        self._metric = Metric
+        self._tag = RunTag
+        self._trouble = MlflowException
         self._metrics: list[Any] = []
         self._tags: dict[str, str] = {}
         self._next = 0.0
         try:
             self._client = MlflowClient(tracking_uri=uri)
-            self.run_id = self._opened(experiment, name, resume)
+            self.run_id = self._open(experiment, name, resume)
             for key, value in (params or {}).items():
                 self._client.log_param(self.run_id, key, value)
         except MlflowException as error:
-            raise FedpactError(f"MLflow: run {name!r} cannot be opened: {error}") from error
+            told = f"MLflow: run {name!r} cannot be opened ({error}); check the address of its tracking server"
+            raise FedpactError(told, code="FP-509") from error
 
-    def _opened(self, experiment: str, name: str, resume: bool) -> str:
-        """A new run, or the latest of this name; its id."""
-        found = self._client.get_experiment_by_name(experiment)
-        number = found.experiment_id if found else self._client.create_experiment(experiment)
+    def _open(self, experiment: str, name: str, resume: bool) -> str:
+        """Create a run, or reopen the latest of this name; its id."""
+        if found := self._client.get_experiment_by_name(experiment):
+            number = found.experiment_id
+        else:
+            number = self._client.create_experiment(experiment)
         if resume:
             for run in self._client.search_runs([number], order_by=["attributes.start_time DESC"]):
                 if run.info.run_name == name:
@@ -71,16 +79,15 @@ class MLflow(Tracker):
     def write(self, progress: Progress, answer: Solution | None) -> None:
         values = curves(progress)
         if answer is None:
-            values["iteration"] = float(progress.iteration)  # once a Progress: a resumed run counts these
-        now, step = time.time_ns() // 1_000_000, self.step(progress)
+            values["iteration"] = float(progress.iteration)  # one per Progress: a resumed run counts these
+        now = time.time_ns() // 1_000_000
+        step = self.step(progress)
         self._metrics += [self._metric(name, value, now, step) for name, value in values.items()]
         self._tags["method"] = progress.method
         if answer is not None:
             self._tags |= {"status": answer.status, "reason": answer.reason}
         if answer is not None or time.monotonic() >= self._next:
-            with suppress(
-                self._trouble
-            ):  # a server that is away does not end the solve; `close` tells if it stays away
+            with suppress(self._trouble):  # an unreachable server does not end the solve; `close` raises
                 self._deliver()
             self._next = time.monotonic() + PAUSE
 
@@ -92,13 +99,13 @@ class MLflow(Tracker):
             self._tags.clear()
 
     def close(self, status: str = "FINISHED") -> None:
-        """Deliver what is left, and tell MLflow how the run ended (in its own words)."""
+        """Deliver what is left and end the run with this MLflow status."""
         try:
             self._deliver()
             self._client.set_terminated(self.run_id, status)
         except self._trouble as error:
-            lost = f"{len(self._metrics)} values of run {self.run_id} could not be delivered"
-            raise FedpactError(f"MLflow: {lost}: {error}") from error
+            lost = f"{len(self._metrics)} values of run {self.run_id} could not be delivered ({error})"
+            raise FedpactError(f"MLflow: {lost}; call close() again once it answers", code="FP-510") from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -106,5 +113,5 @@ class MLflow(Tracker):
         if kind is None:
             self.close()
             return
-        with suppress(FedpactError):  # the error of the solve is the one to hear of
+        with suppress(FedpactError):  # it would hide the error of the solve
             self.close("KILLED" if issubclass(kind, KeyboardInterrupt) else "FAILED")

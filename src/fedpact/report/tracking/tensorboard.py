@@ -1,4 +1,4 @@
-"""A solve as curves in TensorBoard. The writer is an extra; TensorBoard itself is needed only to look at them."""
+"""The progress of a solve as TensorBoard event files, written by the extra tensorboardX."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import FedpactError
+from fedpact.report.files import explain_write_errors
 from fedpact.report.tracking.base import Tracker, curves
 from fedpact.solvers import Progress, Solution
 
-#: Seconds after which points are on disk at the latest.
+#: Points are on disk after at most so many seconds.
 FLUSH = 5
-#: How event files are called.
+#: Pattern of event files.
 FILES = "events.out.tfevents.*"
 
 
 class TensorBoard(Tracker):
-    """Objective, stationarity, feasibility and bytes against exchanges, in an event file in a folder of the run's own.
+    """Objective, stationarity, feasibility and bytes against exchanges. folder: a folder for this run alone.
 
-    resume: go on with the folder of the interrupted solve; without it, event files that are there are an error
+    resume: continue in the folder of an interrupted solve; without it, existing event files are an error
     """
 
     def __init__(self, folder: str | Path, *, resume: bool = False) -> None:
@@ -26,24 +27,21 @@ class TensorBoard(Tracker):
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
-            told = "TensorBoard needs tensorboardX; install it with: pip install 'fedpact[tensorboard]'"
-            raise FedpactError(told) from error
+            remedy = "install it with: pip install 'fedpact[tensorboard]'"
+            raise FedpactError(f"TensorBoard needs tensorboardX; {remedy}", code="FP-506") from error
         self.folder = Path(folder)
         self._new_writer = SummaryWriter
         self._writer: Any = None
-        try:
+        with explain_write_errors(folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FedpactError(f"{folder} cannot be written ({error}); choose another folder") from error
         if any(self.folder.glob(FILES)) and not resume:
-            raise FedpactError(
-                f"{folder} holds the curves of another run; go on with them by resume=True, or choose another folder"
-            )
+            remedy = "continue them with resume=True, or choose another folder"
+            raise FedpactError(f"{folder} holds the curves of another run; {remedy}", code="FP-507")
 
     def write(self, progress: Progress, answer: Solution | None) -> None:
         step = self.step(progress)
         if self._writer is None:
-            # Points from this step on, which an interrupted solve had written, are given up: they come again.
+            # purge_step: drop the points that an interrupted solve wrote from this step on; they come again.
             self._writer = self._new_writer(str(self.folder), flush_secs=FLUSH, purge_step=step)
         for name, value in curves(progress).items():
             self._writer.add_scalar(name, value, step)
