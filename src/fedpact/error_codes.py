@@ -135,7 +135,37 @@ CODES = {
     # ---- federation, engines and jobs: numbers from 300
     #
     # ---- tasks, data, fitting, estimators, alignment and postprocess: numbers from 400
-    #
+    # alignment
+    "FP-OPTION-400": "an unknown on_missing was given to the alignment; choose 'error' or 'drop'",
+    "FP-OPTION-401": "an alignment has fewer than two parties; give two or more",
+    "FP-DATA-402": "not everyone is at every party; keep those who are with on_missing='drop'",
+    "FP-DATA-403": "no id is at every party; check that all use the same ids, written in the same way",
+    "FP-DATA-404": "an id is empty; give every row an id, or drop the row",
+    "FP-DATA-405": "an id is neither text nor a whole number; drop rows without an id, then convert the column",
+    "FP-DATA-406": "an id occurs twice at a party; keep one row per person",
+    "FP-OPTION-407": "the key of the keyed hashes is too short; give 32 random bytes",
+    "FP-OPTION-408": "the key of a private intersection is not 32 bytes; make one with new_key()",
+    "FP-DATA-409": "a point to multiply is not one that a party's first step makes; ask the sender to start again",
+    "FP-OPTION-410": "a party has no key for the private intersection; give one for each party, or none at all",
+    "FP-OPTION-411": "a private intersection needs the package cryptography; pip install 'fedpact[secure]'",
+    # postprocess; the first four also check what the estimators are given
+    "FP-DATA-420": "an argument is not an array, or some of its values are masked; give an array without a mask",
+    "FP-DATA-421": "an argument has another number of entries than there are rows; give one entry per row",
+    "FP-DATA-422": "a label, group or client is missing; fill it in, or drop the row",
+    "FP-DATA-423": "labels, groups or clients mix kinds that have no order; give only texts or only numbers",
+    "FP-DATA-424": "a group was not there when the predictor was derived; derive it from rows of all groups",
+    "FP-DATA-425": "scores are not real numbers; give one real number per row",
+    "FP-DATA-426": "scores are missing or infinite; drop these rows",
+    "FP-DATA-427": "a label is neither 0 nor 1; code the classes as 0 and 1",
+    "FP-DATA-428": "all rows are of one group; give rows of two or more groups",
+    "FP-DATA-429": "a group has no row of one class; give it more rows, merge it with another, or leave it out",
+    "FP-OPTION-430": "the cost of an error is negative or not finite; give a number of at least 0",
+    "FP-OPTION-431": "both costs are 0; make one of them positive",
+    "FP-OPTION-432": "an unknown on_infeasible was given; choose 'error' or 'withhold'",
+    "FP-DATA-433": "calibrated equalized odds is for two groups; merge groups, or use equalized_odds",
+    "FP-DATA-434": "no rate of withheld scores makes the costs equal; use equalized_odds, or on_infeasible='withhold'",
+    "FP-DATA-435": "scores are outside of [0, 1]; give calibrated probabilities",
+    "FP-OPTION-436": "an unknown constraint of the rates; choose 'equalized_odds' or 'true_positive_rate'",
     # ---- report and cli: numbers from 500
     #
 }
