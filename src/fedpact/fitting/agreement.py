@@ -42,7 +42,11 @@ def agree_on_scaling(session: Session, encoding: Encoding, standardize: bool) ->
     first = session.ask(moments, About(mean=np.zeros(len(encoding.names)))).total
     if np.any(first.count == 0):
         column = encoding.names[int(np.argmin(first.count))]
-        raise OptionError(f"column {column!r} has no values at any owner; take it out of the columns")
+        raise OptionError(
+            f"column {column!r} has no values at any owner; take it out of the columns",
+            code="FP-OPTION-460",
+            column=column,
+        )
     mean = first.total / first.count
     second = session.ask(moments, About(mean=mean)).total
     deviation = np.sqrt(second.squares / second.count)

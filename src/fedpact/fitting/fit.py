@@ -125,7 +125,7 @@ class Fitting:
         free = replace(task, constrained=False)
         solution = self._solve(free)
         if solution.status == "client_lost":
-            raise OwnerLost(solution.reason)
+            raise OwnerLost(solution.reason, code="FP-LOST-461")
         if solution.status == "interrupted" or self.session.looking:
             raise KeyboardInterrupt
         told = self._measure(free, solution.w)

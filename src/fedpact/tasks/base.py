@@ -153,28 +153,6 @@ def listed(value: Any) -> Any:
     return value
 
 
-def check_bounds(bound: float | Mapping[str, float]) -> None:
-    """OptionError unless the bound, or every owner's, is positive."""
-    each = bound.items() if isinstance(bound, Mapping) else [("", bound)]
-    for owner, value in each:
-        if not 0 < value < float("inf"):
-            what = f"bound of owner {owner!r}" if owner else "bound"
-            raise OptionError(f"{what} = {value}: give a positive number", code="FP-OPTION-057", key="bound")
-
-
-def bound_for(bound: float | Mapping[str, float], owner: str) -> float:
-    """The owner's bound, from one for all or one by owner."""
-    if not isinstance(bound, Mapping):
-        return bound
-    if owner not in bound:
-        raise OptionError(
-            f"bound has no entry for owner {owner!r}; give one for every owner, or one number for all",
-            code="FP-OPTION-053",
-            key="bound",
-        )
-    return bound[owner]
-
-
 # -------------------------------------------------------------------------------------------------------------- sources
 
 

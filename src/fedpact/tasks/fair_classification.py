@@ -154,9 +154,9 @@ def fair_classification_share(
     """One owner's share, from its own rows; it is number `own` (from 0) of `owners`. Built where the data is."""
     matrix = checks.data(name, X)
     labels = checks.whole(name, "label", y, matrix.shape[0], classes)
-    checks.nonnegative("weight", weight)
-    checks.nonnegative("smoothing", smoothing)
-    checks.positive("penalty", penalty)
+    checks.check_nonnegative("weight", weight)
+    checks.check_nonnegative("smoothing", smoothing)
+    checks.check_positive("penalty", penalty)
     loss = SoftmaxLoss(matrix, labels, classes)
     return Share(VotedLoss(loss, own, owners, weight=weight, smoothing=smoothing, penalty=penalty), name=name)
 

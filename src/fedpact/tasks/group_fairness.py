@@ -15,7 +15,7 @@ from fedpact.errors import DataError, OptionError
 from fedpact.functions import Function, MeanProbability, Stack, TwoSided, Vector
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
-from fedpact.tasks.base import SERVER, Bounded, bound_for, check_bounds, key
+from fedpact.tasks.base import SERVER, Bounded, key
 from fedpact.tasks.checks import Labels, Matrix
 from fedpact.tasks.linear_model import mean_loss, scores
 from fedpact.tasks.tables import GroupedTask
@@ -106,19 +106,12 @@ def group_fairness_share(
     owners = 0:     no objective, as at the server
     column, levels: words for the groups, used in error messages
     """
-    if parity not in PARITIES:
-        raise OptionError(f"parity is {parity!r}; choose {', '.join(PARITIES)}", code="FP-OPTION-034", key="parity")
-    if parity != "loss" and classes != 2:
-        raise OptionError(
-            f"parity {parity!r} is about a rate of positive decisions; with {classes} classes use 'loss'",
-            code="FP-OPTION-035",
-            key="parity",
-        )
+    _check_parity(parity, classes)
     matrix = checks.features(name, X)
     labels = checks.coded(name, "label", y, len(matrix), classes)  # one class is enough for a mean loss
     kinds = checks.coded(name, "group", group, len(matrix), groups)
     checks.some_of_each(name, column, kinds, range(groups), levels)
-    limit = checks.positive(f"max_gap of owner {name!r}", max_gap)
+    limit = checks.check_positive(f"max_gap of owner {name!r}", max_gap)
     means = []
     for g in range(groups):
         inside = kinds == g
@@ -168,6 +161,17 @@ class GroupRates:
         return told
 
 
+def _check_parity(parity: str, classes: int = 2) -> None:
+    if parity not in PARITIES:
+        raise OptionError(f"parity is {parity!r}; choose {', '.join(PARITIES)}", code="FP-OPTION-034", key="parity")
+    if parity != "loss" and classes != 2:
+        raise OptionError(
+            f"parity {parity!r} compares rates of positive decisions; with {classes} classes use 'loss'",
+            code="FP-OPTION-035",
+            key="parity",
+        )
+
+
 def _mean(X: Matrix, y: Labels, inside: NDArray[np.bool_], parity: Parity, classes: int) -> Function:
     """What is compared, over the rows of one group."""
     if parity == "loss":
@@ -204,17 +208,14 @@ class GroupFairness(GroupedTask):
                 code="FP-OPTION-041",
                 key="group",
             )
-        check_bounds(self.bound)
+        checks.check_bounds(self.bound)
         if self.bound == {}:
             raise OptionError(
                 "task 'group_fairness' needs bound=, the gap that is allowed; without one there is nothing to certify",
                 code="FP-OPTION-055",
                 key="bound",
             )
-        if self.parity not in PARITIES:
-            raise OptionError(
-                f"parity = {self.parity!r} is unknown; choose {', '.join(PARITIES)}", code="FP-OPTION-048", key="parity"
-            )
+        _check_parity(self.parity)
 
     def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
         classes = len(self.classes)
@@ -224,7 +225,7 @@ class GroupFairness(GroupedTask):
             X,
             y,
             group,
-            max_gap=bound_for(self.bound, owner),
+            max_gap=checks.bound_for(self.bound, owner),
             owners=0 if owner == SERVER else self.owners,
             name=owner,
             parity=self.parity,
@@ -240,7 +241,7 @@ class GroupFairness(GroupedTask):
         return f"{gap} of at most {limit} {self.everyone()}; least loss on all rows."
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
-        limit = bound_for(self.bound, owner)
+        limit = checks.bound_for(self.bound, owner)
         for k, (a, b) in enumerate(combinations(self.groups, 2)):
             sides = slice(2 * k, 2 * k + 2)
             what = f"{GAPS[self.parity]} between {self.group} = {a} and {b}"

@@ -122,7 +122,7 @@ def _matrices(owners: Mapping[str, tuple[Features, ArrayLike]], columns: Sequenc
 
 
 def _regularized(loss: Function, weight: float, owners: int) -> Function:
-    checks.nonnegative("weight", weight)
+    checks.check_nonnegative("weight", weight)
     assert loss.dim is not None
     return (1 / owners) * (loss + SquaredNorm(weight, loss.dim) if weight > 0 else loss)
 

@@ -92,7 +92,7 @@ class Model:
         try:
             about = json.loads((source / "model.json").read_text())
             if about["format"] != FORMAT:
-                raise FedpactError(f"{source} holds no model of format {FORMAT}", code="FP-002")
+                raise ValueError(f"it is not of format {FORMAT}")
             encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])
             with np.load(source / about["arrays"], allow_pickle=False) as file:
                 arrays = {key: file[key] for key in ("coefficients", "intercept", "mean")}

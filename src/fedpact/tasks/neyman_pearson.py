@@ -14,7 +14,7 @@ from fedpact.errors import OptionError
 from fedpact.functions import Vector, as_map
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
-from fedpact.tasks.base import Bounded, bound_for, check_bounds, key
+from fedpact.tasks.base import Bounded, key
 from fedpact.tasks.checks import Labels, Matrix
 from fedpact.tasks.linear_model import losses, margins, mean_loss, scores
 from fedpact.tasks.tables import TableTask
@@ -85,7 +85,7 @@ def neyman_pearson_share(
     inside = labels == protected
     others = [k for k in range(classes) if k != protected]
     checks.some_of_each(name, label, labels, [protected, *(others if inside.all() else ())], levels)
-    limit = checks.positive(f"bound of owner {name!r}", bound)
+    limit = checks.check_positive(f"bound of owner {name!r}", bound)
     return Share(
         (1 / owners) * mean_loss(matrix[~inside], labels[~inside], classes),
         Constraint(as_map(mean_loss(matrix[inside], labels[inside], classes) - limit), Nonnegative(1)),
@@ -161,7 +161,7 @@ class NeymanPearson(TableTask):
                 code="FP-OPTION-050",
                 key="min_recall",
             )
-        check_bounds(self.bound)
+        checks.check_bounds(self.bound)
         if self.bound == {} and not self.min_recall:
             raise OptionError(
                 "task 'neyman_pearson' needs bound= or min_recall=; without one there is nothing to certify",
@@ -182,7 +182,7 @@ class NeymanPearson(TableTask):
         return neyman_pearson_share(
             X,
             y,
-            bound=bound_for(self.bound, owner) if self.constrained else 1.0,  # which is left out
+            bound=checks.bound_for(self.bound, owner) if self.constrained else 1.0,  # which is left out
             owners=self.owners,
             name=owner,
             classes=len(self.classes),
@@ -203,7 +203,7 @@ class NeymanPearson(TableTask):
         return f"{asked} {self.everyone()}; least loss on the others."
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
-        limit = bound_for(self.bound, owner)
+        limit = checks.bound_for(self.bound, owner)
         yield Bounded(owner, f"mean loss on {self.protected_rows}", float(values[0] + limit), limit, float(price[0]))
         if self.min_recall and "recall" in told:
             what = f"share of {self.protected_rows} that is missed"

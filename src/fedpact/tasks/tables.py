@@ -98,7 +98,7 @@ class TableTask(Task):
         for column, levels in self.categories.items():
             distinct("categories", levels, 1, column)
         distinct("classes", self.classes, 2)
-        checks.nonnegative("regularization", self.regularization)
+        checks.check_nonnegative("regularization", self.regularization)
         if self.missing not in ("error", "mean"):
             raise OptionError(
                 f'missing = {self.missing!r} is unknown; choose "error" or "mean"', code="FP-OPTION-049", key="missing"
