@@ -157,7 +157,12 @@ def test_a_search_over_the_gap_of_a_pipeline_with_groups_and_banks() -> None:
         ({"max_gap": -1.0}, {}, "FP-OPTION-057", ["max_gap", "-1.0"]),
         ({"max_gap": {"north": 0.1}}, {}, "FP-OPTION-053", ["max_gap", "'east'"]),
         ({"parity": "equality"}, {}, "FP-OPTION-034", ["parity", "'equality'", "loss"]),
-        ({"parity": "demographic_parity"}, {"y": np.arange(100) % 3}, "FP-OPTION-035", ["parity", "3 classes", "loss"]),
+        (
+            {"parity": "demographic_parity"},
+            {"y": np.arange(100) % 3},
+            "FP-OPTION-035",
+            ["", "parity", "3 classes", "loss"],
+        ),
         ({}, {"group": ["f"] * 100}, "FP-DATA-472", ["group", "group f"]),
         ({}, {"group": ["f", "m"]}, "FP-DATA-421", ["group", "(2,)", "100 rows"]),
         ({}, {"group": ["f", "m"] * 49 + ["f", None]}, "FP-DATA-422", ["group", "1 rows", "row 99"]),

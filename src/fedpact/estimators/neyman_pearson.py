@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fedpact.estimators.horizontal import HorizontalClassifier, bound_by_client
 from fedpact.tasks import NeymanPearson
 from fedpact.tasks.checks import bound_for
-from fedpact.tasks.confidence import interval
+from fedpact.tasks.neyman_pearson import confidence_interval
 
 
 class NeymanPearsonClassifier(HorizontalClassifier):
@@ -100,6 +100,6 @@ class NeymanPearsonClassifier(HorizontalClassifier):
 
 def _with_interval(told: Mapping[str, float]) -> dict[str, float]:
     """The measures with the confidence interval of the recall, without those that only the search for bounds needs."""
-    low, high = interval(told["recall"], told["protected rows"])
+    low, high = confidence_interval(told["recall"], told["protected rows"])
     kept = {key: value for key, value in told.items() if key != "bound for recall"}
     return {**kept, "recall low": low, "recall high": high}

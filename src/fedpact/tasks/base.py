@@ -225,14 +225,18 @@ def digest_of_files(*paths: Path) -> str:
     return found.hexdigest()
 
 
-def read_task(stated: Mapping[str, Any]) -> Task:
-    """The task as it came with an order. OptionError when it is not one."""
+def find_task(name: Any) -> type[Task]:
+    """The class of the task of this name. Raises OptionError when there is none."""
     from fedpact.tasks import TASKS  # the list of tasks imports the tasks, which import this
 
-    name = stated.get("task")
     if name not in TASKS:
         raise OptionError(f"task {name!r} is unknown; choose {', '.join(TASKS)}", code="FP-OPTION-040", key="task")
-    kind = TASKS[str(name)]
+    return TASKS[name]
+
+
+def read_task(stated: Mapping[str, Any]) -> Task:
+    """The task as it came with an order. Raises OptionError when it is not one."""
+    kind = find_task(stated.get("task"))
     values = {key: value for key, value in stated.items() if key != "task"}
     known = {f.name for f in fields(kind)}
     if unknown := values.keys() - known:

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedpact.errors import DataError, OptionError
 from fedpact.functions.arrays import Data
-from fedpact.types import to_array, to_real
+from fedpact.types import Matrix, to_array, to_real
 
-Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 #: Row numbers in a message, at most: enough to look them up.
@@ -73,38 +72,17 @@ def data(owner: str, X: ArrayLike | sp.sparray | sp.spmatrix, columns: Sequence[
     return matrix
 
 
-def whole(owner: str, name: str, values: ArrayLike, rows: int, classes: int) -> Labels:
-    """`values` as a vector of the whole numbers 0 to classes - 1, one a row."""
+def check_codes(owner: str, name: str, values: ArrayLike, rows: int, levels: int) -> Labels:
+    """`values` as a vector of the whole numbers 0 to levels - 1, one per row."""
     vector = _one_per_row(owner, name, values, rows)
-    wrong = ~np.isin(vector, np.arange(classes))
+    wrong = ~np.isin(vector, np.arange(levels))
     if wrong.any():
         raise DataError(
-            f"owner {owner!r}: {name} has {wrong.sum()} values other than the whole numbers 0 to {classes - 1}, the "
-            f"first is {vector[wrong][0]!s} ({list_rows(np.flatnonzero(wrong))}); code the classes so",
+            f"owner {owner!r}: {name} has {wrong.sum()} values other than the whole numbers 0 to {levels - 1}, the "
+            f"first is {vector[wrong][0]!s} ({list_rows(np.flatnonzero(wrong))}); code each {name} so",
             code="FP-DATA-045",
         )
     return vector.astype(np.int64)
-
-
-def coded(owner: str, name: str, values: ArrayLike, rows: int, levels: int) -> Labels:
-    """One number a row: 0 or 1, or a whole one below `levels` when there are more than two."""
-    return binary(owner, name, values, rows, both=False) if levels == 2 else whole(owner, name, values, rows, levels)
-
-
-def binary(owner: str, name: str, values: ArrayLike, rows: int, *, both: bool = True) -> Labels:
-    """`values` as a vector of 0 and 1, one a row; with `both`, each of the two must occur."""
-    vector = _one_per_row(owner, name, values, rows)
-    wrong = ~np.isin(vector, (0, 1))
-    if wrong.any():
-        found = vector[wrong][0]
-        raise DataError(
-            f"owner {owner!r}: {name} has {wrong.sum()} values other than 0 and 1, the first is {found!s} "
-            f"({list_rows(np.flatnonzero(wrong))}); code {name} as 0 and 1",
-            code="FP-DATA-046",
-        )
-    codes = vector.astype(np.int64)
-    some_of_each(owner, name, codes, (0, 1) if both else ())
-    return codes
 
 
 def some_of_each(owner: str, name: str, codes: Labels, needed: Iterable[int], levels: Sequence[str] = ()) -> None:
@@ -120,8 +98,12 @@ def some_of_each(owner: str, name: str, codes: Labels, needed: Iterable[int], le
             )
 
 
-def same_columns(matrices: Mapping[str, Data]) -> None:
-    """All owners have as many columns as the first."""
+def read_matrices(tables: Mapping[str, tuple[Any, ...]], columns: Sequence[str] | None = None) -> dict[str, Any]:
+    """X, the first part of every owner's table, dense or sparse.
+
+    Raises DataError unless all have the same number of columns.
+    """
+    matrices = {name: data(name, table[0], columns) for name, table in tables.items()}
     (first, reference), *others = matrices.items()
     for owner, matrix in others:
         if matrix.shape[1] != reference.shape[1]:
@@ -130,6 +112,7 @@ def same_columns(matrices: Mapping[str, Data]) -> None:
                 "all owners must use the same columns in the same order",
                 code="FP-DATA-048",
             )
+    return matrices
 
 
 def owner_tables(owners: Mapping[str, object], parts: Sequence[str]) -> None:

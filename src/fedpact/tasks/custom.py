@@ -13,9 +13,9 @@ from fedpact.errors import OptionError
 from fedpact.problem import Share
 from fedpact.prox import SquaredL2
 from fedpact.tasks.base import Bounded, digest_of_files, key
-from fedpact.tasks.checks import Labels, Matrix
+from fedpact.tasks.checks import Labels
 from fedpact.tasks.tables import GroupedTask
-from fedpact.types import Vector
+from fedpact.types import Matrix, Vector
 
 
 @dataclass(frozen=True, kw_only=True)

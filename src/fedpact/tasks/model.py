@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fedpact.data.cells import Cells
 from fedpact.data.encoding import Encoding, Scaling, categories_from
 from fedpact.errors import FedpactError
-from fedpact.functions import Vector
-from fedpact.tasks.checks import Matrix
+from fedpact.types import Matrix, Vector
 
 FORMAT = "fedpact-model-1"
 

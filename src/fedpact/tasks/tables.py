@@ -6,23 +6,23 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.data import with_intercept
-from fedpact.data.cells import Cells, read_cells
+from fedpact.data.cells import Cells, column_names, read_cells
 from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
 from fedpact.errors import DataError, OptionError
-from fedpact.problem import Share, Unscaled
-from fedpact.prox import SquaredL2
+from fedpact.problem import RemoteProblem, Share, Unscaled
+from fedpact.prox import Prox, SquaredL2
 from fedpact.tasks import checks
-from fedpact.tasks.base import Task, key
-from fedpact.tasks.checks import Labels, Matrix
-from fedpact.tasks.linear_model import mean_loss
+from fedpact.tasks.base import FileSource, Task, find_task, key
+from fedpact.tasks.checks import Labels
 from fedpact.tasks.model import Model
-from fedpact.types import Vector, to_array, to_real
+from fedpact.tasks.regression import mean_loss
+from fedpact.types import Matrix, Vector, to_array, to_real
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +202,39 @@ class GroupedTask(TableTask):
 
     def read_groups(self, cells: Cells) -> Labels | None:
         return cells.codes(self.group, self.groups, "groups") if self.group else None
+
+
+def from_files(
+    files: Mapping[str, str | Path],
+    task: str = "neyman_pearson",
+    *,
+    bound: float | Mapping[str, float],
+    label: str,
+    columns: Sequence[str] | None = None,
+    group: str = "",
+    intercept: bool = True,
+    regularizer: Prox | None = None,
+) -> RemoteProblem:
+    """A problem over CSV files, owner name -> path; each is read by its owner alone, in the owner's process.
+
+    task:    "neyman_pearson" or "group_fairness"
+    columns: the features; None takes those of the first file, which must then be readable here
+    """
+    if columns is None:
+        first = next(iter(files.values()))
+        columns = [name for name in column_names(first) if name not in (label, group)]
+    about: dict[str, Any] = {
+        "label": label,
+        "columns": tuple(columns),
+        "owners": len(files),
+        "bound": bound,
+        "intercept": intercept,
+    }
+    if group:
+        about["group"] = group
+    asked = find_task(task)(**about)
+    sources = {name: FileSource(name, path) for name, path in files.items()}
+    return RemoteProblem(sources, regularizer=regularizer, task=asked)
 
 
 def distinct(what: str, levels: Sequence[str], least: int, column: str = "") -> None:
