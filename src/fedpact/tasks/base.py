@@ -81,6 +81,7 @@ class Bounded:
 
     @property
     def slack(self) -> float:
+        """How far the value is below its bound."""
         return self.bound - self.value
 
 
@@ -167,8 +168,10 @@ class Source(ABC):
         return asked.share(self.owner, self.held(asked))
 
     def accept(self, task: Task | Mapping[str, Any]) -> Task:
-        """The task as it came with an order. OptionError when it is not one."""
-        return read_task(task) if isinstance(task, Mapping) else task
+        """The task as it came with an order. Raises OptionError when it is not one."""
+        if isinstance(task, Mapping):
+            return read_task(task)
+        return task
 
     @abstractmethod
     def held(self, task: Task) -> Any:
@@ -215,7 +218,7 @@ class HeldSource(Source):
 
 
 def digest_of_files(*paths: Path) -> str:
-    """SHA-256 of their contents. DataError when one cannot be read."""
+    """SHA-256 of their contents. Raises DataError when one cannot be read."""
     found = hashlib.sha256()
     for path in paths:
         try:

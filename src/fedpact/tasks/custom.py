@@ -60,7 +60,9 @@ class Custom(GroupedTask):
                 code="FP-OPTION-062",
                 key="functions",
             )
-        return made if made.name else replace(made, name=owner)
+        if not made.name:
+            made = replace(made, name=owner)
+        return made
 
     def regularizer(self) -> SquaredL2 | None:
         """Over all of w: only its owner knows what w is."""
