@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from faults import raises_code
 
 from fedpact import data
-from fedpact.errors import DataError
 
 
 def test_what_was_written_is_read_back_to_the_same_bits(tmp_path: Path) -> None:
@@ -32,33 +32,33 @@ def test_columns_are_taken_by_name_in_the_order_asked_for(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "columns", "message"),
+    ("text", "columns", "code", "facts"),
     [
-        ("a,y\n1,0\n", ["a", "b"], "has no column 'b'; its columns are: a, y"),
-        ("a,a,y\n1,1,0\n", ["a"], "has more than one column 'a'"),
-        ("a,b\n1,0\n", ["a"], "has no column 'y'"),
-        ("y\n1\n", None, "has no columns beside 'y'"),
-        ("a,y\n1,0\n,1\n", ["a"], "column 'a' is empty in line 3; give a number, drop the row, or impute"),
-        ("a,y\nlow,0\n", ["a"], "column 'a' holds 'low' in line 2"),
-        ("a,y\nnan,0\n", ["a"], "column 'a' holds 'nan' in line 2"),
-        ("a,y\n1,inf\n", ["a"], "column 'y' holds 'inf' in line 2"),
-        ("a,y\n1,0\n1\n", ["a"], "line 3 has 1 cells, the header has 2"),
-        ("a,y\n", ["a"], "needs a line of column names and at least one row, it has 1 lines"),
-        ("", ["a"], "it has 0 lines"),
+        ("a,y\n1,0\n", ["a", "b"], "FP-DATA-001", ["column 'b'", "a, y"]),
+        ("a,a,y\n1,1,0\n", ["a"], "FP-DATA-002", ["column 'a'"]),
+        ("a,b\n1,0\n", ["a"], "FP-DATA-001", ["column 'y'"]),
+        ("y\n1\n", None, "FP-DATA-014", ["'y'"]),
+        ("a,y\n1,0\n,1\n", ["a"], "FP-DATA-004", ["column 'a' is empty in line 3"]),
+        ("a,y\nlow,0\n", ["a"], "FP-DATA-003", ["column 'a' holds 'low' in line 2"]),
+        ("a,y\nnan,0\n", ["a"], "FP-DATA-004", ["column 'a' holds 'nan' in line 2"]),
+        ("a,y\n1,inf\n", ["a"], "FP-DATA-005", ["column 'y' holds 'inf' in line 2"]),
+        ("a,y\n1,0\n1\n", ["a"], "FP-DATA-011", ["line 3 has 1 cells, the header has 2"]),
+        ("a,y\n", ["a"], "FP-DATA-010", ["1 lines"]),
+        ("", ["a"], "FP-DATA-010", ["0 lines"]),
     ],
 )
-def test_a_defect_is_told_with_its_place(tmp_path: Path, text: str, columns: list[str] | None, message: str) -> None:
+def test_a_defect_is_told_with_its_place(
+    tmp_path: Path, text: str, columns: list[str] | None, code: str, facts: list[str]
+) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
-    with pytest.raises(DataError) as caught:
+    with raises_code(code, str(path), *facts):
         data.read_csv(path, "y", columns)
-    assert message in str(caught.value)
-    assert "t.csv" in str(caught.value)
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.csv does not exist; correct the path"):
+    with raises_code("FP-DATA-007", str(tmp_path / "none.csv")):
         data.read_csv(tmp_path / "none.csv", "y")
     (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00a,y")
-    with pytest.raises(DataError, match="cannot be read as a CSV file"):
+    with raises_code("FP-DATA-009", str(tmp_path / "b.csv")):
         data.read_csv(tmp_path / "b.csv", "y")

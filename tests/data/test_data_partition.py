@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from faults import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fedpact.data import by_classes, by_column, by_label, by_quantity, deal_columns, dirichlet, iid, stratified
 from fedpact.data.partition import Rows
-from fedpact.errors import DataError, OptionError
 
 seeds = st.integers(0, 2**32 - 1)
 alphas = st.floats(1e-4, 1e4)
@@ -165,57 +165,51 @@ def test_the_seed_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "code", "facts"),
     [
-        (lambda: by_quantity(2, 3, 1.0), "2 rows are too few for 3 owners; use at most 2"),
-        (lambda: dirichlet(["a", "b"], 3, 1.0), "2 rows are too few for 3 owners; use at most 2"),
-        (lambda: by_label(["a", "b"], 3), "2 rows are too few for 3 owners; use at most 2"),
-        (lambda: deal_columns(2, 3), "2 columns are too few for 3 owners; use at most 2"),
-        (
-            lambda: by_classes(["a", "b", "b", "b"], 2, 2),
-            "class a has 1 rows, too few for 2 owners; use fewer owners or fewer classes an owner",
-        ),
-        (lambda: by_column(["x", "", "", "", ""]), r"4 values are missing \(rows 1, 2, 3, \.\.\.\); fill them in"),
-        (lambda: by_column([1.0, np.nan]), r"1 values are missing \(rows 1\)"),
+        (lambda: by_quantity(2, 3, 1.0), "FP-DATA-446", ["2 rows", "3 owners"]),
+        (lambda: dirichlet(["a", "b"], 3, 1.0), "FP-DATA-446", ["2 rows", "3 owners"]),
+        (lambda: by_label(["a", "b"], 3), "FP-DATA-446", ["2 rows", "3 owners"]),
+        (lambda: deal_columns(2, 3), "FP-DATA-446", ["2 columns", "3 owners"]),
+        (lambda: by_classes(["a", "b", "b", "b"], 2, 2), "FP-DATA-440", ["class a", "1 rows", "2 owners"]),
+        (lambda: by_column(["x", "", "", "", ""]), "FP-DATA-443", ["4 values", "row 1"]),
+        (lambda: by_column([1.0, np.nan]), "FP-DATA-443", ["1 values", "row 1"]),
     ],
 )
-def test_data_that_cannot_be_dealt(make: Callable[[], object], told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_data_that_cannot_be_dealt(make: Callable[[], object], code: str, facts: list[str]) -> None:
+    with raises_code(code, *facts):
         make()
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "code", "facts"),
     [
-        (lambda: by_quantity(9, 3, 0.0), "alpha is 0.0; it must be a positive number"),
-        (lambda: by_quantity(9, 3, np.nan), "alpha is nan"),
-        (lambda: dirichlet(["a"] * 9, 3, np.inf), "alpha is inf"),
-        (lambda: by_quantity(9, 0, 1.0), "n is 0; the number of owners must be at least 1"),
-        (lambda: by_classes(["a", "b"], 1, 3), "per_owner is 3; with 2 labels, 1 to 2"),
-        (lambda: by_classes(["a", "b"], 1, 0), "per_owner is 0; with 2 labels, 1 to 2"),
-        (
-            lambda: by_classes(["a", "b", "c", "d", "e"], 2, 2),
-            "per_owner is 2: 2 owners would hold 4 of 5 labels; use at least 3",
-        ),
-        (lambda: deal_columns(5, 2, sizes=[3, 3]), "sizes are 3, 3; give 2 positive numbers that add up to 5"),
-        (lambda: deal_columns(5, 2, sizes=[5, 0]), "sizes are 5, 0; give 2 positive numbers"),
-        (lambda: deal_columns(5, 2, sizes=[5]), "sizes are 5; give 2 positive numbers"),
-        (lambda: deal_columns(5, 0), "n is 0; the number of owners"),
+        (lambda: by_quantity(9, 3, 0.0), "FP-OPTION-447", ["alpha is 0.0"]),
+        (lambda: by_quantity(9, 3, np.nan), "FP-OPTION-447", ["alpha is nan"]),
+        (lambda: dirichlet(["a"] * 9, 3, np.inf), "FP-OPTION-447", ["alpha is inf"]),
+        (lambda: by_quantity(9, 0, 1.0), "FP-OPTION-445", ["n is 0"]),
+        (lambda: by_classes(["a", "b"], 1, 3), "FP-OPTION-441", ["per_owner is 3", "2 labels"]),
+        (lambda: by_classes(["a", "b"], 1, 0), "FP-OPTION-441", ["per_owner is 0", "2 labels"]),
+        (lambda: by_classes(list("abcde"), 2, 2), "FP-OPTION-442", ["per_owner is 2", "4 of 5 labels", "at least 3"]),
+        (lambda: deal_columns(5, 2, sizes=[3, 3]), "FP-OPTION-444", ["sizes are 3, 3", "add up to 5"]),
+        (lambda: deal_columns(5, 2, sizes=[5, 0]), "FP-OPTION-444", ["sizes are 5, 0"]),
+        (lambda: deal_columns(5, 2, sizes=[5]), "FP-OPTION-444", ["sizes are 5", "2 positive"]),
+        (lambda: deal_columns(5, 0), "FP-OPTION-445", ["n is 0"]),
     ],
 )
-def test_options_out_of_range(make: Callable[[], object], told: str) -> None:
-    with pytest.raises(OptionError, match=told):
+def test_options_out_of_range(make: Callable[[], object], code: str, facts: list[str]) -> None:
+    with raises_code(code, *facts):
         make()
 
 
 def test_errors() -> None:
-    with pytest.raises(DataError, match="class 1 has 2 rows, too few for 3 owners; use at most 2"):
+    with raises_code("FP-DATA-440", "class 1", "2 rows", "3 owners"):
         stratified([0, 0, 0, 1, 1], 3)
-    with pytest.raises(DataError, match="2 rows are too few for 3 owners; use at most 2"):
+    with raises_code("FP-DATA-446", "2 rows", "3 owners", "at most 2"):
         iid(2, 3)
-    with pytest.raises(OptionError, match="n is 0; the number of owners must be at least 1"):
+    with raises_code("FP-OPTION-445", "n is 0"):
         iid(2, 0)
-    with pytest.raises(OptionError, match="n is -1"):
+    with raises_code("FP-OPTION-445", "n is -1"):
         stratified([0, 1], -1)
 
 
@@ -250,9 +244,9 @@ def test_by_label_keeps_the_order_of_rows() -> None:
 
 def test_partitions_by_label_and_dirichlet_refuse_nonsense() -> None:
     for split in (lambda y, n: by_label(y, n), lambda y, n: dirichlet(y, n, 1.0)):
-        with pytest.raises(DataError, match="2 rows are too few for 3 owners; use at most 2"):
+        with raises_code("FP-DATA-446", "2 rows", "3 owners", "at most 2"):
             split([0, 1], 3)
-        with pytest.raises(OptionError, match="n is 0"):
+        with raises_code("FP-OPTION-445", "n is 0"):
             split([0, 1], 0)
-    with pytest.raises(OptionError, match="alpha is 0"):
+    with raises_code("FP-OPTION-447", "alpha is 0"):
         dirichlet([0, 1], 1, 0)

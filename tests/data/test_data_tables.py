@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faults import raises_code
 
 from fedpact.data import Table, standardize, wdbc, with_intercept
-from fedpact.errors import DataError
 
 
 def test_wdbc_has_malignant_as_one() -> None:
@@ -29,7 +29,7 @@ def test_wdbc_without_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPat
         return original(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without_sklearn)
-    with pytest.raises(DataError, match=r"fedpact\[sklearn\]"):
+    with raises_code("FP-DATA-450", "", "fedpact[sklearn]"):
         wdbc()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from faults import raises_code
 
 pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
 pytest.importorskip("cryptography", reason="needs the extra 'secure'")
@@ -136,7 +137,10 @@ def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FedpactError, match=r"bank\.npz cannot be read as a piece"):
         FairVerticalClassifier.load(tmp_path)
     (tmp_path / "coordinator.json").write_text("{}")
-    with pytest.raises(FedpactError, match="cannot be read as a saved model"):
+    with raises_code("FP-480", str(tmp_path)):
+        FairVerticalClassifier.load(tmp_path)
+    (tmp_path / "coordinator.json").write_text('{"format": "another-1"}')
+    with raises_code("FP-480", str(tmp_path), "fedpact-vertical-model-1"):
         FairVerticalClassifier.load(tmp_path)
 
 
@@ -147,8 +151,10 @@ def test_without_a_party_the_gap_is_checked_again() -> None:
     parties, y, group = people()
     model = FairVerticalClassifier(0.02).fit(parties, y, group=group)
     rest = {name: X for name, X in parties.items() if name != "shop"}
-    with pytest.raises(DataError, match=r"shop: no columns; the gap was bounded with all parties.*recheck"):
+    with raises_code("FP-DATA-478", "shop", "recheck"):
         model.predict(rest)
+    with raises_code("FP-DATA-479", ""):
+        model.predict({}, missing="mean")
     assert model.recheck(parties, y, group=group) == model.gaps_
     (gap,) = model.recheck(rest, y, group=group).values()
     scores = model.decision_function(rest, missing="mean")
@@ -174,13 +180,13 @@ def test_bad_tables_are_named() -> None:
         model.fit(holes, y, group=group)
     with pytest.raises(DataError, match="bank: X has 399 rows, y has 400; align"):
         model.fit({**parties, "bank": parties["bank"][:-1]}, y, group=group)
-    with pytest.raises(DataError, match="y has 3 classes"):
+    with raises_code("FP-DATA-477", "y has 3 classes"):
         model.fit(parties, np.arange(400) % 3, group=group)
     with pytest.raises(DataError, match="group 1 has no row with y = 1"):
         model.fit(parties, np.where(group == 1, 0, y), group=group)
     with pytest.raises(ProblemError, match="max_gap = -1"):
         FairVerticalClassifier(-1.0).fit(parties, y, group=group)
-    with pytest.raises(FedpactError, match="no certified model: max_rounds"):
+    with raises_code("FP-475", "", "max_rounds"):
         FairVerticalClassifier(0.02, tol=1e-9, max_rounds=8).fit(parties, y, group=group)
 
 
@@ -193,7 +199,7 @@ def test_bad_rows_at_prediction_are_named() -> None:
         model.predict({**parties, "mint": parties["bank"]})
     with pytest.raises(DataError, match="bank: X has 1 columns, its piece of the model 2"):
         model.predict({**parties, "bank": parties["bank"][:, :1]})
-    with pytest.raises(DataError, match="2 blocks of columns for 3 parties"):
+    with raises_code("FP-DATA-481", "2 blocks", "3 parties", "bank, shop, post"):
         model.predict(list(parties.values())[:2])
 
 

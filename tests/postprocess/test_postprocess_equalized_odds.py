@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faults import raises_code
 
-from fedpact.errors import DataError, OptionError
 from fedpact.postprocess import DerivedPredictor, equalized_odds
 from fedpact_experiments.datasets import vertical_compas
 
@@ -217,45 +217,47 @@ Y, SCORES, GROUP = [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], ["a", "a", "b", "b"]
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "code", "facts"),
     [
-        ({"y": [0, 0, 0, 1]}, r"group 'a': none of its 2 rows has y = 1, so its true positive rate is undefined; give"),
-        ({"y": [0, 1, 1, 1]}, r"group 'b': none of its 2 rows has y = 0, so its false positive rate is undefined"),
-        ({"y": [0, 1, 0, 2]}, r"y is 2 in row 3; code the classes as 0 and 1"),
-        ({"y": [0, 1, 0]}, r"y has shape \(3,\), group has 4 rows"),
-        ({"scores": [0.1, np.nan, 0.2, np.inf]}, r"scores have 2 missing or infinite values, the first in row 1; drop"),
-        ({"scores": [0.1, 0.2]}, r"scores have shape \(2,\), group has 4 rows"),
-        ({"group": ["a"] * 4}, r"group has 1 different labels, \['a'\]; there is nothing to equalize"),
-        ({"group": [0.0, 0.0, np.nan, 1.0]}, r"group has 1 missing labels, the first in row 2; drop these rows"),
-        ({"group": np.array(["a", "a", None, "b"], dtype=object)}, r"group has 1 missing labels, the first in row 2"),
-        ({"group": np.array(["a", "a", 1, 1], dtype=object)}, r"cannot be compared .* use numbers or text, not both"),
-        ({"group": [["a", "a", "b", "b"]]}, r"group has shape \(1, 4\); give a vector"),
+        ({"y": [0, 0, 0, 1]}, "FP-DATA-429", ["group 'a'", "2 rows", "y = 1", "true positive"]),
+        ({"y": [0, 1, 1, 1]}, "FP-DATA-429", ["group 'b'", "2 rows", "y = 0", "false positive"]),
+        ({"y": [0, 1, 0, 2]}, "FP-DATA-427", ["y is 2 in row 3"]),
+        ({"y": [0, 1, 0]}, "FP-DATA-421", ["y ", "(3,)", "4 rows"]),
+        ({"scores": [0.1, np.nan, 0.2, np.inf]}, "FP-DATA-426", ["scores have 2", "row 1"]),
+        ({"scores": [0.1, 0.2]}, "FP-DATA-421", ["scores ", "(2,)", "4 rows"]),
+        ({"scores": ["a", "b", "c", "d"]}, "FP-DATA-425", ["scores "]),
+        ({"group": ["a"] * 4}, "FP-DATA-428", ["", "'a'"]),
+        ({"group": [0.0, 0.0, np.nan, 1.0]}, "FP-DATA-422", ["group ", "1 rows", "row 2"]),
+        ({"group": np.array(["a", "a", None, "b"], dtype=object)}, "FP-DATA-422", ["group ", "1 rows", "row 2"]),
+        ({"group": np.array(["a", "a", 1, 1], dtype=object)}, "FP-DATA-423", ["group "]),
+        ({"group": [["a", "a", "b", "b"]]}, "FP-DATA-421", ["group ", "(1, 4)"]),
+        ({"group": [["a"], ["a", "b"], ["b"]]}, "FP-DATA-420", ["group "]),
     ],
 )
-def test_bad_rows_are_named(changed: dict[str, Any], message: str) -> None:
+def test_bad_rows_are_named(changed: dict[str, Any], code: str, facts: list[str]) -> None:
     given = {"y": Y, "scores": SCORES, "group": GROUP} | changed
-    with pytest.raises(DataError, match=message):
+    with raises_code(code, *facts):
         equalized_odds(**given)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code", "fact"),
     [
-        ({"constraint": "parity"}, "constraint is 'parity'; allowed: 'equalized_odds', 'true_positive_rate'"),
-        ({"cost": (-1, 1)}, "the cost of a false positive is -1; it must be a number of at least 0"),
-        ({"cost": (1, np.nan)}, "the cost of a false negative is nan"),
-        ({"cost": (0, 0)}, "both costs are 0"),
+        ({"constraint": "parity"}, "FP-OPTION-436", "'parity'"),
+        ({"cost": (-1, 1)}, "FP-OPTION-430", "false positive is -1"),
+        ({"cost": (1, np.nan)}, "FP-OPTION-430", "false negative is nan"),
+        ({"cost": (0, 0)}, "FP-OPTION-431", "0"),
     ],
 )
-def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+def test_bad_options_are_named(options: dict[str, Any], code: str, fact: str) -> None:
+    with raises_code(code, "", fact):
         equalized_odds(Y, SCORES, GROUP, **options)
 
 
 def test_an_unknown_group_is_named_at_prediction() -> None:
     predictor = equalized_odds(Y, SCORES, GROUP)
-    with pytest.raises(DataError, match=r"group 'c' \(row 1\) was not there .* known groups: 'a', 'b'"):
+    with raises_code("FP-DATA-424", "group 'c' (row 1)", "'a', 'b'"):
         predictor.predict_proba([0.5, 0.5], ["a", "c"])
-    with pytest.raises(DataError, match=r"scores have shape \(1,\), group has 2 rows"):
+    with raises_code("FP-DATA-421", "scores ", "(1,)", "2 rows"):
         predictor.predict([0.5], ["a", "b"], seed=0)
     assert predictor.predict_proba([0.95], ["b"]).tolist() == [1.0]  # a group may be absent

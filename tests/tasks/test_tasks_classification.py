@@ -6,10 +6,10 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from faults import raises_code
 
 import fedpact.data as data
 from fedpact.cones import Nonnegative
-from fedpact.errors import DataError, OptionError
 from fedpact.problem import FederatedProblem, certify
 from fedpact.prox import SquaredL2
 from fedpact.tasks import (
@@ -140,74 +140,78 @@ X, Y, G = table()
 
 
 @pytest.mark.parametrize(
-    ("owners", "options", "message"),
+    ("owners", "options", "code", "facts"),
     [
-        ({}, {}, "there are no owners; give a mapping with at least one"),
+        ({}, {}, "FP-DATA-049", [""]),
         (
             {"a": (spoiled(X, [4, 7], 1, np.nan), Y)},
             {},
-            r"owner 'a': column 1 has 2 missing or infinite values \(rows 4, 7\)",
+            "FP-DATA-043",
+            ["owner 'a'", "column 1 has 2 missing or infinite values (rows 4, 7)"],
         ),
         (
             {"a": (spoiled(X, [4], 1, np.inf), Y)},
             {"columns": ("age", "bmi", "one")},
-            r"owner 'a': column 'bmi' has 1 .*row 4\)",
+            "FP-DATA-043",
+            ["owner 'a'", "column 'bmi' has 1 ", "rows 4)"],
         ),
-        ({"a": (spoiled(X, list(range(8)), 0, np.nan), Y)}, {}, r"rows 0, 1, 2, 3, 4, \.\.\.\); impute them or drop"),
-        ({"a": (X, Y)}, {"columns": ("age",)}, "owner 'a': X has 3 columns, but 1 column names were given"),
         (
-            {"a": (X, Y), "b": (X, 2 * Y)},
+            {"a": (spoiled(X, list(range(8)), 0, np.nan), Y)},
             {},
-            r"owner 'b': label has 6 values other than 0 and 1, the first is 2 \(rows 1, 3",
+            "FP-DATA-043",
+            ["owner 'a'", "rows 0, 1, 2, 3, 4, ..."],
         ),
-        ({"a": (X, Y * np.nan)}, {}, "owner 'a': label has 12 values other than 0 and 1, the first is nan"),
-        ({"a": (X, 0 * Y)}, {}, "owner 'a': no row has label = 1 among 12; .*leave it out"),
-        ({"a": (X, Y), "b": (X, 0 * Y + 1)}, {}, "owner 'b': no row has label = 0 among 12"),
-        ({"a": (X, Y[:-1])}, {}, r"owner 'a': label has shape \(11,\), X has 12 rows"),
-        ({"a": (X[0], Y)}, {}, r"owner 'a': X has shape \(3,\); give a matrix"),
-        ({"a": ([["x", "y"]], [1])}, {}, "owner 'a': X is not a dense table of numbers .*encode text columns"),
-        ({"a": (X, Y), "b": (X[:, :2], Y)}, {}, "owner 'b': X has 2 columns, owner 'a' has 3; .*same columns"),
-        ({"a": (X, Y, G)}, {}, r"owner 'a': expected a tuple \(X, y\), got 3 items"),
-        ({"a": X}, {}, r"owner 'a': expected a tuple \(X, y\), got ndarray"),
-        ({"server": (X, Y)}, {}, "an owner is called 'server'.*give it another name"),
+        ({"a": (X, Y)}, {"columns": ("age",)}, "FP-DATA-042", ["owner 'a'", "3 columns", "1 column names"]),
+        ({"a": (X, Y), "b": (X, 2 * Y)}, {}, "FP-DATA-045", ["owner 'b'", "label has 6 ", "first is 2 (rows 1, 3"]),
+        ({"a": (X, Y * np.nan)}, {}, "FP-DATA-045", ["owner 'a'", "label has 12 ", "first is nan"]),
+        ({"a": (X, 0 * Y)}, {}, "FP-DATA-047", ["owner 'a'", "label = 1 among 12"]),
+        ({"a": (X, Y), "b": (X, 0 * Y + 1)}, {}, "FP-DATA-047", ["owner 'b'", "label = 0 among 12"]),
+        ({"a": (X, Y[:-1])}, {}, "FP-DATA-052", ["owner 'a'", "label", "(11,)", "12 rows"]),
+        ({"a": (X[0], Y)}, {}, "FP-DATA-041", ["owner 'a'", "(3,)"]),
+        ({"a": ([["x", "y"]], [1])}, {}, "FP-DATA-040", ["owner 'a'"]),
+        ({"a": (X, Y), "b": (X[:, :2], Y)}, {}, "FP-DATA-048", ["owner 'b'", "2 columns", "owner 'a' has 3"]),
+        ({"a": (X, Y, G)}, {}, "FP-DATA-051", ["owner 'a'", "(X, y)", "3 items"]),
+        ({"a": X}, {}, "FP-DATA-051", ["owner 'a'", "(X, y)", "ndarray"]),
+        ({"server": (X, Y)}, {}, "FP-DATA-050", ["", "'server'"]),
     ],
 )
-def test_unusable_tables_are_named(owners: Any, options: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_unusable_tables_are_named(owners: Any, options: Any, code: str, facts: list[str]) -> None:
+    with raises_code(code, *facts):
         neyman_pearson(owners, **options)
 
 
 @pytest.mark.parametrize(
-    ("bound", "message"),
+    ("bound", "code", "facts"),
     [
-        (0, "bound is 0; it must be a positive number"),
-        (float("nan"), "bound is nan"),
-        ({"a": -1, "b": 1}, "bound of owner 'a' is -1; it must be a positive number"),
-        ({"a": 1}, "bound has no entry for owner 'b'; give one for every owner"),
-        ({"a": 1, "b": 1, "c": 1}, "bound has an entry for 'c', which is no owner; the owners are: a, b"),
+        (0, "FP-OPTION-057", ["bound", "is 0"]),
+        (float("nan"), "FP-OPTION-057", ["bound", "is nan"]),
+        ({"a": -1, "b": 1}, "FP-OPTION-057", ["bound", "'a'", "is -1"]),
+        ({"a": 1}, "FP-OPTION-053", ["bound", "'b'"]),
+        ({"a": 1, "b": 1, "c": 1}, "FP-OPTION-032", ["bound", "'c'", "a, b"]),
+        (10**400, "FP-OPTION-070", ["bound"]),
     ],
 )
-def test_unusable_bounds_are_named(bound: Any, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+def test_unusable_bounds_are_named(bound: Any, code: str, facts: list[str]) -> None:
+    with raises_code(code, *facts):
         neyman_pearson({"a": (X, Y), "b": (X, Y)}, bound)
 
 
 @pytest.mark.parametrize(
-    ("owners", "server", "message"),
+    ("owners", "server", "code", "facts"),
     [
-        ({}, None, "there are no owners"),
-        ({"a": (X, Y)}, None, r"owner 'a': expected a tuple \(X, y, group\), got 2 items"),
-        ({"a": (X, Y, G)}, (X, Y), r"owner 'server': expected a tuple \(X, y, group\), got 2 items"),
-        ({"a": (X, Y, 0 * G)}, None, "owner 'a': no row has group = 1 among 12"),
-        ({"a": (X, Y, G)}, (X, Y, 0 * G + 1), "owner 'server': no row has group = 0 among 12"),
-        ({"a": (X, Y, G + 1)}, None, "owner 'a': group has 6 values other than 0 and 1, the first is 2"),
-        ({"a": (X, Y + 3, G)}, None, "owner 'a': label has 12 values other than 0 and 1, the first is 3"),
-        ({"a": (X, Y, G)}, (X[:, :2], Y, G), "owner 'server': X has 2 columns, owner 'a' has 3"),
-        ({"a": (X, Y, G)}, (spoiled(X, [2], 0, np.nan), Y, G), "owner 'server': column 0 has 1 missing"),
+        ({}, None, "FP-DATA-049", [""]),
+        ({"a": (X, Y)}, None, "FP-DATA-051", ["owner 'a'", "(X, y, group)", "2 items"]),
+        ({"a": (X, Y, G)}, (X, Y), "FP-DATA-051", ["owner 'server'", "(X, y, group)", "2 items"]),
+        ({"a": (X, Y, 0 * G)}, None, "FP-DATA-047", ["owner 'a'", "group = 1 among 12"]),
+        ({"a": (X, Y, G)}, (X, Y, 0 * G + 1), "FP-DATA-047", ["owner 'server'", "group = 0 among 12"]),
+        ({"a": (X, Y, G + 1)}, None, "FP-DATA-045", ["owner 'a'", "group has 6 ", "first is 2"]),
+        ({"a": (X, Y + 3, G)}, None, "FP-DATA-045", ["owner 'a'", "label has 12 ", "first is 3"]),
+        ({"a": (X, Y, G)}, (X[:, :2], Y, G), "FP-DATA-048", ["owner 'server'", "2 columns", "owner 'a' has 3"]),
+        ({"a": (X, Y, G)}, (spoiled(X, [2], 0, np.nan), Y, G), "FP-DATA-043", ["owner 'server'", "column 0 has 1 "]),
     ],
 )
-def test_unusable_groups_are_named(owners: Any, server: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_unusable_groups_are_named(owners: Any, server: Any, code: str, facts: list[str]) -> None:
+    with raises_code(code, *facts):
         group_fairness(owners, server)
 
 
@@ -217,5 +221,5 @@ def test_an_owner_with_one_class_can_still_be_fair() -> None:
 
 
 def test_a_gap_must_be_positive() -> None:
-    with pytest.raises(OptionError, match=r"max_gap is -0\.1; it must be a positive number"):
+    with raises_code("FP-OPTION-057", "max_gap", "is -0.1"):
         group_fairness({"a": (X, Y, G)}, max_gap=-0.1)

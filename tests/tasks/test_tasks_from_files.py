@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faults import raises_code
 
 import fedpact as fp
 from fedpact import data, tasks
-from fedpact.errors import DataError, OptionError
 from fedpact.federation.wire import dumps, loads
 from fedpact.tasks import TASKS, Custom, GroupFairness, HeldSource, LinearQP, NeymanPearson, Rows, Task, read_task
 
@@ -61,26 +61,18 @@ def test_columns_of_the_first_file_are_the_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "message"),
+    ("text", "code", "fact"),
     [
-        ("age,y\n1,0\n2,1\n", DataError, "south: .*has no column 'dose'"),
-        ("age,dose,y\n1,1,1\n2,2,1\n", DataError, "owner 'south': no row has y = 0 among 2"),
-        (
-            "age,dose,y\n1,1,0\n2,2,3\n",
-            DataError,
-            "south.*column 'y' holds '3' in line 3, which is none of the classes '0', '1'",
-        ),
-        (
-            "age,dose,y\n1,1,0.5\n2,2,1\n",
-            DataError,
-            "south.*column 'y' holds '0.5' in line 2, which is none of the classes",
-        ),
+        ("age,y\n1,0\n2,1\n", "FP-DATA-001", "column 'dose'"),
+        ("age,dose,y\n1,1,1\n2,2,1\n", "FP-DATA-047", "y = 0 among 2"),
+        ("age,dose,y\n1,1,0\n2,2,3\n", "FP-DATA-006", "column 'y' holds '3' in line 3"),
+        ("age,dose,y\n1,1,0.5\n2,2,1\n", "FP-DATA-006", "column 'y' holds '0.5' in line 2"),
     ],
 )
-def test_a_bad_file_is_told_with_its_owner(tmp_path: Path, text: str, error: type[Exception], message: str) -> None:
+def test_a_bad_file_is_told_with_its_owner(tmp_path: Path, text: str, code: str, fact: str) -> None:
     paths = files(tmp_path)
     paths["south"].write_text(text)
-    with pytest.raises(error, match=message):
+    with raises_code(code, "", "south", fact):
         fp.solve(tasks.from_files(paths, bound=0.5, label="y", columns=COLUMNS))
 
 
@@ -94,24 +86,29 @@ ASKED: dict[str, Task] = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "code", "fact"),
     [
-        ({"task": "other"}, "task 'other' is unknown; choose neyman_pearson, group_fairness"),
-        ({"task": "group_fairness", "group": "", "groups": ["0", "1"], "parity": "loss"}, "needs group="),
-        ({"columns": []}, "a job needs columns="),
-        ({"more": 1}, "the job states more, which this version does not know"),
-        ({"bound": None}, "incomplete: it lacks bound"),
-        ({"bound": {}}, "needs bound= or min_recall="),
+        ({"task": "other"}, "FP-OPTION-040", "'other'"),
+        ({"task": "group_fairness", "group": "", "groups": ["0", "1"], "parity": "loss"}, "FP-OPTION-041", "group="),
+        ({"columns": []}, "FP-OPTION-043", "columns="),
+        ({"more": 1}, "FP-OPTION-051", "more"),
+        ({"bound": None}, "FP-OPTION-052", "bound"),
+        ({"bound": {}}, "FP-OPTION-056", "bound="),
     ],
 )
-def test_a_job_that_is_none(changes: dict[str, Any], message: str) -> None:
+def test_a_job_that_is_none(changes: dict[str, Any], code: str, fact: str) -> None:
     stated = {**NeymanPearson(bound=0.2, label="y", columns=COLUMNS, owners=2).stated(), **changes}
     if stated["task"] == "group_fairness":
         del stated["protected"], stated["min_recall"]
     if stated["bound"] is None:
         del stated["bound"]
-    with pytest.raises(OptionError, match=message):
+    with raises_code(code, "", fact):
         read_task(stated)
+
+
+def test_files_of_an_unknown_task(tmp_path: Path) -> None:
+    with raises_code("FP-OPTION-040", "", "'other'"):
+        tasks.from_files(files(tmp_path), "other", bound=0.5, label="y")
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -122,19 +119,19 @@ def test_a_task_survives_its_way_to_an_owner(name: str) -> None:
 
 @pytest.mark.parametrize("constrained", [True, False])
 @pytest.mark.parametrize(
-    ("kind", "y", "message"),
+    ("kind", "y", "code", "fact"),
     [
-        (NeymanPearson, [0, 0, 0, 0], "owner 'b': no row has y = 1 among 4"),
-        (NeymanPearson, [0, 1, 2, 0], "owner 'b': label has 1 values other than 0 and 1"),
-        (GroupFairness, [0, 1, 0, 1], "owner 'b': no row has g = 1 among 4"),
+        (NeymanPearson, [0, 0, 0, 0], "FP-DATA-047", "y = 1 among 4"),
+        (NeymanPearson, [0, 1, 2, 0], "FP-DATA-045", "label has 1 "),
+        (GroupFairness, [0, 1, 0, 1], "FP-DATA-047", "g = 1 among 4"),
     ],
 )
 def test_a_table_is_checked_with_and_without_its_constraint(
-    constrained: bool, kind: type[Task], y: list[int], message: str
+    constrained: bool, kind: type[Task], y: list[int], code: str, fact: str
 ) -> None:
     """The model without constraints comes first when a recall is asked for."""
     more: dict[str, Any] = {"min_recall": 0.9} if kind is NeymanPearson else {"group": "g"}
     task = kind(bound=0.2, label="y", columns=("x",), owners=1, constrained=constrained, **more)
     rows = Rows.of(np.ones((4, 1)), y, np.zeros(4) if kind is GroupFairness else None)
-    with pytest.raises(DataError, match=message):
+    with raises_code(code, "owner 'b'", fact):
         HeldSource("b", rows)(task)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
+from faults import raises_code
 
 from fedpact.data import lcqp
-from fedpact.errors import DataError, ProblemError
 from fedpact.problem import certify
 from fedpact.tasks import exact, linear_qp
 
@@ -64,20 +64,18 @@ def test_conic_optima_are_in_the_range_of_the_table() -> None:
 
 def test_dependent_equalities_are_an_error() -> None:
     A, b, C, d = lcqp(1, 6, 1)
-    with pytest.raises(ProblemError, match="singular: 2 equalities in 6 variables are dependent"):
+    with raises_code("FP-PROBLEM-001", "", "2 equalities in 6 variables"):
         exact(A, b, np.stack([C[0], C[0]]), d)
 
 
 def test_errors_of_shape_and_value() -> None:
     A, b, C, d = lcqp(2, 6, 1)
-    with pytest.raises(ProblemError, match=r"A has shape \(6, 6\).*needed: n x d x d"):
+    with raises_code("FP-PROBLEM-002", "A has shape (6, 6)"):
         linear_qp(A[0], b, C, d)
-    with pytest.raises(
-        ProblemError, match=r"C has shape \(2, 1, 6\); with A of shape \(2, 6, 6\) it must be \(3, 1, 6\)"
-    ):
+    with raises_code("FP-PROBLEM-003", "C has shape (2, 1, 6)", "(2, 6, 6)", "(3, 1, 6)"):
         linear_qp(A, b, C[1:], d)
     for name, index, owner in (("C", 0, "server"), ("d", 2, "client 2"), ("b", 0, "client 1")):
         broken = {"A": A.copy(), "b": b.copy(), "C": C.copy(), "d": d.copy()}
         broken[name][index] = np.nan
-        with pytest.raises(DataError, match=rf"^{owner}: {name}\[{index}\] has values that are not finite"):
+        with raises_code("FP-DATA-062", f"{owner}: {name}[{index}]"):
             linear_qp(**broken)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from faults import raises_code
 from scipy.optimize import minimize
 
 import fedpact as fp
-from fedpact.errors import DataError, OptionError
 from fedpact.problem import MinimaxProblem
 from fedpact.tasks import (
     VotedLoss,
@@ -105,23 +105,23 @@ def test_a_regression_share_made_at_the_owner_is_the_same() -> None:
 
 def test_regression_errors_name_the_owner() -> None:
     X, y = np.ones((2, 2)), np.array([0, 1])
-    with pytest.raises(DataError, match="owner 'a': label has 1 values other than 0 and 1, the first is 2"):
+    with raises_code("FP-DATA-045", "owner 'a'", "label has 1 ", "first is 2"):
         logistic_regression({"a": (X, [0, 2])})
-    with pytest.raises(DataError, match="owner 'b': X has 3 columns, owner 'a' has 2"):
+    with raises_code("FP-DATA-048", "owner 'b'", "3 columns", "owner 'a' has 2"):
         logistic_regression({"a": (X, y), "b": (np.ones((2, 3)), y)})
-    with pytest.raises(DataError, match="owner 'a': the sparse X has 1 missing or infinite values"):
+    with raises_code("FP-DATA-044", "owner 'a'", "has 1 "):
         logistic_regression({"a": (sp.csr_array([[np.nan, 1], [0, 1]]), y)})
-    with pytest.raises(DataError, match="owner 'a': label has 1 values other than the whole numbers 0 to 1"):
+    with raises_code("FP-DATA-045", "owner 'a'", "label has 1 ", "0 to 1"):
         softmax_regression({"a": (X, [0, 2])}, 2)
-    with pytest.raises(DataError, match=r"owner 'a': label has shape \(3,\), X has 2 rows"):
+    with raises_code("FP-DATA-052", "owner 'a'", "label", "(3,)", "2 rows"):
         softmax_regression({"a": (X, [0, 1, 1])})
-    with pytest.raises(OptionError, match="weight is -1"):
+    with raises_code("FP-OPTION-033", "weight is -1"):
         logistic_regression({"a": (X, y)}, -1)
-    with pytest.raises(DataError, match="there are no owners"):
+    with raises_code("FP-DATA-049", ""):
         fair_classification({})
-    with pytest.raises(OptionError, match="penalty is 0"):
+    with raises_code("FP-OPTION-057", "penalty is 0"):
         fair_classification({"a": (X, y)}, penalty=0)
-    with pytest.raises(OptionError, match="smoothing is -1"):
+    with raises_code("FP-OPTION-033", "smoothing is -1"):
         fair_classification({"a": (X, y)}, smoothing=-1)
 
 

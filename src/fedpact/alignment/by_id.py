@@ -22,7 +22,8 @@ Id = str | int
 OnMissing = Literal["error", "drop"]
 Sortable = TypeVar("Sortable", str, bytes)
 
-SHOWN = 5  # ids in a message
+#: Ids in a message, at most: enough to find out what they have in common.
+SHOWN = 5
 
 
 def align(ids_by_party: Mapping[str, Sequence[Id]], *, on_missing: OnMissing = "error") -> dict[str, Rows]:
@@ -38,12 +39,13 @@ def align(ids_by_party: Mapping[str, Sequence[Id]], *, on_missing: OnMissing = "
             who is.
         OptionError: fewer than two parties, or an unknown `on_missing`.
     """
-    return match({party: normalized(party, ids) for party, ids in ids_by_party.items()}, on_missing=on_missing)
+    texts = {party: normalize(party, ids) for party, ids in ids_by_party.items()}
+    return match(texts, on_missing=on_missing)
 
 
-def normalized(party: str, ids: Iterable[Id]) -> list[str]:
-    """The ids as text, all different."""
-    texts = [_text(party, row, value) for row, value in enumerate(ids)]
+def normalize(party: str, ids: Iterable[Id]) -> list[str]:
+    """The ids as text. Raises DataError unless all are valid and different."""
+    texts = [_read_id(party, row, value) for row, value in enumerate(ids)]
     _check_unique(party, texts)
     return texts
 
@@ -57,33 +59,45 @@ def match(
     Raises what `align` raises.
     """
     if on_missing not in ("error", "drop"):
-        raise OptionError(f"on_missing is {on_missing!r}; allowed: 'error', 'drop'")
+        raise OptionError(f"on_missing is {on_missing!r}; choose 'error' or 'drop'", code="FP-OPTION-400")
     if len(values_by_party) < 2:
-        raise OptionError(f"there are {len(values_by_party)} parties ({list(values_by_party)}); alignment needs two")
+        found = ", ".join(values_by_party) or "none"
+        raise OptionError(f"alignment needs two parties or more; given: {found}", code="FP-OPTION-401")
     for party, values in values_by_party.items():
         _check_unique(party, values, secret)
-    positions = {party: {value: row for row, value in enumerate(values)} for party, values in values_by_party.items()}
-    everyone = set().union(*positions.values())
-    common = sorted(everyone.intersection(*positions.values()))
+    everyone = set().union(*values_by_party.values())
+    common = sorted(everyone.intersection(*values_by_party.values()))
     if on_missing == "error" and len(common) < len(everyone):
-        raise DataError(_missing(positions, everyone, secret))
+        raise DataError(_describe_missing(values_by_party, everyone, secret), code="FP-DATA-402")
     if not common:
         sizes = ", ".join(f"{party!r} has {len(values)}" for party, values in values_by_party.items())
-        raise DataError(f"no id is at every party ({sizes}); check that all use the same ids, written in the same way")
-    return {party: np.array([own[value] for value in common], dtype=np.intp) for party, own in positions.items()}
+        raise DataError(
+            f"no id is at every party ({sizes}); check that all use the same ids, written in the same way",
+            code="FP-DATA-403",
+        )
+    return {party: _find_rows(values, common) for party, values in values_by_party.items()}
 
 
-def _text(party: str, row: int, value: object) -> str:
+def _find_rows(values: Sequence[Sortable], wanted: Sequence[Sortable]) -> Rows:
+    row_of = {value: row for row, value in enumerate(values)}
+    return np.array([row_of[value] for value in wanted], dtype=np.intp)
+
+
+def _read_id(party: str, row: int, value: object) -> str:
     if isinstance(value, str):
         text = unicodedata.normalize("NFC", value.strip())
         if not text:
-            raise DataError(f"party {party!r}: the id in row {row} is empty; give every row an id, or drop the row")
+            raise DataError(
+                f"party {party!r}: the id in row {row} is empty; give every row an id, or drop the row",
+                code="FP-DATA-404",
+            )
         return text
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
     raise DataError(
         f"party {party!r}: the id in row {row} is {value!r} ({type(value).__name__}); ids are text or whole numbers: "
-        "drop rows without an id, then convert the column"
+        "drop rows without an id, then convert the column",
+        code="FP-DATA-405",
     )
 
 
@@ -93,15 +107,21 @@ def _check_unique(party: str, values: Sequence[Sortable], secret: bool = False) 
         if value in first:
             shown = "an id" if secret else f"id {value!r}"
             raise DataError(
-                f"party {party!r}: {shown} is there twice, in rows {first[value]} and {row}; keep one row a person"
+                f"party {party!r}: {shown} occurs twice, in rows {first[value]} and {row}; keep one row per person",
+                code="FP-DATA-406",
             )
         first[value] = row
 
 
-def _missing(positions: Mapping[str, Mapping[Sortable, int]], everyone: set[Sortable], secret: bool) -> str:
+def _describe_missing(values_by_party: Mapping[str, Sequence[Sortable]], everyone: set[Sortable], secret: bool) -> str:
     parts = []
-    for party, own in positions.items():
-        if lacking := sorted(everyone - own.keys()):
-            shown = ", ".join(map(repr, lacking[:SHOWN])) + (", ..." if len(lacking) > SHOWN else "")
-            parts.append(f"party {party!r} lacks {len(lacking)} of {len(everyone)}{'' if secret else f' ({shown})'}")
+    for party, values in values_by_party.items():
+        lacking = sorted(everyone.difference(values))
+        if not lacking:
+            continue
+        part = f"party {party!r} lacks {len(lacking)} of {len(everyone)}"
+        if not secret:
+            more = ", ..." if len(lacking) > SHOWN else ""
+            part += f" ({', '.join(map(repr, lacking[:SHOWN]))}{more})"
+        parts.append(part)
     return f"not everyone is at every party: {'; '.join(parts)}. Keep those who are with on_missing='drop'"

@@ -14,10 +14,12 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 
-from fedpact.alignment.by_id import Id, OnMissing, Rows, match, normalized
+from fedpact.alignment.by_id import Id, OnMissing, Rows, match, normalize
 from fedpact.errors import OptionError
 
+#: Length of a key: as long as the tags, so that guessing it is no easier than guessing a tag.
 KEY_BYTES = 32
+#: Hashed before every id, so that tags of another program with the same key differ.
 PURPOSE = b"fedpact alignment by keyed hash, version 1\n"
 
 
@@ -33,9 +35,10 @@ def tags(party: str, ids: Sequence[Id], key: bytes) -> list[bytes]:
     if not isinstance(key, bytes) or len(key) < KEY_BYTES:
         found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
         raise OptionError(
-            f"the key of party {party!r} is {found}; give {KEY_BYTES} random bytes, such as secrets.token_bytes"
+            f"the key of party {party!r} is {found}; give {KEY_BYTES} random bytes, as secrets.token_bytes makes them",
+            code="FP-OPTION-407",
         )
-    return [hmac.digest(key, PURPOSE + text.encode(), hashlib.sha256) for text in normalized(party, ids)]
+    return [hmac.digest(key, PURPOSE + text.encode(), hashlib.sha256) for text in normalize(party, ids)]
 
 
 def align_by_keyed_hash(
@@ -46,6 +49,5 @@ def align_by_keyed_hash(
     That order depends on the key, and tells nothing of the ids. Raises what `align` and `tags` raise; messages about
     people at some parties only have numbers and no ids, since the coordinator has none.
     """
-    return match(
-        {party: tags(party, ids, key) for party, ids in ids_by_party.items()}, on_missing=on_missing, secret=True
-    )
+    tagged = {party: tags(party, ids, key) for party, ids in ids_by_party.items()}
+    return match(tagged, on_missing=on_missing, secret=True)

@@ -30,11 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.alignment.by_id import Id, OnMissing, Rows, match, normalized
+from fedpact.alignment.by_id import Id, OnMissing, Rows, match, normalize
 from fedpact.errors import DataError, OptionError
 
+#: Hashed before every id, so that points of another protocol differ.
 PURPOSE = b"fedpact private intersection, version 1\n"
-PRIME, A = 2**255 - 19, 486662  # Curve25519 is v^2 = u^3 + A u^2 + u modulo PRIME
+#: Curve25519 is v^2 = u^3 + A u^2 + u modulo PRIME (RFC 7748, section 4.1).
+PRIME = 2**255 - 19
+A = 486662
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,8 @@ def blind(party: str, ids: Sequence[Id], key: bytes) -> Blinded:
         DataError: an id that is missing, of a wrong type, or there twice.
         OptionError: a key that is not 32 bytes, or no package cryptography.
     """
-    points = reblind(party, [_point(text) for text in normalized(party, ids)], key)
+    hashed = [_hash_to_curve(text) for text in normalize(party, ids)]
+    points = reblind(party, hashed, key)
     rows = sorted(range(len(points)), key=points.__getitem__)
     return Blinded(tuple(points[row] for row in rows), np.array(rows, dtype=np.intp))
 
@@ -73,7 +77,9 @@ def reblind(party: str, points: Sequence[bytes], key: bytes) -> list[bytes]:
     try:
         private = x25519.X25519PrivateKey.from_private_bytes(key)
     except (TypeError, ValueError) as error:
-        raise OptionError(f"the key of party {party!r} is not 32 bytes; make one with new_key()") from error
+        raise OptionError(
+            f"the key of party {party!r} is not 32 bytes; make one with new_key()", code="FP-OPTION-408"
+        ) from error
     done = []
     for position, point in enumerate(points):
         try:
@@ -81,7 +87,8 @@ def reblind(party: str, points: Sequence[bytes], key: bytes) -> list[bytes]:
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"party {party!r}: point {position} of those to multiply is not one that `blind` makes ({error}); ask "
-                "the sender to start again"
+                "the sender to start again",
+                code="FP-DATA-409",
             ) from error
     return done
 
@@ -99,9 +106,12 @@ def align_privately(
     """
     secrets = {party: new_key() for party in ids_by_party} if keys is None else keys
     if absent := [party for party in ids_by_party if party not in secrets]:
-        raise OptionError(f"party {absent[0]!r} has no key; give one for each party, or none at all")
+        raise OptionError(
+            f"party {absent[0]!r} has no key; give one for each party, or none at all", code="FP-OPTION-410"
+        )
     blinded = {party: blind(party, ids, secrets[party]) for party, ids in ids_by_party.items()}
-    parties, through_all = list(blinded), {}
+    parties = list(blinded)
+    through_all = {}
     for k, party in enumerate(parties):
         points: Sequence[bytes] = blinded[party].points
         for other in parties[k + 1 :] + parties[:k]:
@@ -111,7 +121,7 @@ def align_privately(
     return {party: blinded[party].rows[positions] for party, positions in matched.items()}
 
 
-def _point(text: str) -> bytes:
+def _hash_to_curve(text: str) -> bytes:
     """The u-coordinate of a point of the curve whose logarithm nobody knows: hashes until one is on the curve.
 
     X25519 would take any hash. But half of them are on the curve's twist, no multiplication leads from one to the
@@ -121,8 +131,10 @@ def _point(text: str) -> bytes:
     only at the party that has the id.
     """
     for attempt in count():
-        u = int.from_bytes(hashlib.sha512(PURPOSE + b"%d\n" % attempt + text.encode()).digest(), "big") % PRIME
-        if pow(u * (u * u + A * u + 1), (PRIME - 1) // 2, PRIME) == 1:  # Euler's criterion: there is a v
+        hashed = hashlib.sha512(PURPOSE + b"%d\n" % attempt + text.encode()).digest()
+        u = int.from_bytes(hashed, "big") % PRIME
+        v_squared = u * (u * u + A * u + 1)
+        if pow(v_squared, (PRIME - 1) // 2, PRIME) == 1:  # Euler's criterion: there is a v
             break
     return u.to_bytes(32, "little")
 
@@ -132,6 +144,7 @@ def _x25519() -> Any:
         from cryptography.hazmat.primitives.asymmetric import x25519
     except ImportError as error:
         raise OptionError(
-            "private intersection needs the package cryptography at every party: pip install 'fedpact[secure]'"
+            "private intersection needs the package cryptography at every party: pip install 'fedpact[secure]'",
+            code="FP-OPTION-411",
         ) from error
     return x25519

@@ -1,7 +1,6 @@
 """Readers, partitions and generators of tables. Nothing here knows of problems or solvers."""
 
 from fedpact.data.breast_cancer import wdbc
-from fedpact.data.csv_file import read_csv, write_csv
 from fedpact.data.partition import (
     by_classes,
     by_column,
@@ -13,7 +12,7 @@ from fedpact.data.partition import (
     stratified,
 )
 from fedpact.data.synthetic import QPArrays, lcqp, neyman_pearson
-from fedpact.data.table import Table, standardize, with_intercept
+from fedpact.data.table import Table, read_csv, standardize, with_intercept, write_csv
 
 __all__ = [
     "QPArrays",

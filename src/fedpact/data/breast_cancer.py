@@ -17,7 +17,8 @@ def wdbc() -> Table:
         from sklearn.datasets import load_breast_cancer
     except ImportError as error:
         raise DataError(
-            "wdbc() reads the copy in scikit-learn, which is absent: pip install 'fedpact[sklearn]'"
+            "wdbc() reads the copy in scikit-learn, which is absent: pip install 'fedpact[sklearn]'",
+            code="FP-DATA-450",
         ) from error
     bunch = load_breast_cancer()
     y = 1 - np.asarray(bunch.target, dtype=np.int64)  # scikit-learn codes malignant as 0

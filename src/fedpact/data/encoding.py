@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpact.data.cells import Cells
+from fedpact.types import Matrix, Vector
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
+#: What happens to absent values.
 Missing = Literal["error", "mean"]
 
 
@@ -31,20 +31,27 @@ class Encoding:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the columns of the matrix."""
-        return tuple(
-            name
-            for column in self.columns
-            for name in ([f"{column}={level}" for level in self.categories.get(column, ())] or [column])
-        )
+        names: list[str] = []
+        for column in self.columns:
+            if column in self.categories:
+                names += [f"{column}={level}" for level in self.categories[column]]
+            else:
+                names.append(column)
+        return tuple(names)
 
     @property
     def numeric(self) -> NDArray[np.bool_]:
         """Which columns of the matrix are numbers, not levels."""
-        return np.concatenate(
-            [np.full(max(len(self.categories.get(c, ())), 1), c not in self.categories) for c in self.columns]
-        )
+        numeric: list[bool] = []
+        for column in self.columns:
+            if column in self.categories:
+                numeric += [False] * len(self.categories[column])
+            else:
+                numeric.append(True)
+        return np.array(numeric)
 
     def matrix(self, cells: Cells) -> Matrix:
+        """The features of a file, rows x names."""
         return np.column_stack([self._block(cells, column) for column in self.columns])
 
     def _block(self, cells: Cells, column: str) -> Matrix:
@@ -67,17 +74,19 @@ class Scaling:
     @classmethod
     def of(cls, mean: ArrayLike, deviation: ArrayLike, scaled: ArrayLike) -> Scaling:
         """Columns that are `scaled` get mean 0 and deviation 1 (constant ones become 0); the others stay."""
-        chosen, spread = np.asarray(scaled, dtype=bool), np.asarray(deviation, dtype=np.float64)
+        chosen = np.asarray(scaled, dtype=bool)
+        spread = np.asarray(deviation, dtype=np.float64)
         shift = np.where(chosen, mean, 0.0)
         scale = np.where(chosen & (spread > 0), spread, 1.0)
         return cls(tuple(np.asarray(mean).tolist()), tuple(shift.tolist()), tuple(scale.tolist()))
 
     def apply(self, X: Matrix) -> Matrix:
-        return np.asarray((np.where(np.isnan(X), self.mean, X) - self.shift) / self.scale)
+        """The scaled columns, without absent values."""
+        filled = np.where(np.isnan(X), self.mean, X)
+        return np.asarray((filled - self.shift) / self.scale)
 
     def undo(self, coefficients: Vector) -> tuple[Vector, Vector]:
-        """Coefficients (..., columns) of the scaled columns as those of the columns in their own units, and what is to
-        be added to the intercept."""
+        """Coefficients (..., columns) of a model of scaled columns in the columns' own units, and its intercept."""
         own = coefficients / np.asarray(self.scale)
         return own, np.asarray(-(own @ np.asarray(self.shift)))
 

@@ -27,9 +27,10 @@ def stratified(y: ArrayLike, n: int, seed: int = 0, *, drop_remainder: bool = Fa
     order = []
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))
-        if len(rows) < n:
-            raise DataError(f"class {label} has {len(rows)} rows, too few for {n} owners; use at most {len(rows)}")
-        order.append(rows[: len(rows) // n * n] if drop_remainder else rows)
+        _check_class(label, len(rows), n)
+        if drop_remainder:
+            rows = rows[: len(rows) // n * n]
+        order.append(rows)
     return _deal(np.concatenate(order), n)
 
 
@@ -69,7 +70,7 @@ def dirichlet(y: ArrayLike, n: int, alpha: float, seed: int = 0) -> list[Rows]:
     folds: list[list[int]] = [[] for _ in range(n)]
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))
-        ends = np.round(np.cumsum(rng.dirichlet(np.full(n, alpha))) * len(rows)).astype(np.intp)
+        ends = _draw_ends(rng, len(rows), n, alpha)
         for fold, part in zip(folds, np.split(rows, ends[:-1]), strict=True):
             fold.extend(part)
     for fold in folds:
@@ -90,25 +91,25 @@ def by_classes(y: ArrayLike, n: int, per_owner: int, seed: int = 0) -> list[Rows
     labels, codes = np.unique(np.asarray(y), return_inverse=True)
     _check_owners(n)
     if not 1 <= per_owner <= len(labels):
-        raise OptionError(f"per_owner is {per_owner}; with {len(labels)} labels, 1 to {len(labels)}")
+        raise OptionError(
+            f"per_owner is {per_owner}; with {len(labels)} labels, 1 to {len(labels)}", code="FP-OPTION-441"
+        )
     if n * per_owner < len(labels):
         raise OptionError(
             f"per_owner is {per_owner}: {n} owners would hold {n * per_owner} of {len(labels)} labels; use at least "
-            f"{-(-len(labels) // n)}"
+            f"{-(-len(labels) // n)}",
+            code="FP-OPTION-442",
         )
     rng = np.random.default_rng(seed)
     # Owners draw one after the other from a pack that is dealt again and again in one order: no owner draws a label
     # twice, and no label is drawn twice more than another.
-    pack, owners = rng.permutation(len(labels)), rng.permutation(n)
+    pack = rng.permutation(len(labels))
+    owners = rng.permutation(n)
     folds: list[list[Rows]] = [[] for _ in range(n)]
     for place, label in enumerate(pack):
         holders = owners[np.arange(place, n * per_owner, len(labels)) // per_owner]
         rows = rng.permutation(np.flatnonzero(codes == label))
-        if len(rows) < len(holders):
-            raise DataError(
-                f"class {labels[label]} has {len(rows)} rows, too few for {len(holders)} owners; use fewer owners or "
-                "fewer classes an owner"
-            )
+        _check_class(labels[label], len(rows), len(holders))
         for owner, part in zip(holders, np.array_split(rows, len(holders)), strict=True):
             folds[owner].append(part)
     return [np.sort(np.concatenate(fold)) for fold in folds]
@@ -127,7 +128,8 @@ def by_quantity(rows: int, n: int, alpha: float, seed: int = 0) -> list[Rows]:
     _check_alpha(alpha)
     _check_enough(rows, n)
     rng = np.random.default_rng(seed)
-    ends = np.round(np.cumsum(rng.dirichlet(np.full(n, alpha))) * (rows - n)).astype(np.intp) + np.arange(1, n + 1)
+    more = _draw_ends(rng, rows - n, n, alpha)  # beyond the one row that every owner has
+    ends = more + np.arange(1, n + 1)
     return [np.sort(part) for part in np.split(rng.permutation(rows), ends[:-1])]
 
 
@@ -140,8 +142,10 @@ def by_column(values: ArrayLike) -> dict[str, Rows]:
     column = np.asarray(values)
     missing = np.flatnonzero((column != column) | (column == None) | (column == ""))  # noqa: E711 - of every entry
     if len(missing):
-        rows = ", ".join(map(str, missing[:3])) + (", ..." if len(missing) > 3 else "")
-        raise DataError(f"{len(missing)} values are missing (rows {rows}); fill them in, or drop the rows")
+        raise DataError(
+            f"{len(missing)} values are missing, the first is row {missing[0]}; fill them in, or drop the rows",
+            code="FP-DATA-443",
+        )
     levels, codes = np.unique(column, return_inverse=True)
     return {str(level): np.flatnonzero(codes == code) for code, level in enumerate(levels)}
 
@@ -156,11 +160,11 @@ def deal_columns(columns: int, n: int, seed: int | None = 0, *, sizes: Sequence[
         OptionError: sizes are not n positive numbers that add up to the number of columns.
     """
     _check_owners(n)
-    if columns < n:
-        raise DataError(f"{columns} columns are too few for {n} owners; use at most {columns}")
+    _check_enough(columns, n, "columns")
     if sizes is not None and (len(sizes) != n or min(sizes) < 1 or sum(sizes) != columns):
         raise OptionError(
-            f"sizes are {', '.join(map(str, sizes))}; give {n} positive numbers that add up to {columns}, the columns"
+            f"sizes are {', '.join(map(str, sizes))}; give {n} positive numbers that add up to {columns}, the columns",
+            code="FP-OPTION-444",
         )
     order = np.arange(columns) if seed is None else np.random.default_rng(seed).permutation(columns)
     cuts = n if sizes is None else np.cumsum(sizes)[:-1]
@@ -172,16 +176,29 @@ def _deal(order: Rows, n: int) -> list[Rows]:
     return [np.sort(order[owner::n]) for owner in range(n)]
 
 
+def _draw_ends(rng: np.random.Generator, rows: int, n: int, alpha: float) -> Rows:
+    """Where each of n consecutive parts of the rows ends, in shares drawn from Dirichlet(alpha)."""
+    shares = rng.dirichlet(np.full(n, alpha))
+    return np.round(np.cumsum(shares) * rows).astype(np.intp)
+
+
 def _check_owners(n: int) -> None:
     if n < 1:
-        raise OptionError(f"n is {n}; the number of owners must be at least 1")
+        raise OptionError(f"n is {n}; the number of owners must be at least 1", code="FP-OPTION-445")
 
 
-def _check_enough(rows: int, n: int) -> None:
-    if rows < n:
-        raise DataError(f"{rows} rows are too few for {n} owners; use at most {rows}")
+def _check_enough(count: int, n: int, what: str = "rows") -> None:
+    if count < n:
+        raise DataError(f"{count} {what} are too few for {n} owners; use at most {count}", code="FP-DATA-446")
+
+
+def _check_class(label: object, rows: int, holders: int) -> None:
+    if rows < holders:
+        raise DataError(
+            f"class {label} has {rows} rows, too few for {holders} owners; use at most {rows}", code="FP-DATA-440"
+        )
 
 
 def _check_alpha(alpha: float) -> None:
     if not 0 < alpha < np.inf:
-        raise OptionError(f"alpha is {alpha}; it must be a positive number")
+        raise OptionError(f"alpha is {alpha}; it must be a positive number", code="FP-OPTION-447")

@@ -9,6 +9,9 @@ import numpy as np
 from fedpact.data.table import Labels, Matrix, with_intercept
 from fedpact.errors import OptionError
 
+#: Range of the eigenvalues of A_i in each variant of the quadratic program.
+EIGENVALUES = {"he24": (0.5, 1.0), "he24-conic": (5.0, 10.0)}
+
 # With these, bound 0.2 and 5 to 20 owners, 4 to 7 bounds are active at the optimum of neyman_pearson().
 CLASS_DISTANCE = 2.0
 OWNER_SPREAD = 0.3
@@ -33,15 +36,20 @@ def lcqp(n: int, d: int, m: int, seed: int = 0, variant: Literal["he24", "he24-c
             # differs from He24 E.2: d_0 = 0, because the objectives printed in Table 4 fit that and no unit d_0.
         "he24-conic" (Section 5.1 there): eigenvalues uniform in [5, 10], b, C and d (d_0 included) standard normal.
     """
-    _check_sizes(n=n, d=d, m=m)
-    if variant not in ("he24", "he24-conic"):
-        raise OptionError(f"variant is {variant!r}; allowed: 'he24', 'he24-conic'")
+    _check_at_least(1, n=n, d=d, m=m)
+    if variant not in EIGENVALUES:
+        raise OptionError(f"variant is {variant!r}; choose {', '.join(EIGENVALUES)}", code="FP-OPTION-448")
     if (n + 1) * m > d:
-        raise OptionError(f"(n + 1) m = {(n + 1) * m} random equalities in d = {d} variables have no solution; raise d")
+        raise OptionError(
+            f"(n + 1) m = {(n + 1) * m} random equalities in d = {d} variables have no solution; raise d",
+            code="FP-OPTION-449",
+        )
     rng = np.random.default_rng(seed)
-    low, high = (0.5, 1.0) if variant == "he24" else (5.0, 10.0)
+    low, high = EIGENVALUES[variant]
     A = np.stack([_with_eigenvalues(rng.uniform(low, high, d), rng) for _ in range(n)])
-    b, C, offset = rng.standard_normal((n, d)), rng.standard_normal((n + 1, m, d)), rng.standard_normal((n + 1, m))
+    b = rng.standard_normal((n, d))
+    C = rng.standard_normal((n + 1, m, d))
+    offset = rng.standard_normal((n + 1, m))
     if variant == "he24":
         b /= np.linalg.norm(b, axis=1, keepdims=True)
         C /= np.sqrt(d)
@@ -57,9 +65,9 @@ def neyman_pearson(n: int, rows: int = 400, d: int = 21, seed: int = 0) -> dict[
     by another, so the owners disagree and several of the bounds "mean class-1 loss <= 0.2" are active at the
     optimum. The bounds are feasible whatever the seed: a large intercept makes every class-1 loss small.
     """
-    _check_sizes(n=n, rows=rows, d=d)
-    if d < 2 or rows < 4:
-        raise OptionError(f"d is {d} and rows is {rows}; needed: d >= 2 (a feature, an intercept), rows >= 4")
+    _check_at_least(1, n=n)
+    _check_at_least(2, d=d)  # a feature and an intercept
+    _check_at_least(4, rows=rows)  # one of them of class 1
     rng = np.random.default_rng(seed)
     features = d - 1
     direction = rng.standard_normal(features)
@@ -82,7 +90,7 @@ def _with_eigenvalues(eigenvalues: Matrix, rng: np.random.Generator) -> Matrix:
     return np.asarray((A + A.T) / 2)  # exactly symmetric
 
 
-def _check_sizes(**sizes: int) -> None:
+def _check_at_least(least: int, **sizes: int) -> None:
     for name, size in sizes.items():
-        if size < 1:
-            raise OptionError(f"{name} is {size}; it must be at least 1")
+        if size < least:
+            raise OptionError(f"{name} is {size}; it must be at least {least}", code="FP-OPTION-451")

@@ -6,6 +6,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedpact.data.cells import check_column, check_rows, open_csv
 from fedpact.errors import DataError
 
 
@@ -27,16 +28,12 @@ class TextTable:
     numbers: list[int]
 
     def position(self, name: str) -> int:
-        if name not in self.columns:
-            raise DataError(
-                f"{self.path} has no column {name!r}; its columns are: {', '.join(self.columns)}",
-                code="FP-DATA-020",
-                column=name,
-            )
+        """The number of the column. Raises DataError when there is none of this name."""
+        check_column(self.path, name, self.columns)
         return self.columns.index(name)
 
     def column(self, name: str) -> list[str]:
-        """Values without the blanks around them. DataError, with column and line, when it is absent or one is empty."""
+        """Values without the blanks around them. Raises DataError, with the line, when one is empty."""
         where = self.position(name)
         values = [row[where].strip() for row in self.rows]
         for value, number in zip(values, self.numbers, strict=True):
@@ -53,51 +50,42 @@ class TextTable:
 def read_text_table(path: str | Path) -> TextTable:
     """Read a CSV file (UTF-8, commas, a header).
 
-    DataError when it cannot be read, has no rows or no header, a column twice, or a row of another length.
+    Raises DataError when it cannot be read, has no rows or no header, a column twice, or a row of another length.
     """
     path = Path(path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            text = list(file)
-        records, begins, reader = [], 0, csv.reader(text)
+    numbers: list[int] = []
+    rows: list[list[str]] = []
+    lines: list[str] = []
+    with open_csv(path) as file:
+        text = list(file)
+        reader = csv.reader(text)
+        begin = 0
         for cells in reader:
             if any(cell.strip() for cell in cells):
-                records.append((begins + 1, cells, "".join(text[begins : reader.line_num])))
-            begins = reader.line_num
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as a CSV file in UTF-8: {error}", code="FP-DATA-022") from error
-    if len(records) < 2:
-        raise DataError(
-            f"{path} needs a line of column names and at least one row; it has {len(records)} lines",
-            code="FP-DATA-023",
-        )
-    (_, names, header), *rest = records
-    columns = tuple(name.strip() for name in names)
-    _check_names(path, columns)
-    for number, cells, _ in rest:
-        if len(cells) != len(columns):
-            raise DataError(
-                f"{path}: line {number} has {len(cells)} cells, the header has {len(columns)}", code="FP-DATA-024"
-            )
-    ending = "\r\n" if header.endswith("\r\n") else "\n"
-    lines = [line if line.endswith(("\n", "\r")) else line + ending for _, _, line in rest]  # the last may have none
-    return TextTable(path, columns, [cells for _, cells, _ in rest], lines, header, [number for number, _, _ in rest])
+                numbers.append(begin + 1)
+                rows.append(cells)
+                lines.append("".join(text[begin : reader.line_num]))
+            begin = reader.line_num
+    check_rows(path, numbers, rows)
+    header = lines[0]
+    if not lines[-1].endswith(("\n", "\r")):  # the last line of a file may have no line break
+        lines[-1] += "\r\n" if header.endswith("\r\n") else "\n"
+    columns = tuple(name.strip() for name in rows[0])
+    _check_header(path, columns)
+    return TextTable(path, columns, rows[1:], lines[1:], header, numbers[1:])
 
 
-def _check_names(path: Path, columns: tuple[str, ...]) -> None:
-    twice = next((name for name in columns if columns.count(name) > 1), None)
+def _check_header(path: Path, columns: tuple[str, ...]) -> None:
     # A header may count its columns, or name years; other numbers are a row.
     numbers = [float(name) for name in columns if _is_number(name)]
     counting = all(value.is_integer() for value in numbers) and numbers == sorted(set(numbers))
-    if not counting or (twice is not None and _is_number(twice)):
+    if not counting:
         raise DataError(
             f"{path} has no header: its first line holds {columns[0]!r}, ...; put the column names there",
             code="FP-DATA-025",
         )
-    if twice is not None:
-        raise DataError(
-            f"{path} has more than one column {twice!r}; give each a name of its own", code="FP-DATA-026", column=twice
-        )
+    for name in columns:
+        check_column(path, name, columns)
 
 
 def _is_number(text: str) -> bool:

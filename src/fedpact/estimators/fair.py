@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import DataError
-from fedpact.estimators.horizontal import HorizontalClassifier, by_name, levels
-from fedpact.tasks import GroupFairness, Rows
-from fedpact.tasks.base import bound_for
+from fedpact.estimators.horizontal import HorizontalClassifier, bound_by_client
+from fedpact.postprocess.checks import find_levels
+from fedpact.tasks import GroupFairness
+from fedpact.tasks.checks import Labels
 from fedpact.tasks.group_fairness import Parity
 
 
@@ -70,64 +71,58 @@ class FairClassifier(HorizontalClassifier):
         Raises DataError or OptionError for bad tables and parameters, FedpactError when no certified model was found.
         """
         matrix, codes = self._table(X, y)
+        members = self._find_groups(group, len(matrix))
+        clients = self._by_client(matrix, codes, client, members)
+        bounds = bound_by_client("max_gap", self.max_gap, clients)
+        task = GroupFairness(
+            bound=bounds,
+            columns=self._columns(),
+            regularization=self.regularization,
+            label="(y)",  # not likely to be the name of a column of X
+            group="(group)",
+            intercept=self.fit_intercept,
+            classes=tuple(map(str, self.classes_)),
+            groups=tuple(map(str, self.groups_)) or ("0", "1"),  # without groups any names do
+            parity=self.parity,
+            standardize=self.standardize,
+            constrained=members is not None,
+        )
+        found = self._train(task, clients)
+        self.bounds_ = bounds if members is not None else {}
+        self.gaps_ = {}
+        self.multipliers_ = {}
+        pairs = [f"{a} - {b}" for a, b in combinations(self.groups_, 2)]
+        for name, price in zip(self.bounds_, self.solution_.multipliers[1:], strict=False):
+            bounded = list(task.bounded(name, found.values[name], price, {}))
+            self.gaps_[name] = {pair: gap.value for pair, gap in zip(pairs, bounded, strict=True)}
+            self.multipliers_[name] = {pair: gap.price for pair, gap in zip(pairs, bounded, strict=True)}
+        self.measures_ = {
+            name: {self._name_measure(key): value for key, value in told.items()}
+            for name, told in found.measures.items()
+        }
+        return self
+
+    def _find_groups(self, group: ArrayLike | None, rows: int) -> Labels | None:
+        """The number of every row's group among groups_, which it sets. Warns when there are none."""
         if group is None:
             warnings.warn(
                 "FairClassifier.fit without group: no gap is bounded, this is plain logistic regression; give "
                 "group=, one label a row (through a Pipeline or a search: set_fit_request(group=True))",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
             self.groups_ = np.zeros(0)
-            clients = self._by_client(matrix, codes, client)
-        else:
-            self.groups_, which = levels("group", group, len(matrix))
-            if self.groups_.size < 2:
-                raise DataError(f"group: all rows are of group {self.groups_[0]!s}; a gap needs two groups or more")
-            clients = self._by_client(matrix, codes, client, which)
-            self._check_groups(clients)
-        task = GroupFairness(
-            bound=by_name("max_gap", self.max_gap, clients),
-            columns=self._columns(),
-            regularization=self.regularization,
-            group="(group)",  # no name that a column has
-            intercept=self.fit_intercept,
-            classes=tuple(map(str, self.classes_)),
-            groups=("0", "1") if group is None else tuple(map(str, self.groups_)),
-            parity=self.parity,
-            standardize=self.standardize,
-            constrained=group is not None,
-        )
-        found = self._train(task, clients)
-        pairs = [f"{a} - {b}" for a, b in combinations(self.groups_, 2)]
-        assert isinstance(found.task, GroupFairness)
-        self.bounds_ = {name: bound_for(found.task.bound, name) for name in clients} if pairs else {}
-        prices = zip(clients, self.solution_.multipliers[1:], strict=True)
-        self.multipliers_ = {name: _by_pair(pairs, price) for name, price in prices if pairs}
-        self.gaps_ = {name: _by_pair(pairs, found.values[name] + bound) for name, bound in self.bounds_.items()}
-        self.measures_ = {
-            name: {self._named(key): value for key, value in told.items()} for name, told in found.measures.items()
-        }
-        return self
+            return None
+        self.groups_, members = find_levels("group", group, rows)
+        if self.groups_.size < 2:
+            raise DataError(
+                f"group: all rows are of group {self.groups_[0]!s}; a gap needs two groups or more", code="FP-DATA-472"
+            )
+        return members
 
-    def _check_groups(self, clients: Mapping[str, Rows]) -> None:
-        for name, rows in clients.items():
-            for g, label in enumerate(self.groups_):
-                inside = rows.group == g
-                of = ""
-                if self.parity == "equal_opportunity":
-                    inside, of = inside & (rows.y == 1), f" and of class {self.classes_[1]!s}"
-                if not np.any(inside):
-                    raise DataError(
-                        f"client {name!r}: no row among {len(rows.y)} is of group {label!s}{of}, so that its mean is "
-                        "undefined: give it more data, merge it with another client, or leave it out"
-                    )
-
-    def _named(self, key: str) -> str:
+    def _name_measure(self, key: str) -> str:
         """A measure's name with the group's label in the place of its number."""
         what, of, number = key.rpartition(" of group ")
-        return f"{what}{of}{self.groups_[int(number)]}" if of else key
-
-
-def _by_pair(pairs: list[str], two_sided: Any) -> dict[str, float]:
-    """Of every pair of groups the larger of the values of its two sides."""
-    return {pair: float(two_sided[2 * k : 2 * k + 2].max()) for k, pair in enumerate(pairs)}
+        if not of:
+            return key
+        return f"{what}{of}{self.groups_[int(number)]}"

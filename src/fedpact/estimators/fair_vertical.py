@@ -9,27 +9,24 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
-from fedpact.errors import DataError, FedpactError, OptionError
+from fedpact.errors import DataError, FedpactError
+from fedpact.estimators.certified import CertifiedClassifier
 from fedpact.federation import Session
-from fedpact.functions import Vector
+from fedpact.postprocess.checks import read_vector
 from fedpact.problem import Piece, VerticalProblem
 from fedpact.prox import SquaredL2
 from fedpact.solve import solve
 from fedpact.solvers.vertical.shared import rows_of, summed_scores
-from fedpact.types import to_array
+from fedpact.types import Vector
 
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.exceptions import NotFittedError
-except ImportError as error:
-    raise OptionError("estimators need scikit-learn: pip install 'fedpact[sklearn]'") from error
-
+#: Written into a saved model, so that another format is not read as this one.
 MODEL = "fedpact-vertical-model-1"
 Parties = Mapping[str, ArrayLike] | Sequence[ArrayLike]
 
 
-class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FairVerticalClassifier(CertifiedClassifier):
     """Logistic regression whose gap of mean loss between groups is at most `max_gap`; every party keeps its own part.
 
     max_gap:     largest gap between any two groups, on the rows it is fitted to
@@ -76,15 +73,15 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Raises DataError or ProblemError for bad tables, FedpactError when no certified model was found.
         """
         self.__dict__.pop("pieces_", None)  # a fit that fails shall not leave the model of the one before
-        try:
-            labels = to_array(y)
-        except ValueError as error:  # ragged lists, masks
-            raise DataError(f"y is not a vector ({error}); give one class a row") from error
+        labels = read_vector("y", y)
         self.classes_ = np.unique(labels)
         if self.classes_.size != 2:
-            raise DataError(f"y has {self.classes_.size} classes ({self.classes_[:5]}); this classifier takes two")
+            raise DataError(
+                f"y has {self.classes_.size} classes ({self.classes_[:5]}); this classifier takes two",
+                code="FP-DATA-477",
+            )
         problem = VerticalProblem(
-            _named(parties),
+            _name_parties(parties),
             (labels == self.classes_[1]).astype(np.int64),
             group,
             self.max_gap,
@@ -92,29 +89,23 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             regularizer=None if self.weight is None else SquaredL2(self.weight),
             standardize=self.standardize,
         )
-        secure = self.secure_sum and len(problem.shares) > 1
-        self.solution_ = solve(
+        solution = solve(
             problem,
             self.method,
             tol=self.tol,
             max_rounds=self.max_rounds,
             engine=self.engine,
             seed=self.seed,
-            secure_sum=secure,
+            secure_sum=self.secure_sum and len(problem.shares) > 1,
         )
-        if not self.solution_.solved:
-            raise FedpactError(
-                f"no certified model: {self.solution_.status}, {self.solution_.reason}; the best point so far is in "
-                "solution_"
-            )
-        parts = problem.pieces(self.solution_.w)
+        self._accept(solution)
+        parts = problem.pieces(solution.w)
         self.pieces_ = {party.name: party.piece(parts[party.name]) for party in problem.shares}
         self.intercept_ = float(parts[problem.server.name][0])
         self.n_features_in_ = problem.dim - 1
-        self.certificate_, self.history_ = self.solution_.certificate, self.solution_.history
-        prices = self.solution_.multipliers[0].reshape(-1, 2).max(axis=1)  # of either side of a gap
+        prices = solution.multipliers[0].reshape(-1, 2).max(axis=1)  # of either side of a gap
         self.multipliers_ = dict(zip(problem.gap_names, map(float, prices), strict=True))
-        self.gaps_ = self._gaps(self.decision_function(parties), labels, group)
+        self.gaps_ = self._find_gaps(self.decision_function(parties), labels, group)
         return self
 
     def decision_function(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> Vector:
@@ -123,21 +114,23 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         missing: "mean" scores without absent parties, as if everyone had the mean of their columns (zero, with
             standardize=False). The gap was bounded with all parties: `recheck` tells what it is without them.
         """
-        self._fitted()
+        check_is_fitted(self, "pieces_")
         given = self._by_name(parties)
         absent = [name for name in self.pieces_ if name not in given]
         if absent and missing == "error":
             raise DataError(
                 f"{', '.join(absent)}: no columns; the gap was bounded with all parties. See what it is without with "
-                'recheck(parties, y, group=...), then predict with missing="mean"'
+                'recheck(parties, y, group=...), then predict with missing="mean"',
+                code="FP-DATA-478",
             )
         if not given:
-            raise DataError("no party has columns; give at least one")
+            raise DataError("no party has columns; give at least one", code="FP-DATA-479")
         with Session(self.engine) as session:
             session.open(rows_of(list(self.pieces_.values()), given))
             return summed_scores(session, self.secure_sum and len(given) > 1) + self.intercept_
 
     def predict(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> NDArray[Any]:
+        """The class of every row."""
         scores = self.decision_function(parties, missing=missing)
         return np.asarray(self.classes_[(scores > 0).astype(int)])
 
@@ -153,11 +146,11 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def recheck(self, parties: Parties, y: ArrayLike, *, group: ArrayLike) -> dict[str, float]:
         """The gaps on other rows, or without some parties, by name; compare them with max_gap."""
-        return self._gaps(self.decision_function(parties, missing="mean"), np.asarray(y), group)
+        return self._find_gaps(self.decision_function(parties, missing="mean"), np.asarray(y), group)
 
     def save(self, folder: str | Path) -> Path:
         """Write the model in pieces: one file a party, to be handed to it alone, and the coordinator's."""
-        self._fitted()
+        check_is_fitted(self, "pieces_")
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         for name, piece in self.pieces_.items():
@@ -176,26 +169,33 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     @classmethod
     def load(cls, folder: str | Path, pieces: Mapping[str, str | Path] | None = None) -> Self:
-        """Read what `save` wrote; pieces: where the parties' files are, when they are not in the folder."""
+        """Read what `save` wrote; pieces: where the parties' files are, when they are not in the folder.
+
+        Raises FedpactError when it cannot be read.
+        """
         source = Path(folder)
         try:
             about = json.loads((source / "coordinator.json").read_text())
             if about["format"] != MODEL:
-                raise FedpactError(f"{source} holds no model of format {MODEL}")
+                raise ValueError(f"it is not of format {MODEL}")
             model = cls(**about["parameters"])
             model.classes_ = np.asarray(about["classes"])
-            model.intercept_, model.gaps_ = float(about["intercept"]), dict(about["gaps"])
+            model.intercept_ = float(about["intercept"])
+            model.gaps_ = dict(about["gaps"])
             names = list(about["parties"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FedpactError(f"{source} cannot be read as a saved model ({error}); save it again") from error
-        model.pieces_ = {name: Piece.load((pieces or {}).get(name, source / f"{name}.npz")) for name in names}
+            words = f"{source} cannot be read as a saved model ({error}); save it again"
+            raise FedpactError(words, code="FP-480") from error
+        files = {name: source / f"{name}.npz" for name in names} | dict(pieces or {})
+        model.pieces_ = {name: Piece.load(files[name]) for name in names}
         model.n_features_in_ = sum(piece.theta.size for piece in model.pieces_.values())
         return model
 
-    def _gaps(self, scores: Vector, y: NDArray[Any], group: ArrayLike) -> dict[str, float]:
+    def _find_gaps(self, scores: Vector, y: NDArray[Any], group: ArrayLike) -> dict[str, float]:
         labels = (y == self.classes_[1]).astype(np.int64)
         judged = VerticalProblem([scores[:, None]], labels, group, self.max_gap, gap=self.gap)
-        return dict(zip(judged.gap_names, map(float, np.abs(judged.scored.gaps(scores))), strict=True))
+        gaps = np.abs(judged.scored.gaps(scores)).tolist()
+        return dict(zip(judged.gap_names, gaps, strict=True))
 
     def _by_name(self, parties: Parties) -> dict[str, ArrayLike]:
         if isinstance(parties, Mapping):
@@ -203,14 +203,13 @@ class FairVerticalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if len(parties) != len(self.pieces_):
             raise DataError(
                 f"{len(parties)} blocks of columns for {len(self.pieces_)} parties ({', '.join(self.pieces_)}); give "
-                "all, or a mapping from names"
+                "all, or a mapping from names",
+                code="FP-DATA-481",
             )
         return dict(zip(self.pieces_, parties, strict=True))
 
-    def _fitted(self) -> None:
-        if not hasattr(self, "pieces_"):
-            raise NotFittedError("this FairVerticalClassifier is not fitted yet; call fit first")
 
-
-def _named(parties: Parties) -> dict[str, ArrayLike]:
-    return dict(parties) if isinstance(parties, Mapping) else {f"party {k}": X for k, X in enumerate(parties, 1)}
+def _name_parties(parties: Parties) -> dict[str, ArrayLike]:
+    if isinstance(parties, Mapping):
+        return dict(parties)
+    return {f"party {k}": X for k, X in enumerate(parties, 1)}

@@ -7,25 +7,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fedpact import tasks
-from fedpact.errors import DataError, FedpactError, OptionError
+from fedpact.errors import DataError, FedpactError
+from fedpact.estimators.certified import CertifiedClassifier
 from fedpact.federation import Session
 from fedpact.fitting import Fit, fit
-from fedpact.functions import Vector
-from fedpact.tasks import Model, Rows, TableTask
-from fedpact.tasks.checks import Labels, Matrix
-from fedpact.types import to_array
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise OptionError("estimators need scikit-learn 1.6 or newer: pip install 'fedpact[sklearn]'") from error
+from fedpact.postprocess.checks import find_levels, read_array
+from fedpact.tasks import Model, Rows, TableTask, checks
+from fedpact.tasks.checks import Labels
+from fedpact.types import Matrix, Vector
 
 
-class HorizontalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class HorizontalClassifier(CertifiedClassifier):
     """A linear classifier of rows that clients hold; the mean loss of every client counts alike, few rows or many."""
 
     regularization: float
@@ -41,13 +36,16 @@ class HorizontalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def decision_function(self, X: ArrayLike) -> Vector:
         """(rows,): the score of the second class; with more than two (rows, classes)."""
         score = self._model().scores(self._features(X))
-        return score[:, 0] if score.shape[1] == 1 else score
+        if score.shape[1] == 1:
+            return score[:, 0]
+        return score
 
     def predict_proba(self, X: ArrayLike) -> Matrix:
         """(rows, classes)"""
         return self._model().probabilities(self._features(X))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class of every row."""
         number = self._model().predict(self._features(X))
         return np.asarray(self.classes_[number])
 
@@ -73,101 +71,74 @@ class HorizontalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if self.classes_.size < 2:
-            raise DataError(f"y has one class only ({self.classes_[0]!s}); a classifier needs rows of two or more")
+            raise DataError(
+                f"y has one class only ({self.classes_[0]!s}); a classifier needs rows of two or more",
+                code="FP-DATA-471",
+            )
         return matrix, codes
 
     def _by_client(
         self, X: Matrix, y: Labels, client: ArrayLike | None, group: Labels | None = None
     ) -> dict[str, Rows]:
         """Checked rows by the client's name, in the order of the sorted ids."""
-        ids, which = levels("client", np.full(len(X), "client 1") if client is None else client, len(X))
+        if client is None:
+            client = np.full(len(X), "client 1")
+        ids, which = find_levels("client", client, len(X))
         clients = {}
         for k, name in enumerate(map(str, ids)):
-            if name == "server":
-                raise DataError("a client is called 'server', the name of the server itself; give it another name")
+            checks.check_owner_name(name)
             rows = np.flatnonzero(which == k)
-            self._check_finite(name, X, rows)
+            checks.check_finite(name, X[rows], self._columns(), rows)
             clients[name] = Rows(X[rows], y[rows], None if group is None else group[rows])
         return clients
 
     def _columns(self) -> tuple[str, ...]:
         return tuple(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
 
-    def _check_finite(self, name: str, X: Matrix, rows: NDArray[np.int64]) -> None:
-        bad = ~np.isfinite(X[rows])
-        for j in np.flatnonzero(bad.any(axis=0)):
-            found = rows[bad[:, j]]
-            listed = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
-            raise DataError(
-                f"client {name!r}: column {self._columns()[j]!r} has {len(found)} missing (NaN) or infinite values "
-                f"(rows {listed} of X); impute them or drop the rows"
-            )
-
     def _train(self, task: TableTask, clients: Mapping[str, Rows]) -> Fit:
-        """Solve, and set what every classifier has after fit. FedpactError when there is no certified model."""
+        """Fit the task, and set what every classifier has after fit.
+
+        Raises FedpactError when there is no certified model, or its recall is below the one asked for.
+        """
         with Session(self.engine, secure_sum=self.secure_sum) as session:
             found = fit(
                 task, clients, session, method=self.method, tol=self.tol, max_rounds=self.max_rounds, seed=self.seed
             )
-        self.solution_ = found.solution
-        # A model that misses what was asked for is not handed out as one that has it; a warning would be read too late.
-        if not found.solution.solved:
-            raise FedpactError(
-                f"no certified model: {self.solution_.status}, {self.solution_.reason}; the best point so far is in "
-                "solution_"
-            )
+        self._accept(found.solution)
         if found.short:
             told = ", ".join(f"{name} has {found.measures[name]['recall']:.4f}" for name in found.short)
             raise FedpactError(
                 f"no bounds were found in {found.trials} solves that give the recall asked for: {told}; ask for less, "
-                "or add features; the last point is in solution_"
+                "or add features; the last point is in solution_",
+                code="FP-476",
             )
         assert found.model is not None
-        self.certificate_ = self.solution_.certificate
-        self.history_ = self.solution_.history
         self.model_ = found.model
         self.coef_ = self.model_.coefficients
         self.intercept_ = self.model_.intercept
         return found
 
 
-def levels(what: str, values: ArrayLike, rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The sorted different values of a label that every row has one of, and which of them each row has."""
-    _refuse_masked(what, values)
-    given = np.asarray(values)
-    if given.shape != (rows,):
-        raise DataError(f"{what} has shape {given.shape}, X has {rows} rows; give one {what} a row")
-    absent = np.flatnonzero([one is None or (one == one) is not True for one in given.tolist()])
-    if absent.size:
-        raise DataError(f"{what} is missing in {absent.size} rows, the first is row {absent[0]}; fill in or drop them")
-    try:
-        found, which = np.unique(given, return_inverse=True)
-    except TypeError as error:
-        raise DataError(f"{what} mixes kinds that have no order ({error}); give only texts or only numbers") from error
-    return found, which
+def bound_by_client(what: str, bound: float | Mapping[Any, float], clients: Mapping[str, Rows]) -> dict[str, float]:
+    """One positive number for every client, from one for all or from one by client id."""
+    if isinstance(bound, Mapping):
+        bound = {str(client): value for client, value in bound.items()}
+    return checks.bound_of_each(what, bound, clients)
 
 
 def _refuse_masked(what: str, values: Any) -> None:
     """scikit-learn takes a mask off without a word."""
     if isinstance(values, np.ma.MaskedArray | list | tuple):
-        try:
-            to_array(values)
-        except ValueError as error:
-            raise DataError(f"{what} is not an array ({error})") from error
-
-
-def by_name(what: str, bound: float | Mapping[Any, float], clients: Mapping[str, Rows]) -> dict[str, float]:
-    """One positive number for every client, from one for all or from one by client id."""
-    stated = {str(key): value for key, value in bound.items()} if isinstance(bound, Mapping) else bound
-    return tasks.checks.bound_of_each(what, stated, clients)
+        read_array(what, values)
 
 
 def _refuse_text(X: Any, error: ValueError) -> None:
-    """DataError with the name of the column of a data frame that cannot be read as numbers, if there is one."""
+    """Raise DataError with the name of the first column of a data frame that is not numeric, if there is one."""
     for column in getattr(X, "columns", ()):
         try:
             np.asarray(X[column], dtype=np.float64)
         except (TypeError, ValueError):
             raise DataError(
-                f"column {column!r} is not numeric ({error}); encode it, for example by OneHotEncoder in a Pipeline"
+                f"column {column!r} is not numeric ({error}); encode it, for example by OneHotEncoder in a Pipeline",
+                code="FP-DATA-474",
             ) from error

@@ -8,11 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.errors import DataError, OptionError
-from fedpact.estimators.horizontal import HorizontalClassifier, by_name
-from fedpact.tasks import NeymanPearson, Rows
-from fedpact.tasks.base import bound_for
-from fedpact.tasks.confidence import interval
+from fedpact.estimators.horizontal import HorizontalClassifier, bound_by_client
+from fedpact.tasks import NeymanPearson
+from fedpact.tasks.checks import bound_for
+from fedpact.tasks.neyman_pearson import confidence_interval
 
 
 class NeymanPearsonClassifier(HorizontalClassifier):
@@ -69,50 +68,38 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         Raises DataError or OptionError for bad tables and parameters, FedpactError when no certified model was found
         (without an intercept the bounds may conflict; with one they never do).
         """
-        clients = self._by_client(*self._table(X, y), client)
-        protected = self._protected(clients)
+        matrix, codes = self._table(X, y)
+        clients = self._by_client(matrix, codes, client)
         task = NeymanPearson(
-            bound={} if self.min_recall else by_name("bound", self.bound, clients),
+            bound={} if self.min_recall else bound_by_client("bound", self.bound, clients),
+            label="(y)",  # not likely to be the name of a column of X
             columns=self._columns(),
             intercept=self.fit_intercept,
             classes=tuple(map(str, self.classes_)),
-            protected=str(protected),
+            protected=self._name_protected(),
             standardize=self.standardize,
             min_recall=self.min_recall or 0.0,
             regularization=self.regularization,
         )
         found = self._train(task, clients)
-        self.multipliers_ = {
-            name: float(price[0]) for name, price in zip(clients, self.solution_.multipliers[1:], strict=True)
-        }
+        prices = zip(clients, self.solution_.multipliers[1:], strict=True)
+        self.multipliers_ = {name: float(price[0]) for name, price in prices}
         assert isinstance(found.task, NeymanPearson)
         self.bounds_ = {name: bound_for(found.task.bound, name) for name in clients}
         self.measures_ = {name: _with_interval(told) for name, told in found.measures.items()}
         self.before_ = {name: _with_interval(told) for name, told in found.before.items()}
         return self
 
-    def _protected(self, clients: Mapping[str, Rows]) -> Any:
-        """The protected class, which every client has rows of, and of others too."""
-        number = len(self.classes_) - 1
-        if self.protected is not None:
-            found = np.flatnonzero(self.classes_ == self.protected)
-            if not found.size:
-                listed = ", ".join(map(str, self.classes_))
-                raise OptionError(f"protected = {self.protected!r} is no class of y; choose one of {listed}")
-            number = int(found[0])
-        label = self.classes_[number]
-        for name, rows in clients.items():
-            inside = rows.y == number
-            if inside.all() or not inside.any():
-                raise DataError(
-                    f"client {name!r}: {'every' if inside.all() else 'no'} row among {len(inside)} is of the protected "
-                    f"class {label!s}; it needs rows of this class and of others: give it more data, merge it with "
-                    "another client, or leave it out"
-                )
-        return label
+    def _name_protected(self) -> str:
+        """The protected class as the task names it: 1 is the class "1.0" of a y of floats."""
+        if self.protected is None:
+            return ""  # the last one
+        equal = self.classes_[np.asarray(self.classes_ == self.protected)]
+        return str(equal[0] if equal.size else self.protected)
 
 
 def _with_interval(told: Mapping[str, float]) -> dict[str, float]:
-    low, high = interval(told["recall"], told["protected rows"])
+    """The measures with the confidence interval of the recall, without those that only the search for bounds needs."""
+    low, high = confidence_interval(told["recall"], told["protected rows"])
     kept = {key: value for key, value in told.items() if key != "bound for recall"}
     return {**kept, "recall low": low, "recall high": high}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +15,23 @@ from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.problem import Share, Unscaled
 from fedpact.types import Vector
 
+#: A column whose deviation is smaller, relative to its mean, is constant but for rounding.
+ROUNDING = 1e-12
+
 # ------------------------------------------------------------------------------------------------------------- scaling
 
 
 @dataclass(frozen=True, kw_only=True)
 class About(Order):
+    """mean: of every column, about which moments are taken"""
+
     mean: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moments(Reply):
+    """By column: how many values there are, the sum of their differences from the mean, and of the squares of those."""
+
     count: Summed[Vector]
     total: Summed[Vector]
     squares: Summed[Vector]
@@ -31,10 +39,11 @@ class Moments(Reply):
 
 @client_step
 def moments(share: Unscaled, state: Any, order: About) -> tuple[Any, Moments]:
-    """How many values each column has, and the sums of their differences from a mean and of the squares of those."""
+    """The moments of the owner's columns about a mean; absent values do not count."""
     known = ~np.isnan(share.X)
     apart = np.where(known, share.X - order.mean, 0.0)
-    return state, Moments(count=known.sum(axis=0, dtype=float), total=apart.sum(axis=0), squares=(apart**2).sum(axis=0))
+    reply = Moments(count=known.sum(axis=0, dtype=float), total=apart.sum(axis=0), squares=(apart**2).sum(axis=0))
+    return state, reply
 
 
 def agree_on_scaling(session: Session, encoding: Encoding, standardize: bool) -> Scaling:
@@ -42,12 +51,18 @@ def agree_on_scaling(session: Session, encoding: Encoding, standardize: bool) ->
     first = session.ask(moments, About(mean=np.zeros(len(encoding.names)))).total
     if np.any(first.count == 0):
         column = encoding.names[int(np.argmin(first.count))]
-        raise OptionError(f"column {column!r} has no values at any owner; take it out of the columns")
+        raise OptionError(
+            f"column {column!r} has no values at any owner; take it out of the columns",
+            code="FP-OPTION-460",
+            column=column,
+        )
     mean = first.total / first.count
     second = session.ask(moments, About(mean=mean)).total
     deviation = np.sqrt(second.squares / second.count)
-    constant = deviation <= 1e-12 * np.abs(mean)  # rounding of a column that is the same everywhere
-    scaled = encoding.numeric if standardize else np.zeros(mean.size, dtype=bool)
+    constant = deviation <= ROUNDING * np.abs(mean)
+    scaled = np.zeros(mean.size, dtype=bool)
+    if standardize:
+        scaled = encoding.numeric
     return Scaling.of(mean, np.where(constant, 0.0, deviation), scaled)
 
 
@@ -56,6 +71,8 @@ def agree_on_scaling(session: Session, encoding: Encoding, standardize: bool) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Finished(Order):
+    """w: the model to measure"""
+
     w: Vector
 
 
@@ -68,14 +85,18 @@ class Measured(Reply):
     numbers: Vector
 
     def told(self) -> dict[str, float]:
+        """The measures by name."""
         return dict(zip(json.loads(self.names), self.numbers.tolist(), strict=True))
 
 
 @client_step
 def measure(share: Share, state: Any, order: Finished) -> tuple[Any, Measured]:
     """What an owner tells about a finished model."""
-    values = np.zeros(0) if share.constraint is None else share.constraint.function.value(order.w)
-    told = {} if share.measures is None else share.measures(order.w)
-    return state, Measured(
-        values=values, names=json.dumps(list(told)), numbers=np.array(list(told.values()), dtype=np.float64)
-    )
+    values = np.zeros(0)
+    if share.constraint is not None:
+        values = share.constraint.function.value(order.w)
+    told: Mapping[str, float] = {}
+    if share.measures is not None:
+        told = share.measures(order.w)
+    numbers = np.array(list(told.values()), dtype=np.float64)
+    return state, Measured(values=values, names=json.dumps(list(told)), numbers=numbers)

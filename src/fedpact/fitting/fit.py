@@ -84,6 +84,7 @@ class Fitting:
         self._solves = 0
 
     def run(self, task: Task, compare: bool) -> Fit:
+        """Agree on scales, solve without constraints where that is needed, then with them."""
         self.session.open(self._sources, self._identify(task, compare))
         begun = self.session.ledger.read()
         if self._hides():
@@ -106,7 +107,7 @@ class Fitting:
         return {**task.identity(), "server": server, "compare": compare, **self._solving, "method": method}
 
     def _hides(self) -> bool:
-        """Are sums masked from the first exchange? By default between organisations."""
+        """Whether sums are masked from the first exchange; by default they are between organisations."""
         if self.session.secure_sum is None:
             return self.session.networked and len(self.session.owners) > 1
         return self.session.secure_sum
@@ -125,12 +126,13 @@ class Fitting:
         free = replace(task, constrained=False)
         solution = self._solve(free)
         if solution.status == "client_lost":
-            raise OwnerLost(solution.reason)
+            raise OwnerLost(solution.reason, code="FP-LOST-461")
         if solution.status == "interrupted" or self.session.looking:
             raise KeyboardInterrupt
         told = self._measure(free, solution.w)
         before = {name: reply.told() for name, reply in told.items()}
-        return before, solution.w if solution.solved else None
+        start = solution.w if solution.solved else None
+        return before, start
 
     def _find_bounds(self, task: NeymanPearson, start: Vector | None, before: Measures) -> Fit:
         """Models with one set of bounds after another; the best one that has the recall everywhere."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from fedpact.fitting.result import Fit
 from fedpact.tasks import NeymanPearson
-from fedpact.tasks.base import bound_for
+from fedpact.tasks.checks import bound_for
 
 #: Sets of bounds that are tried after the first, at most.
 TRIALS = 40

@@ -34,6 +34,7 @@ class Fit:
 
     @property
     def solved(self) -> bool:
+        """Whether the model is certified, and has the recall asked for everywhere."""
         return self.solution.solved and not self.short
 
     @property
@@ -45,7 +46,7 @@ class Fit:
         return [name for name, told in self.measures.items() if told.get("recall", 1.0) < least]
 
     def better_than(self, other: Fit) -> bool:
-        """Has it what the other has not, or has it that for a lower objective?"""
+        """Whether it is solved and the other is not, or both are and it has the lower objective."""
         if not other.solved:
             return True
         return self.solved and self.solution.objective < other.solution.objective

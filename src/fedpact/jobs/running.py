@@ -25,7 +25,7 @@ from fedpact.report.tracking import forget, tracker
 from fedpact.solvers import Progress
 from fedpact.tasks import NeymanPearson, TableTask
 from fedpact.tasks.base import SERVER, Bounded
-from fedpact.tasks.confidence import interval
+from fedpact.tasks.neyman_pearson import confidence_interval
 
 log = logging.getLogger("fedpact")
 
@@ -200,7 +200,7 @@ def list_measured(found: Fit) -> Iterator[Measured]:
                 numbers[f"{name} without constraints"] = found.before[owner][name]
         intervals = {}
         if "protected rows" in told:
-            intervals["recall"] = interval(told["recall"], told["protected rows"])
+            intervals["recall"] = confidence_interval(told["recall"], told["protected rows"])
         yield Measured(owner, numbers, intervals)
 
 

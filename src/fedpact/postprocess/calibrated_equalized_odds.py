@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import DataError, OptionError
-from fedpact.postprocess.checks import Labels, Scores, costs, finite_scores, labels_of_groups, rows_by_group
+from fedpact.postprocess.checks import Labels, Scores, check_costs, finite_scores, labels_of_groups, rows_by_group
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,8 @@ class CalibratedPredictor:
         rows = rows_by_group(group, known=self.costs)
         vector = _probabilities(scores, sum(map(len, rows.values()))).copy()
         members = rows[self.better_off]
-        vector[members[np.random.default_rng(seed).random(len(members)) < self.rate]] = self.base_rate
+        chosen = np.random.default_rng(seed).random(len(members)) < self.rate
+        vector[members[chosen]] = self.base_rate
         return vector
 
     def predict(self, scores: ArrayLike, group: ArrayLike, seed: int) -> Labels:
@@ -67,12 +68,15 @@ def calibrated_equalized_odds(
         OptionError: costs that are negative or both 0, or an unknown `on_infeasible`.
     """
     if on_infeasible not in ("error", "withhold"):
-        raise OptionError(f"on_infeasible is {on_infeasible!r}; allowed: 'error', 'withhold'")
-    a, b = costs(false_positive_cost, false_negative_cost)
+        raise OptionError(f"on_infeasible is {on_infeasible!r}; choose 'error' or 'withhold'", code="FP-OPTION-432")
+    a, b = check_costs(false_positive_cost, false_negative_cost)
     rows = rows_by_group(group)
     labels = labels_of_groups(y, rows)
     if len(rows) != 2:
-        raise DataError(f"group has {len(rows)} different labels, {list(rows)}; calibrated equalized odds is for two")
+        raise DataError(
+            f"group has {len(rows)} different labels, {list(rows)}; calibrated equalized odds is for two",
+            code="FP-DATA-433",
+        )
     vector = _probabilities(scores, len(labels))
 
     def cost(y: Labels, score: Scores) -> float:  # P17: the cost g
@@ -82,23 +86,29 @@ def calibrated_equalized_odds(
     better, worse = sorted(rows, key=lambda level: found[level])
     base_rate = float(labels[rows[better]].mean())
     ignorant = a * base_rate + b * (1.0 - base_rate)
-    gap, room = found[worse] - found[better], ignorant - found[better]
+    gap = found[worse] - found[better]
+    room = ignorant - found[better]
     if gap > max(room, 0.0) and on_infeasible == "error":
         raise DataError(
             f"group {worse!r} has cost {found[worse]:.4g}, group {better!r} {found[better]:.4g}, and {ignorant:.4g} "
             "with all its scores withheld; no rate makes the costs equal: use equalized_odds, other costs, or "
-            "on_infeasible='withhold'"
+            "on_infeasible='withhold'",
+            code="FP-DATA-434",
         )
-    rate = min(gap / room, 1.0) if room > 0 else 0.0  # P17, Algorithm 1, but for the minimum
+    rate = 0.0
+    if room > 0:
+        rate = min(gap / room, 1.0)  # P17, Algorithm 1, but for the minimum
     after = {better: found[better] + rate * room, worse: found[worse]}
     return CalibratedPredictor(better, rate, base_rate, found, after)
 
 
 def _probabilities(scores: ArrayLike, rows: int) -> Scores:
     vector = finite_scores(scores, rows)
-    if (wrong := np.flatnonzero((vector < 0) | (vector > 1))).size:
+    wrong = np.flatnonzero((vector < 0) | (vector > 1))
+    if wrong.size:
         raise DataError(
             f"scores have {wrong.size} values outside [0, 1], the first is {vector[wrong[0]]:.4g} in row {wrong[0]}; "
-            "give calibrated probabilities"
+            "give calibrated probabilities",
+            code="FP-DATA-435",
         )
     return vector

@@ -20,12 +20,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
 from fedpact.errors import OptionError
-from fedpact.postprocess.checks import Labels, Scores, costs, finite_scores, labels_of_groups, rows_by_group
+from fedpact.postprocess.checks import Labels, Scores, check_costs, finite_scores, labels_of_groups, rows_by_group
 
 EqualRates = Literal["equalized_odds", "true_positive_rate"]
 
+#: Weights below are rounding of the linear program's solver.
+ZERO_WEIGHT = 1e-12
+
 
 class Rates(NamedTuple):
+    """Expected rates of a group."""
+
     false_positive: float
     true_positive: float
 
@@ -39,7 +44,7 @@ class Mixture:
     weight: Scores
 
     def probability(self, scores: Scores) -> Scores:
-        """Of predicting 1, a score."""
+        """The probability of predicting 1, for every score."""
         said = (scores[:, None] >= self.threshold) != self.reverse
         # Weights add up to 1 but for rounding, which must not make a certain prediction uncertain.
         return np.where(said.all(axis=1), 1.0, np.minimum(said @ self.weight, 1.0))
@@ -47,14 +52,17 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class DerivedPredictor:
-    """A predictor from (score, group), with its expected rates and cost on the rows it was derived from."""
+    """A predictor from (score, group), with its expected rates and cost on the rows it was derived from.
+
+    loss: expected cost per row
+    """
 
     mixtures: Mapping[Hashable, Mixture]
     rates: Mapping[Hashable, Rates]
-    loss: float  # expected cost of a row
+    loss: float
 
     def predict_proba(self, scores: ArrayLike, group: ArrayLike) -> Scores:
-        """The probability of predicting 1, a row.
+        """The probability of predicting 1, for every row.
 
         Raises:
             DataError: a group that was not there, lengths that differ, a score that is missing or infinite.
@@ -67,7 +75,7 @@ class DerivedPredictor:
         return probability
 
     def predict(self, scores: ArrayLike, group: ArrayLike, seed: int) -> Labels:
-        """0 or 1 a row, drawn with the probabilities of `predict_proba`."""
+        """0 or 1 for every row, drawn with the probabilities of `predict_proba`."""
         probability = self.predict_proba(scores, group)
         return (np.random.default_rng(seed).random(len(probability)) < probability).astype(np.int64)
 
@@ -91,44 +99,57 @@ def equalized_odds(
         OptionError: an unknown constraint, or costs that are negative or both 0.
     """
     if constraint not in ("equalized_odds", "true_positive_rate"):
-        raise OptionError(f"constraint is {constraint!r}; allowed: 'equalized_odds', 'true_positive_rate'")
-    false_positive_cost, false_negative_cost = costs(*cost)
+        raise OptionError(
+            f"constraint is {constraint!r}; choose 'equalized_odds' or 'true_positive_rate'", code="FP-OPTION-436"
+        )
+    false_positive_cost, false_negative_cost = check_costs(*cost)
     rows = rows_by_group(group)
     labels = labels_of_groups(y, rows)
     vector = finite_scores(scores, len(labels))
     rules = [_hull(labels[members], vector[members]) for members in rows.values()]
 
-    # One variable a vertex: its weight in the mixture of its group.
-    owner = np.concatenate([np.full(len(part.counts), g) for g, part in enumerate(rules)])
+    # One variable per vertex: its weight in the mixture of its group.
+    member = np.concatenate([np.full(len(part.counts), g) for g, part in enumerate(rules)])
     counts = np.concatenate([part.counts for part in rules])
-    classes = np.array([[np.sum(labels[m] == 0), np.sum(labels[m] == 1)] for m in rows.values()])
-    rates = counts / classes[owner]
-    objective = false_positive_cost * counts[:, 0] - false_negative_cost * counts[:, 1]
-    groups = range(len(rules))
-    equal = (0, 1) if constraint == "equalized_odds" else (1,)
-    sums = [(owner == g).astype(np.float64) for g in groups]
-    gaps = [rates[:, k] * (sums[g] - sums[0]) for g in groups[1:] for k in equal]
-    solved = linprog(
-        objective / len(labels),
-        A_eq=np.array([*sums, *gaps]),
-        b_eq=[1.0] * len(sums) + [0.0] * len(gaps),
-        method="highs",
-    )
-    assert solved.x is not None, solved.message  # never predicting 1 is feasible, and weights are bounded
+    classes = np.array([np.bincount(labels[members], minlength=2) for members in rows.values()])
+    rates = counts / classes[member]
+    costs = false_positive_cost * counts[:, 0] - false_negative_cost * counts[:, 1]
+    equal_rates = rates if constraint == "equalized_odds" else rates[:, 1:]
+    weights = _mix(costs / len(labels), equal_rates, member)
 
-    weights = np.where(solved.x > 1e-12, solved.x, 0.0)
-    weights /= np.bincount(owner, weights)[owner]
-    mixtures, reached = {}, {}
+    mixtures = {}
+    reached = {}
     for g, (level, part) in enumerate(zip(rows, rules, strict=True)):
-        used = weights[owner == g] > 0
-        mixtures[level] = Mixture(part.threshold[used], part.reverse[used], weights[owner == g][used])
-        reached[level] = Rates(*map(float, weights[owner == g] @ rates[owner == g]))
-    loss = float(objective @ weights + false_negative_cost * classes[:, 1].sum()) / len(labels)
+        own = weights[member == g]
+        used = own > 0
+        mixtures[level] = Mixture(part.threshold[used], part.reverse[used], own[used])
+        reached[level] = Rates(*map(float, own @ rates[member == g]))
+    loss = float(costs @ weights + false_negative_cost * classes[:, 1].sum()) / len(labels)
     return DerivedPredictor(mixtures, reached, loss)
 
 
+def _mix(costs: Scores, rates: Scores, member: NDArray[np.int64]) -> Scores:
+    """The weights of least cost that add up to 1 in every group and give all groups the same rates: a linear program.
+
+    costs (k), rates (k x 1 or 2), member (k): of every vertex its cost, its rates, the number of its group
+    """
+    inside = [(member == g).astype(np.float64) for g in range(member[-1] + 1)]
+    gaps = [rate * (own - inside[0]) for own in inside[1:] for rate in rates.T]
+    solved = linprog(
+        costs,
+        A_eq=np.array([*inside, *gaps]),
+        b_eq=[1.0] * len(inside) + [0.0] * len(gaps),
+        method="highs",
+    )
+    assert solved.x is not None, solved.message  # never predicting 1 is feasible, and weights are bounded
+    weights = np.where(solved.x > ZERO_WEIGHT, solved.x, 0.0)
+    return np.asarray(weights / np.bincount(member, weights)[member])
+
+
 class _Rules(NamedTuple):
-    counts: NDArray[np.int64]  # k x 2: false and true positives
+    """k threshold rules of one group; counts: k x 2, their false and true positives."""
+
+    counts: NDArray[np.int64]
     threshold: Scores
     reverse: NDArray[np.bool_]
 
@@ -156,4 +177,5 @@ def _hull(y: Labels, scores: Scores) -> _Rules:
 
 
 def _turns_right(a: tuple[int, ...], b: tuple[int, ...], c: tuple[int, ...]) -> bool:
+    """Whether the way from a over b to c turns right at b."""
     return (b[0] - a[0]) * (c[1] - a[1]) < (b[1] - a[1]) * (c[0] - a[0])

@@ -8,21 +8,20 @@ from fedpact.tasks.fair_classification import (
     fair_classification_share,
     worst_class_accuracy,
 )
-from fedpact.tasks.from_files import from_files
 from fedpact.tasks.group_fairness import GroupFairness, group_fairness, group_fairness_server, group_fairness_share
-from fedpact.tasks.linear_model import scores
 from fedpact.tasks.linear_qp import Exact, LinearQP, exact, linear_qp, linear_qp_share
-from fedpact.tasks.logistic_regression import (
+from fedpact.tasks.model import Model
+from fedpact.tasks.neyman_pearson import NeymanPearson, neyman_pearson, neyman_pearson_share
+from fedpact.tasks.regression import (
     class_accuracies,
     logistic_regression,
     logistic_regression_share,
+    scores,
     softmax_regression,
     softmax_regression_share,
 )
-from fedpact.tasks.model import Model
-from fedpact.tasks.neyman_pearson import NeymanPearson, neyman_pearson, neyman_pearson_share
-from fedpact.tasks.tables import Rows, TableTask
-from fedpact.tasks.vertical_fairness import IdTable, vertical_fairness
+from fedpact.tasks.tables import Rows, TableTask, from_files
+from fedpact.tasks.vertical import IdTable, vertical_fairness
 
 #: The tasks of a job, by name.
 TASKS: dict[str, type[Task]] = {task.name: task for task in (NeymanPearson, GroupFairness, LinearQP, Custom)}

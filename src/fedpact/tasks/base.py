@@ -81,6 +81,7 @@ class Bounded:
 
     @property
     def slack(self) -> float:
+        """How far the value is below its bound."""
         return self.bound - self.value
 
 
@@ -153,28 +154,6 @@ def listed(value: Any) -> Any:
     return value
 
 
-def check_bounds(bound: float | Mapping[str, float]) -> None:
-    """OptionError unless the bound, or every owner's, is positive."""
-    each = bound.items() if isinstance(bound, Mapping) else [("", bound)]
-    for owner, value in each:
-        if not 0 < value < float("inf"):
-            what = f"bound of owner {owner!r}" if owner else "bound"
-            raise OptionError(f"{what} = {value}: give a positive number", code="FP-OPTION-057", key="bound")
-
-
-def bound_for(bound: float | Mapping[str, float], owner: str) -> float:
-    """The owner's bound, from one for all or one by owner."""
-    if not isinstance(bound, Mapping):
-        return bound
-    if owner not in bound:
-        raise OptionError(
-            f"bound has no entry for owner {owner!r}; give one for every owner, or one number for all",
-            code="FP-OPTION-053",
-            key="bound",
-        )
-    return bound[owner]
-
-
 # -------------------------------------------------------------------------------------------------------------- sources
 
 
@@ -189,8 +168,10 @@ class Source(ABC):
         return asked.share(self.owner, self.held(asked))
 
     def accept(self, task: Task | Mapping[str, Any]) -> Task:
-        """The task as it came with an order. OptionError when it is not one."""
-        return read_task(task) if isinstance(task, Mapping) else task
+        """The task as it came with an order. Raises OptionError when it is not one."""
+        if isinstance(task, Mapping):
+            return read_task(task)
+        return task
 
     @abstractmethod
     def held(self, task: Task) -> Any:
@@ -237,7 +218,7 @@ class HeldSource(Source):
 
 
 def digest_of_files(*paths: Path) -> str:
-    """SHA-256 of their contents. DataError when one cannot be read."""
+    """SHA-256 of their contents. Raises DataError when one cannot be read."""
     found = hashlib.sha256()
     for path in paths:
         try:
@@ -247,14 +228,18 @@ def digest_of_files(*paths: Path) -> str:
     return found.hexdigest()
 
 
-def read_task(stated: Mapping[str, Any]) -> Task:
-    """The task as it came with an order. OptionError when it is not one."""
+def find_task(name: Any) -> type[Task]:
+    """The class of the task of this name. Raises OptionError when there is none."""
     from fedpact.tasks import TASKS  # the list of tasks imports the tasks, which import this
 
-    name = stated.get("task")
     if name not in TASKS:
         raise OptionError(f"task {name!r} is unknown; choose {', '.join(TASKS)}", code="FP-OPTION-040", key="task")
-    kind = TASKS[str(name)]
+    return TASKS[name]
+
+
+def read_task(stated: Mapping[str, Any]) -> Task:
+    """The task as it came with an order. Raises OptionError when it is not one."""
+    kind = find_task(stated.get("task"))
     values = {key: value for key, value in stated.items() if key != "task"}
     known = {f.name for f in fields(kind)}
     if unknown := values.keys() - known:

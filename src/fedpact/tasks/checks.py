@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedpact.errors import DataError, OptionError
 from fedpact.functions.arrays import Data
-from fedpact.types import to_array, to_real
+from fedpact.types import Matrix, to_array, to_real
 
-Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
+
+#: Row numbers in a message, at most: enough to look them up.
+SHOWN = 5
 
 
 def features(owner: str, X: ArrayLike, columns: Sequence[str] | None = None) -> Matrix:
@@ -34,17 +36,25 @@ def features(owner: str, X: ArrayLike, columns: Sequence[str] | None = None) -> 
             f"owner {owner!r}: X has {matrix.shape[1]} columns, but {len(columns)} column names were given",
             code="FP-DATA-042",
         )
-    bad = ~np.isfinite(matrix)
-    for j in np.flatnonzero(bad.any(axis=0)):
-        column = f"column {j}" if columns is None else f"column {columns[int(j)]!r}"
+    check_finite(owner, matrix, columns)
+    return matrix
+
+
+def check_finite(
+    owner: str, X: Matrix, columns: Sequence[str] | None = None, numbers: NDArray[np.intp] | None = None
+) -> None:
+    """Raise DataError for the first column with missing or infinite values; `numbers` are those of the rows of X."""
+    bad = ~np.isfinite(X)
+    for j in np.flatnonzero(bad.any(axis=0)).tolist():
+        column = str(j) if columns is None else repr(columns[j])
+        rows = np.flatnonzero(bad[:, j])
         # No count: a job that states a scaling could ask with it how many rows lie beyond a number.
         raise DataError(
-            f"owner {owner!r}: {column} has {bad[:, j].sum()} missing or infinite values "
-            f"({_rows(bad[:, j])}); impute them or drop the rows",
+            f"owner {owner!r}: column {column} has {len(rows)} missing or infinite values "
+            f"({list_rows(rows if numbers is None else numbers[rows])}); impute them or drop the rows",
             code="FP-DATA-043",
-            column="" if columns is None else columns[int(j)],
+            column="" if columns is None else columns[j],
         )
-    return matrix
 
 
 def data(owner: str, X: ArrayLike | sp.sparray | sp.spmatrix, columns: Sequence[str] | None = None) -> Data:
@@ -62,38 +72,17 @@ def data(owner: str, X: ArrayLike | sp.sparray | sp.spmatrix, columns: Sequence[
     return matrix
 
 
-def whole(owner: str, name: str, values: ArrayLike, rows: int, classes: int) -> Labels:
-    """`values` as a vector of the whole numbers 0 to classes - 1, one a row."""
+def check_codes(owner: str, name: str, values: ArrayLike, rows: int, levels: int) -> Labels:
+    """`values` as a vector of the whole numbers 0 to levels - 1, one per row."""
     vector = _one_per_row(owner, name, values, rows)
-    wrong = ~np.isin(vector, np.arange(classes))
+    wrong = ~np.isin(vector, np.arange(levels))
     if wrong.any():
         raise DataError(
-            f"owner {owner!r}: {name} has {wrong.sum()} values other than the whole numbers 0 to {classes - 1}, the "
-            f"first is {vector[wrong][0]!s} ({_rows(wrong)}); code the classes so",
+            f"owner {owner!r}: {name} has {wrong.sum()} values other than the whole numbers 0 to {levels - 1}, the "
+            f"first is {vector[wrong][0]!s} ({list_rows(np.flatnonzero(wrong))}); code each {name} so",
             code="FP-DATA-045",
         )
     return vector.astype(np.int64)
-
-
-def coded(owner: str, name: str, values: ArrayLike, rows: int, levels: int) -> Labels:
-    """One number a row: 0 or 1, or a whole one below `levels` when there are more than two."""
-    return binary(owner, name, values, rows, both=False) if levels == 2 else whole(owner, name, values, rows, levels)
-
-
-def binary(owner: str, name: str, values: ArrayLike, rows: int, *, both: bool = True) -> Labels:
-    """`values` as a vector of 0 and 1, one a row; with `both`, each of the two must occur."""
-    vector = _one_per_row(owner, name, values, rows)
-    wrong = ~np.isin(vector, (0, 1))
-    if wrong.any():
-        found = vector[wrong][0]
-        raise DataError(
-            f"owner {owner!r}: {name} has {wrong.sum()} values other than 0 and 1, the first is {found!s} "
-            f"({_rows(wrong)}); code {name} as 0 and 1",
-            code="FP-DATA-046",
-        )
-    codes = vector.astype(np.int64)
-    some_of_each(owner, name, codes, (0, 1) if both else ())
-    return codes
 
 
 def some_of_each(owner: str, name: str, codes: Labels, needed: Iterable[int], levels: Sequence[str] = ()) -> None:
@@ -109,8 +98,12 @@ def some_of_each(owner: str, name: str, codes: Labels, needed: Iterable[int], le
             )
 
 
-def same_columns(matrices: Mapping[str, Data]) -> None:
-    """All owners have as many columns as the first."""
+def read_matrices(tables: Mapping[str, tuple[Any, ...]], columns: Sequence[str] | None = None) -> dict[str, Any]:
+    """X, the first part of every owner's table, dense or sparse.
+
+    Raises DataError unless all have the same number of columns.
+    """
+    matrices = {name: data(name, table[0], columns) for name, table in tables.items()}
     (first, reference), *others = matrices.items()
     for owner, matrix in others:
         if matrix.shape[1] != reference.shape[1]:
@@ -119,6 +112,7 @@ def same_columns(matrices: Mapping[str, Data]) -> None:
                 "all owners must use the same columns in the same order",
                 code="FP-DATA-048",
             )
+    return matrices
 
 
 def owner_tables(owners: Mapping[str, object], parts: Sequence[str]) -> None:
@@ -126,11 +120,16 @@ def owner_tables(owners: Mapping[str, object], parts: Sequence[str]) -> None:
     if not owners:
         raise DataError("there are no owners; give a mapping with at least one, name -> table", code="FP-DATA-049")
     for name, table in owners.items():
-        if name == "server":
-            raise DataError(
-                "an owner is called 'server', the name of the server itself; give it another name", code="FP-DATA-050"
-            )
+        check_owner_name(name)
         tuple_of(name, table, parts)
+
+
+def check_owner_name(name: str) -> None:
+    """Raise DataError for the name of the server itself."""
+    if name == "server":
+        raise DataError(
+            "an owner is called 'server', the name of the server itself; give it another name", code="FP-DATA-050"
+        )
 
 
 def tuple_of(name: str, table: object, parts: Sequence[str]) -> None:
@@ -139,38 +138,55 @@ def tuple_of(name: str, table: object, parts: Sequence[str]) -> None:
         raise DataError(f"owner {name!r}: expected a tuple ({', '.join(parts)}), got {found}", code="FP-DATA-051")
 
 
-def positive(name: str, value: float) -> float:
+def check_positive(name: str, value: float) -> float:
+    """The number as a float. Raises OptionError unless it is positive and finite; `name` begins with its key."""
     if not (_is_finite(name, value) and value > 0):
-        raise OptionError(f"{name} is {value}; it must be a positive number", code="FP-OPTION-030")
+        key = name.partition(" ")[0]
+        raise OptionError(f"{name} is {value}; it must be a positive number", code="FP-OPTION-057", key=key)
     return float(value)
+
+
+def check_nonnegative(name: str, value: float) -> float:
+    """The number as a float. Raises OptionError unless it is at least 0 and finite."""
+    if not (_is_finite(name, value) and value >= 0):
+        raise OptionError(f"{name} is {value}; it must be a number of at least 0", code="FP-OPTION-033", key=name)
+    return float(value)
+
+
+def check_bounds(bound: float | Mapping[str, float]) -> None:
+    """Raise OptionError unless the bound, or every owner's, is positive."""
+    if not isinstance(bound, Mapping):
+        check_positive("bound", bound)
+        return
+    for owner, value in bound.items():
+        check_positive(f"bound of owner {owner!r}", value)
+
+
+def bound_for(bound: float | Mapping[str, float], owner: str, what: str = "bound") -> float:
+    """The owner's bound, from one for all or one by owner."""
+    if not isinstance(bound, Mapping):
+        return bound
+    if owner not in bound:
+        raise OptionError(
+            f"{what} has no entry for owner {owner!r}; give one for every owner, or one number for all",
+            code="FP-OPTION-053",
+            key=what,
+        )
+    return bound[owner]
 
 
 def bound_of_each(what: str, bound: float | Mapping[str, float], owners: Iterable[str]) -> dict[str, float]:
     """One positive number for every owner, from one for all or from a mapping with an entry for each."""
     names = list(owners)
-    if not isinstance(bound, Mapping):
-        return dict.fromkeys(names, positive(what, bound))
-    for name in names:
-        if name not in bound:
-            raise OptionError(
-                f"{what} has no entry for owner {name!r}; give one for every owner, or one number for all",
-                code="FP-OPTION-031",
-                key=what,
-            )
-    for name in bound:
-        if name not in names:
-            raise OptionError(
-                f"{what} has an entry for {name!r}, which is no owner; the owners are: {', '.join(names)}",
-                code="FP-OPTION-032",
-                key=what,
-            )
-    return {name: positive(f"{what} of owner {name!r}", bound[name]) for name in names}
-
-
-def nonnegative(name: str, value: float) -> float:
-    if not (_is_finite(name, value) and value >= 0):
-        raise OptionError(f"{name} is {value}; it must be a number of at least 0", code="FP-OPTION-033", key=name)
-    return float(value)
+    unknown = [name for name in bound if name not in names] if isinstance(bound, Mapping) else []
+    if unknown:
+        raise OptionError(
+            f"{what} has an entry for {unknown[0]!r}, which is not an owner; the owners are: {', '.join(names)}",
+            code="FP-OPTION-032",
+            key=what,
+        )
+    bounds = {name: bound_for(bound, name, what) for name in names}
+    return {name: check_positive(f"{what} of owner {name!r}", value) for name, value in bounds.items()}
 
 
 def _one_per_row(owner: str, name: str, values: ArrayLike, rows: int) -> NDArray[Any]:
@@ -196,7 +212,7 @@ def _is_finite(name: str, value: float) -> bool:
         raise OptionError(f"{name} is too large for a number; give a smaller one", code="FP-OPTION-070") from error
 
 
-def _rows(mask: NDArray[np.bool_], shown: int = 5) -> str:
-    numbers = np.flatnonzero(mask)
-    listed = ", ".join(str(row) for row in numbers[:shown])
-    return f"row{'s' if len(numbers) > 1 else ''} {listed}{', ...' if len(numbers) > shown else ''}"
+def list_rows(numbers: NDArray[np.intp]) -> str:
+    """The first few row numbers, for a message."""
+    more = ", ..." if len(numbers) > SHOWN else ""
+    return f"rows {', '.join(map(str, numbers[:SHOWN]))}{more}"

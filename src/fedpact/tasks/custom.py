@@ -13,9 +13,9 @@ from fedpact.errors import OptionError
 from fedpact.problem import Share
 from fedpact.prox import SquaredL2
 from fedpact.tasks.base import Bounded, digest_of_files, key
-from fedpact.tasks.checks import Labels, Matrix
+from fedpact.tasks.checks import Labels
 from fedpact.tasks.tables import GroupedTask
-from fedpact.types import Vector
+from fedpact.types import Matrix, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,9 @@ class Custom(GroupedTask):
                 code="FP-OPTION-062",
                 key="functions",
             )
-        return made if made.name else replace(made, name=owner)
+        if not made.name:
+            made = replace(made, name=owner)
+        return made
 
     def regularizer(self) -> SquaredL2 | None:
         """Over all of w: only its owner knows what w is."""

@@ -26,12 +26,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.functions import Function, Saddle, SoftmaxLoss, Vector
+from fedpact.functions import Function, Saddle, SoftmaxLoss
 from fedpact.problem import MinimaxProblem, Share
 from fedpact.prox import Simplex
 from fedpact.tasks import checks
-from fedpact.tasks.checks import Matrix
-from fedpact.tasks.logistic_regression import Features, class_accuracies, class_number
+from fedpact.tasks.regression import Features, class_accuracies, count_classes
+from fedpact.types import Matrix, Vector
 
 
 class VotedLoss(Saddle):
@@ -44,8 +44,12 @@ class VotedLoss(Saddle):
         self, loss: Function, own: int, owners: int, *, weight: float, smoothing: float, penalty: float
     ) -> None:
         assert loss.dim is not None
-        self.loss, self.own, self.owners = loss, own, owners
-        self.weight, self.smoothing, self.penalty = weight, smoothing / owners, penalty
+        self.loss = loss
+        self.own = own
+        self.owners = owners
+        self.weight = weight
+        self.smoothing = smoothing / owners
+        self.penalty = penalty
         jacobian = self._jacobian if loss.has_hessian else None
         super().__init__(self._value_and_gradients, loss.dim, jacobian, loss.dim + owners)
 
@@ -61,12 +65,16 @@ class VotedLoss(Saddle):
         vote = self._vote(loss, v)
         moved = vote - v[self.own]
         value = vote * loss - self.penalty / 2 * moved**2 + self.weight / 2 * (u @ u) - self.smoothing / 2 * (v @ v)
+        by_u = vote * slope + self.weight * u
         by_v = -self.smoothing * v
         by_v[self.own] += self.penalty * moved
-        return value / self.owners, (vote * slope + self.weight * u) / self.owners, by_v / self.owners
+        return value / self.owners, by_u / self.owners, by_v / self.owners
 
     def _jacobian(self, x: Vector) -> Matrix:
-        u, v, m, i = x[: self.split], x[self.split :], self.split, self.split + self.own
+        m = self.split
+        i = m + self.own
+        u = x[:m]
+        v = x[m:]
         loss, slope = self.loss.value_and_gradient(u)
         vote = self._vote(loss, v)
         matrix = np.diag(np.repeat([self.weight, self.smoothing], [m, v.size]))
@@ -80,9 +88,11 @@ class VotedLoss(Saddle):
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Jacobian times v without forming it: models have thousands of coordinates."""
-        u, votes, m, i = w[: self.split], w[self.split :], self.split, self.split + self.own
+        m = self.split
+        i = m + self.own
+        u = w[:m]
         loss, slope = self.loss.value_and_gradient(u)
-        vote = self._vote(loss, votes)
+        vote = self._vote(loss, w[m:])
         product = np.concatenate([self.weight * v[:m], self.smoothing * v[m:]])
         if vote > 0:
             along = slope @ v[:m]
@@ -119,9 +129,8 @@ def fair_classification(
         OptionError: a negative weight or smoothing, a penalty that is not positive.
     """
     checks.owner_tables(owners, ("X", "y"))
-    matrices = {name: checks.data(name, X) for name, (X, _) in owners.items()}
-    checks.same_columns(matrices)
-    number = class_number(owners) if classes is None else classes
+    matrices = checks.read_matrices(owners)
+    number = classes or count_classes(owners)
     shares = [
         fair_classification_share(
             matrices[name],
@@ -153,10 +162,10 @@ def fair_classification_share(
 ) -> Share:
     """One owner's share, from its own rows; it is number `own` (from 0) of `owners`. Built where the data is."""
     matrix = checks.data(name, X)
-    labels = checks.whole(name, "label", y, matrix.shape[0], classes)
-    checks.nonnegative("weight", weight)
-    checks.nonnegative("smoothing", smoothing)
-    checks.positive("penalty", penalty)
+    labels = checks.check_codes(name, "label", y, matrix.shape[0], classes)
+    checks.check_nonnegative("weight", weight)
+    checks.check_nonnegative("smoothing", smoothing)
+    checks.check_positive("penalty", penalty)
     loss = SoftmaxLoss(matrix, labels, classes)
     return Share(VotedLoss(loss, own, owners, weight=weight, smoothing=smoothing, penalty=penalty), name=name)
 

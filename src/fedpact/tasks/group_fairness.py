@@ -1,4 +1,4 @@
-"""Classification in which a mean over the rows of a group may differ only so much between groups, at everyone."""
+"""Group-fair classification: bounds the difference of a group mean (loss or probability) at every owner."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError
-from fedpact.functions import Function, MeanProbability, Stack, TwoSided, Vector
+from fedpact.functions import Function, MeanProbability, Stack, TwoSided
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
-from fedpact.tasks.base import SERVER, Bounded, bound_for, check_bounds, key
-from fedpact.tasks.checks import Labels, Matrix
-from fedpact.tasks.linear_model import mean_loss, scores
+from fedpact.tasks.base import SERVER, Bounded, key
+from fedpact.tasks.checks import Labels
+from fedpact.tasks.regression import mean_loss, scores
 from fedpact.tasks.tables import GroupedTask
+from fedpact.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -63,11 +64,10 @@ def group_fairness(
     """
     checks.owner_tables(owners, PARTS)
     if server is not None:
-        checks.tuple_of("server", server, PARTS)
-    tables = dict(owners) if server is None else {**owners, "server": server}
+        checks.tuple_of(SERVER, server, PARTS)
+    tables = dict(owners) if server is None else {**owners, SERVER: server}
     gaps = checks.bound_of_each("max_gap", max_gap, tables)
-    matrices = {name: checks.features(name, X, columns) for name, (X, _, _) in tables.items()}
-    checks.same_columns(matrices)
+    matrices = checks.read_matrices(tables, columns)
 
     def share(name: str, number: int) -> Share:
         _, y, group = tables[name]
@@ -83,8 +83,11 @@ def group_fairness(
             classes=classes,
         )
 
-    at_server = None if server is None else share("server", 0)
-    return FederatedProblem([share(name, len(owners)) for name in owners], server=at_server, regularizer=regularizer)
+    return FederatedProblem(
+        [share(name, len(owners)) for name in owners],
+        server=None if server is None else share(SERVER, 0),
+        regularizer=regularizer,
+    )
 
 
 def group_fairness_share(
@@ -106,34 +109,29 @@ def group_fairness_share(
     owners = 0:     no objective, as at the server
     column, levels: words for the groups, used in error messages
     """
-    if parity not in PARITIES:
-        raise OptionError(f"parity is {parity!r}; choose {', '.join(PARITIES)}", code="FP-OPTION-034", key="parity")
-    if parity != "loss" and classes != 2:
-        raise OptionError(
-            f"parity {parity!r} is about a rate of positive decisions; with {classes} classes use 'loss'",
-            code="FP-OPTION-035",
-            key="parity",
-        )
+    _check_parity(parity, classes)
     matrix = checks.features(name, X)
-    labels = checks.coded(name, "label", y, len(matrix), classes)  # one class is enough for a mean loss
-    kinds = checks.coded(name, "group", group, len(matrix), groups)
+    labels = checks.check_codes(name, "label", y, len(matrix), classes)  # one class is enough for a mean loss
+    kinds = checks.check_codes(name, "group", group, len(matrix), groups)
     checks.some_of_each(name, column, kinds, range(groups), levels)
-    limit = checks.positive(f"max_gap of owner {name!r}", max_gap)
+    limit = checks.check_positive(f"max_gap of owner {name!r}", max_gap)
     means = []
     for g in range(groups):
-        inside = kinds == g
-        if parity == "equal_opportunity" and not np.any(inside & (labels == 1)):
+        compared = kinds == g
+        if parity == "equal_opportunity":
+            compared &= labels == 1
+        if not np.any(compared):
             raise DataError(
                 f"owner {name!r}: no row of class 1 has {column} = {levels[g] if levels else g}, so its rate is "
                 "undefined: give this owner more data, merge it with another, or use parity = 'demographic_parity'",
                 code="FP-DATA-053",
                 column=column,
             )
-        means.append(_mean(matrix, labels, inside, parity, classes))
-    pairs = [TwoSided(means[b] - means[a], -limit, limit) for a, b in combinations(range(groups), 2)]
+        means.append(_mean(matrix[compared], labels[compared], parity, classes))
+    gaps = [TwoSided(second - first, -limit, limit) for first, second in combinations(means, 2)]
     return Share(
         (1 / owners) * mean_loss(matrix, labels, classes) if owners else None,
-        Constraint(pairs[0] if len(pairs) == 1 else Stack(pairs), Nonnegative(2 * len(pairs))),
+        Constraint(gaps[0] if len(gaps) == 1 else Stack(gaps), Nonnegative(2 * len(gaps))),
         name=name,
         measures=GroupRates(matrix, labels, kinds, groups, classes),
     )
@@ -141,12 +139,12 @@ def group_fairness_share(
 
 def group_fairness_server(X: ArrayLike, y: ArrayLike, group: ArrayLike, *, max_gap: float) -> Share:
     """The server's share: the bounded gap of losses on its rows, no objective."""
-    return group_fairness_share(X, y, group, max_gap=max_gap, owners=0, name="server")
+    return group_fairness_share(X, y, group, max_gap=max_gap, owners=0, name=SERVER)
 
 
 @dataclass(frozen=True, eq=False)
 class GroupRates:
-    """How right a model is on the owner's rows, and by group how many it decides to be positive."""
+    """Rates of a model's decisions on the owner's rows: accuracy, and by group accuracy, positive rate and recall."""
 
     X: Matrix
     y: Labels
@@ -161,18 +159,31 @@ class GroupRates:
             inside = self.group == g
             told[f"rows of group {g}"] = int(inside.sum())
             told[f"accuracy of group {g}"] = float(np.mean(chosen[inside] == self.y[inside]))
-            if self.classes == 2:
-                told[f"positive rate of group {g}"] = float(np.mean(chosen[inside]))
-                if np.any(inside & (self.y == 1)):
-                    told[f"recall of group {g}"] = float(np.mean(chosen[inside & (self.y == 1)]))
+            if self.classes != 2:
+                continue
+            told[f"positive rate of group {g}"] = float(np.mean(chosen[inside]))
+            positives = inside & (self.y == 1)
+            if np.any(positives):
+                told[f"recall of group {g}"] = float(np.mean(chosen[positives]))
         return told
 
 
-def _mean(X: Matrix, y: Labels, inside: NDArray[np.bool_], parity: Parity, classes: int) -> Function:
-    """What is compared, over the rows of one group."""
+def _check_parity(parity: str, classes: int = 2) -> None:
+    if parity not in PARITIES:
+        raise OptionError(f"parity is {parity!r}; choose {', '.join(PARITIES)}", code="FP-OPTION-034", key="parity")
+    if parity != "loss" and classes != 2:
+        raise OptionError(
+            f"parity {parity!r} compares rates of positive decisions; with {classes} classes use 'loss'",
+            code="FP-OPTION-035",
+            key="parity",
+        )
+
+
+def _mean(X: Matrix, y: Labels, parity: Parity, classes: int) -> Function:
+    """What is compared between groups, over the rows of one of them."""
     if parity == "loss":
-        return mean_loss(X[inside], y[inside], classes)
-    return MeanProbability(X[inside & (y == 1)] if parity == "equal_opportunity" else X[inside])
+        return mean_loss(X, y, classes)
+    return MeanProbability(X)
 
 
 #: What each parity compares, in words.
@@ -204,17 +215,14 @@ class GroupFairness(GroupedTask):
                 code="FP-OPTION-041",
                 key="group",
             )
-        check_bounds(self.bound)
+        checks.check_bounds(self.bound)
         if self.bound == {}:
             raise OptionError(
                 "task 'group_fairness' needs bound=, the gap that is allowed; without one there is nothing to certify",
                 code="FP-OPTION-055",
                 key="bound",
             )
-        if self.parity not in PARITIES:
-            raise OptionError(
-                f"parity = {self.parity!r} is unknown; choose {', '.join(PARITIES)}", code="FP-OPTION-048", key="parity"
-            )
+        _check_parity(self.parity)
 
     def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
         classes = len(self.classes)
@@ -224,7 +232,7 @@ class GroupFairness(GroupedTask):
             X,
             y,
             group,
-            max_gap=bound_for(self.bound, owner),
+            max_gap=checks.bound_for(self.bound, owner),
             owners=0 if owner == SERVER else self.owners,
             name=owner,
             parity=self.parity,
@@ -240,7 +248,7 @@ class GroupFairness(GroupedTask):
         return f"{gap} of at most {limit} {self.everyone()}; least loss on all rows."
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
-        limit = bound_for(self.bound, owner)
+        limit = checks.bound_for(self.bound, owner)
         for k, (a, b) in enumerate(combinations(self.groups, 2)):
             sides = slice(2 * k, 2 * k + 2)
             what = f"{GAPS[self.parity]} between {self.group} = {a} and {b}"

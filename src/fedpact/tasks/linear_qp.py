@@ -17,7 +17,7 @@ from fedpact.cones import Zero
 from fedpact.errors import DataError, ProblemError
 from fedpact.functions import Affine, Quadratic
 from fedpact.problem import Constraint, FederatedProblem, Share
-from fedpact.tasks.base import Bounded, Task
+from fedpact.tasks.base import SERVER, Bounded, Task
 from fedpact.types import Vector, to_real
 
 Array = NDArray[np.float64]
@@ -40,20 +40,20 @@ def linear_qp(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> Federat
         ProblemError: shapes that do not fit, a matrix A_i that is not symmetric.
         DataError: a number that is not finite.
     """
-    A, b, C, d = _checked(A, b, C, d)
-    constraints = [Constraint(Affine(matrix, offset), Zero(len(offset))) for matrix, offset in zip(C, d, strict=True)]
-    shares = [
-        Share(Quadratic(A[i], b[i]), constraint, name=f"client {i + 1}") for i, constraint in enumerate(constraints[1:])
-    ]
-    return FederatedProblem(shares, server=Share(None, constraints[0], name="server"))
+    A, b, C, d = _check_arrays(A, b, C, d)
+    shares = [linear_qp_share(A[i], b[i], C[i + 1], d[i + 1], name=f"client {i + 1}") for i in range(len(A))]
+    server = Share(None, Constraint(Affine(C[0], d[0]), Zero(len(d[0]))), name=SERVER)
+    return FederatedProblem(shares, server=server)
 
 
 def linear_qp_share(
     A: ArrayLike, b: ArrayLike, C: ArrayLike | None = None, d: ArrayLike | None = None, *, name: str
 ) -> Share:
     """One owner's share, from its own arrays (A: d x d, b: d, C: m x d, d: m). Built where they are."""
-    equality = None if C is None else Affine(C, d)
-    constraint = None if equality is None else Constraint(equality, Zero(equality.C.shape[0]))
+    constraint = None
+    if C is not None:
+        equality = Affine(C, d)
+        constraint = Constraint(equality, Zero(equality.C.shape[0]))
     return Share(Quadratic(A, b), constraint, name=name)
 
 
@@ -66,9 +66,10 @@ def exact(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> Exact:
         ProblemError: the equalities are dependent or contradict each other, or the quadratic form is singular on
             their null space, so that there is not exactly one solution.
     """
-    A, b, C, d = _checked(A, b, C, d)
+    A, b, C, d = _check_arrays(A, b, C, d)
     blocks, m, dim = C.shape
-    H, J = A.sum(axis=0), C.reshape(blocks * m, dim)
+    H = A.sum(axis=0)
+    J = C.reshape(blocks * m, dim)
     matrix = np.block([[H, J.T], [J, np.zeros((len(J), len(J)))]])
     right = -np.concatenate([b.sum(axis=0), d.ravel()])
     try:
@@ -86,7 +87,8 @@ def exact(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> Exact:
     return Exact(w, multipliers, float(w @ H @ w / 2 + b.sum(axis=0) @ w))
 
 
-def _checked(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> tuple[Array, Array, Array, Array]:
+def _check_arrays(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> tuple[Array, Array, Array, Array]:
+    """The arrays of all owners as float64. Raises ProblemError for shapes, DataError for values."""
     try:
         A, b, C, d = (to_real(array) for array in (A, b, C, d))
     except (TypeError, ValueError) as error:
@@ -96,16 +98,23 @@ def _checked(A: ArrayLike, b: ArrayLike, C: ArrayLike, d: ArrayLike) -> tuple[Ar
             f"A has shape {A.shape} and C has shape {C.shape}; needed: n x d x d and (n + 1) x m x d, n >= 1",
             code="FP-PROBLEM-002",
         )
-    n, (dim, m) = len(A), (A.shape[1], C.shape[1])
+    n = len(A)
+    dim = A.shape[1]
+    m = C.shape[1]
     needed = {"A": (A, (n, dim, dim)), "b": (b, (n, dim)), "C": (C, (n + 1, m, dim)), "d": (d, (n + 1, m))}
     for name, (array, shape) in needed.items():
         if array.shape != shape:
             raise ProblemError(
                 f"{name} has shape {array.shape}; with A of shape {A.shape} it must be {shape}", code="FP-PROBLEM-003"
             )
-        for i in np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1)):
-            owner = "server" if name in "Cd" and i == 0 else f"client {i if name in 'Cd' else i + 1}"
-            raise DataError(f"{owner}: {name}[{i}] has values that are not finite; replace them", code="FP-DATA-062")
+        finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+        owners = [f"client {i}" for i in range(1, n + 1)]
+        if len(array) > n:  # C and d begin with the server's
+            owners.insert(0, SERVER)
+        for i in np.flatnonzero(~finite):
+            raise DataError(
+                f"{owners[i]}: {name}[{i}] has values that are not finite; replace them", code="FP-DATA-062"
+            )
     return A, b, C, d
 
 

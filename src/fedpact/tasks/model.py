@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fedpact.data.cells import Cells
 from fedpact.data.encoding import Encoding, Scaling, categories_from
 from fedpact.errors import FedpactError
-from fedpact.functions import Vector
-from fedpact.tasks.checks import Matrix
+from fedpact.types import Matrix, Vector
 
 FORMAT = "fedpact-model-1"
 
@@ -53,14 +52,17 @@ class Model:
 
     def scores(self, X: Matrix) -> Matrix:
         """(rows, 1) or (rows, classes); NaN in X is an absent value."""
-        filled = np.where(np.isnan(X), self.mean, X) if self.mean.size else X
+        filled = X
+        if self.mean.size:
+            filled = np.where(np.isnan(X), self.mean, X)
         return np.asarray(filled @ self.coefficients.T + self.intercept)
 
     def probabilities(self, X: Matrix) -> Matrix:
         """(rows, classes)"""
         score = self.scores(X)
-        full = np.column_stack([np.zeros(len(score)), score]) if score.shape[1] == 1 else score
-        grown = np.exp(full - full.max(axis=1, keepdims=True))
+        if score.shape[1] == 1:  # of the second class over the first
+            score = np.column_stack([np.zeros(len(score)), score])
+        grown = np.exp(score - score.max(axis=1, keepdims=True))
         return np.asarray(grown / grown.sum(axis=1, keepdims=True))
 
     def predict(self, X: Matrix) -> NDArray[np.int64]:
@@ -68,6 +70,7 @@ class Model:
         return np.asarray(np.argmax(self.probabilities(X), axis=1))
 
     def matrix(self, cells: Cells) -> Matrix:
+        """The features of a table, as `scores` takes them."""
         return self.encoding.matrix(cells)
 
     def save(self, folder: Path) -> None:
@@ -87,12 +90,12 @@ class Model:
 
     @classmethod
     def load(cls, folder: str | Path) -> Model:
-        """What `save` wrote. FedpactError when there is none, or it is damaged."""
+        """Read what `save` wrote. Raises FedpactError when there is none, or it is damaged."""
         source = Path(folder)
         try:
             about = json.loads((source / "model.json").read_text())
             if about["format"] != FORMAT:
-                raise FedpactError(f"{source} holds no model of format {FORMAT}", code="FP-002")
+                raise ValueError(f"it is not of format {FORMAT}")
             encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])
             with np.load(source / about["arrays"], allow_pickle=False) as file:
                 arrays = {key: file[key] for key in ("coefficients", "intercept", "mean")}

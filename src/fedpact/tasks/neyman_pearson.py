@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import betaincinv
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import OptionError
-from fedpact.functions import Vector, as_map
+from fedpact.functions import as_map
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
-from fedpact.tasks.base import Bounded, bound_for, check_bounds, key
-from fedpact.tasks.checks import Labels, Matrix
-from fedpact.tasks.linear_model import losses, margins, mean_loss, scores
+from fedpact.tasks.base import Bounded, key
+from fedpact.tasks.checks import Labels
+from fedpact.tasks.regression import losses, margins, mean_loss, scores
 from fedpact.tasks.tables import TableTask
+from fedpact.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -51,8 +53,7 @@ def neyman_pearson(
     """
     checks.owner_tables(owners, ("X", "y"))
     bounds = checks.bound_of_each("bound", bound, owners)
-    matrices = {name: checks.features(name, X, columns) for name, (X, _) in owners.items()}
-    checks.same_columns(matrices)
+    matrices = checks.read_matrices(owners, columns)
     shares = [
         neyman_pearson_share(
             matrices[name], y, bound=bounds[name], owners=len(owners), name=name, classes=classes, protected=protected
@@ -81,14 +82,18 @@ def neyman_pearson_share(
     label, levels: words for the label and its classes, used in error messages
     """
     matrix = checks.features(name, X)
-    labels = checks.coded(name, "label", y, len(matrix), classes)
+    labels = checks.check_codes(name, "label", y, len(matrix), classes)
     inside = labels == protected
-    others = [k for k in range(classes) if k != protected]
-    checks.some_of_each(name, label, labels, [protected, *(others if inside.all() else ())], levels)
-    limit = checks.positive(f"bound of owner {name!r}", bound)
+    needed = [protected]
+    if inside.all():  # the others have no mean loss; any of them will do
+        needed = [k for k in range(classes) if k != protected]
+    checks.some_of_each(name, label, labels, needed, levels)
+    limit = checks.check_positive(f"bound of owner {name!r}", bound)
+    loss_others = mean_loss(matrix[~inside], labels[~inside], classes)
+    loss_protected = mean_loss(matrix[inside], labels[inside], classes)
     return Share(
-        (1 / owners) * mean_loss(matrix[~inside], labels[~inside], classes),
-        Constraint(as_map(mean_loss(matrix[inside], labels[inside], classes) - limit), Nonnegative(1)),
+        (1 / owners) * loss_others,
+        Constraint(as_map(loss_protected - limit), Nonnegative(1)),
         name=name,
         measures=ClassRates(matrix, labels, classes, protected, min_recall),
     )
@@ -96,7 +101,7 @@ def neyman_pearson_share(
 
 @dataclass(frozen=True, eq=False)
 class ClassRates:
-    """How right a model is on the owner's rows of the protected class, and on the others."""
+    """Rates of a model's decisions on the owner's rows: recall of the protected class, specificity, accuracy."""
 
     X: Matrix
     y: Labels
@@ -105,15 +110,17 @@ class ClassRates:
     min_recall: float = 0.0
 
     def __call__(self, w: Vector) -> dict[str, float]:
-        score, inside = scores(w, self.X, self.classes), self.y == self.protected
-        right, found = np.argmax(score, axis=1) == self.y, np.argmax(score, axis=1) == self.protected
+        score = scores(w, self.X, self.classes)
+        inside = self.y == self.protected
+        chosen = np.argmax(score, axis=1)
+        found = chosen == self.protected
         told = {
             "rows": len(self.y),
             "protected rows": int(inside.sum()),
             "loss": float(losses(score[inside], self.protected).mean()),
             "recall": float(found[inside].mean()),
             "specificity": float(1 - found[~inside].mean()),
-            "accuracy": float(right.mean()),
+            "accuracy": float(np.mean(chosen == self.y)),
         }
         if self.min_recall:
             told["bound for recall"] = bound_for_recall(score[inside], self.protected, self.min_recall)
@@ -122,11 +129,25 @@ class ClassRates:
 
 def bound_for_recall(score: Matrix, protected: int, recall: float) -> float:
     """The mean loss these rows would have if the protected class were favoured just enough for this recall."""
-    ahead = margins(score, protected)
-    needed = np.sort(ahead)[len(ahead) - int(np.ceil(recall * len(ahead) - 1e-9))]  # this row must be found
+    ahead = np.sort(margins(score, protected))
+    least = int(np.ceil(recall * len(ahead) - 1e-9))  # rows to find; 0.9 times 10 is 9, whatever it is rounded to
+    last = ahead[len(ahead) - least]  # the margin of the last row that must be found
     shifted = score.copy()
-    shifted[:, protected] += np.nextafter(-needed, np.inf) + 1e-9 * (1 + abs(needed))
+    shifted[:, protected] += np.nextafter(-last, np.inf) + 1e-9 * (1 + abs(last))
     return float(losses(shifted, protected).mean())
+
+
+def confidence_interval(rate: float, rows: float, level: float = 0.95) -> tuple[float, float]:
+    """The exact (Clopper-Pearson) confidence interval of a rate that was found on so many rows."""
+    hits = round(rate * rows)
+    tail = (1 - level) / 2
+    low = 0.0
+    if hits > 0:
+        low = float(betaincinv(hits, rows - hits + 1, tail))
+    high = 1.0
+    if hits < rows:
+        high = float(betaincinv(hits + 1, rows - hits, 1 - tail))
+    return low, high
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +182,7 @@ class NeymanPearson(TableTask):
                 code="FP-OPTION-050",
                 key="min_recall",
             )
-        check_bounds(self.bound)
+        checks.check_bounds(self.bound)
         if self.bound == {} and not self.min_recall:
             raise OptionError(
                 "task 'neyman_pearson' needs bound= or min_recall=; without one there is nothing to certify",
@@ -171,7 +192,10 @@ class NeymanPearson(TableTask):
 
     @property
     def protected_class(self) -> int:
-        return self.classes.index(self.protected) if self.protected else len(self.classes) - 1
+        """Its number among the classes."""
+        if not self.protected:
+            return len(self.classes) - 1
+        return self.classes.index(self.protected)
 
     @property
     def protected_rows(self) -> str:
@@ -182,7 +206,7 @@ class NeymanPearson(TableTask):
         return neyman_pearson_share(
             X,
             y,
-            bound=bound_for(self.bound, owner) if self.constrained else 1.0,  # which is left out
+            bound=checks.bound_for(self.bound, owner) if self.constrained else 1.0,  # which is left out
             owners=self.owners,
             name=owner,
             classes=len(self.classes),
@@ -203,11 +227,13 @@ class NeymanPearson(TableTask):
         return f"{asked} {self.everyone()}; least loss on the others."
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
-        limit = bound_for(self.bound, owner)
+        limit = checks.bound_for(self.bound, owner)
         yield Bounded(owner, f"mean loss on {self.protected_rows}", float(values[0] + limit), limit, float(price[0]))
         if self.min_recall and "recall" in told:
             what = f"share of {self.protected_rows} that is missed"
             yield Bounded(owner, what, 1 - told["recall"], 1 - self.min_recall, float("nan"))
 
     def measure_name(self, name: str) -> str:
-        return f"rows with {self.protected_rows}" if name == "protected rows" else name
+        if name == "protected rows":
+            return f"rows with {self.protected_rows}"
+        return name

@@ -6,23 +6,23 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.data import with_intercept
-from fedpact.data.cells import Cells, read_cells
+from fedpact.data.cells import Cells, column_names, read_cells
 from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
 from fedpact.errors import DataError, OptionError
-from fedpact.problem import Share, Unscaled
-from fedpact.prox import SquaredL2
+from fedpact.problem import RemoteProblem, Share, Unscaled
+from fedpact.prox import Prox, SquaredL2
 from fedpact.tasks import checks
-from fedpact.tasks.base import Task, key
-from fedpact.tasks.checks import Labels, Matrix
-from fedpact.tasks.linear_model import mean_loss
+from fedpact.tasks.base import FileSource, Task, find_task, key
+from fedpact.tasks.checks import Labels
 from fedpact.tasks.model import Model
-from fedpact.types import Vector, to_array, to_real
+from fedpact.tasks.regression import mean_loss
+from fedpact.types import Matrix, Vector, to_array, to_real
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,18 @@ class TableTask(Task):
 
     def __post_init__(self) -> None:
         self._freeze()
+        self._check_columns()
+        for column, levels in self.categories.items():
+            check_distinct("categories", levels, 1, column)
+        check_distinct("classes", self.classes, 2)
+        checks.check_nonnegative("regularization", self.regularization)
+        if self.missing not in ("error", "mean"):
+            raise OptionError(
+                f'missing = {self.missing!r} is unknown; choose "error" or "mean"', code="FP-OPTION-049", key="missing"
+            )
+
+    def _check_columns(self) -> None:
+        """Raise OptionError unless there are features, each listed once, and none is the label or the group."""
         if not self.columns:
             raise OptionError(
                 "a job needs columns=, the names of the features that every owner has",
@@ -94,14 +106,6 @@ class TableTask(Task):
                 f"categories are given for {unknown[0]!r}, which is no feature; list it, or drop them",
                 code="FP-OPTION-046",
                 column=unknown[0],
-            )
-        for column, levels in self.categories.items():
-            distinct("categories", levels, 1, column)
-        distinct("classes", self.classes, 2)
-        checks.nonnegative("regularization", self.regularization)
-        if self.missing not in ("error", "mean"):
-            raise OptionError(
-                f'missing = {self.missing!r} is unknown; choose "error" or "mean"', code="FP-OPTION-049", key="missing"
             )
 
     def _freeze(self) -> None:
@@ -138,7 +142,9 @@ class TableTask(Task):
     def share(self, owner: str, held: Rows) -> Share | Unscaled:
         if self.needs_scaling:
             return Unscaled(held.X)
-        matrix = held.X if self.scaling is None else self.scaling.apply(held.X)
+        matrix = held.X
+        if self.scaling is not None:
+            matrix = self.scaling.apply(matrix)
         if self.intercept:
             matrix = with_intercept(matrix)
         share = self.share_of_rows(owner, matrix, held.y, held.group)
@@ -155,10 +161,12 @@ class TableTask(Task):
 
     @property
     def encoding(self) -> Encoding:
+        """From the columns of a file to features."""
         return Encoding(self.columns, self.categories, self.missing)
 
     @property
     def needs_scaling(self) -> bool:
+        """Whether means and deviations over all owners must be agreed on before there is a share."""
         return self.scaling is None and (self.standardize or self.missing == "mean")
 
     def scaled(self, scaling: Scaling) -> Self:
@@ -168,15 +176,19 @@ class TableTask(Task):
         """regularization/2 |w|^2 over everything but the intercepts."""
         if not self.regularization:
             return None
-        row = np.full(len(self.encoding.names), self.regularization)
-        one = np.append(row, 0.0) if self.intercept else row
-        return SquaredL2(one if len(self.classes) == 2 else np.tile(one, len(self.classes)))
+        weights = np.full(len(self.encoding.names), self.regularization)
+        if self.intercept:
+            weights = np.append(weights, 0.0)
+        if len(self.classes) > 2:
+            weights = np.tile(weights, len(self.classes))
+        return SquaredL2(weights)
 
     def model(self, w: Vector) -> Model:
         """The model that w is, freed of the scaling of the columns."""
         return Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=self.intercept)
 
     def everyone(self) -> str:
+        """Where the constraints hold, in words."""
         return f"at each of {self.owners} owners"
 
 
@@ -190,21 +202,59 @@ class GroupedTask(TableTask):
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))
         super().__post_init__()
-        distinct("groups", self.groups, 2)
+        check_distinct("groups", self.groups, 2)
 
     @property
     def columns_read(self) -> tuple[str, ...]:
-        return (*super().columns_read, self.group) if self.group else super().columns_read
+        if not self.group:
+            return super().columns_read
+        return (*super().columns_read, self.group)
 
     @property
     def reading(self) -> object:
         return super().reading, self.groups
 
     def read_groups(self, cells: Cells) -> Labels | None:
-        return cells.codes(self.group, self.groups, "groups") if self.group else None
+        if not self.group:
+            return None
+        return cells.codes(self.group, self.groups, "groups")
 
 
-def distinct(what: str, levels: Sequence[str], least: int, column: str = "") -> None:
+def from_files(
+    files: Mapping[str, str | Path],
+    task: str = "neyman_pearson",
+    *,
+    bound: float | Mapping[str, float],
+    label: str,
+    columns: Sequence[str] | None = None,
+    group: str = "",
+    intercept: bool = True,
+    regularizer: Prox | None = None,
+) -> RemoteProblem:
+    """A problem over CSV files, owner name -> path; each is read by its owner alone, in the owner's process.
+
+    task:    "neyman_pearson" or "group_fairness"
+    columns: the features; None takes those of the first file, which must then be readable here
+    """
+    if columns is None:
+        first = next(iter(files.values()))
+        columns = [name for name in column_names(first) if name not in (label, group)]
+    about: dict[str, Any] = {
+        "label": label,
+        "columns": tuple(columns),
+        "owners": len(files),
+        "bound": bound,
+        "intercept": intercept,
+    }
+    if group:
+        about["group"] = group
+    asked = find_task(task)(**about)
+    sources = {name: FileSource(name, path) for name, path in files.items()}
+    return RemoteProblem(sources, regularizer=regularizer, task=asked)
+
+
+def check_distinct(what: str, levels: Sequence[str], least: int, column: str = "") -> None:
+    """Raise OptionError unless there are `least` levels or more, all different."""
     if len(levels) < least or len(set(levels)) < len(levels):
         of = f"{what} of {column!r}" if column else what
         raise OptionError(

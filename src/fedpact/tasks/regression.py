@@ -1,4 +1,7 @@
-"""Classification without constraints: logistic regression for two classes, softmax regression for more."""
+"""Linear classifiers: logistic regression for two classes, softmax regression for more, and what their scores say.
+
+A model of two classes has a coefficient per column; one of more lists its (classes, d) matrix row by row.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,67 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from fedpact.functions import Function, LogisticLoss, SoftmaxLoss, Vector
+from fedpact.functions import Function, LogisticLoss, SoftmaxLoss
 from fedpact.functions.arrays import Data
 from fedpact.problem import FederatedProblem, Share
 from fedpact.tasks import checks
-from fedpact.tasks.checks import Labels, Matrix
+from fedpact.tasks.checks import Labels
+from fedpact.types import Matrix, Vector
 
 #: A table of features, dense or sparse.
 Features = ArrayLike | sp.sparray | sp.spmatrix
+
+# -------------------------------------------------------------------------------------------------------- linear models
+
+
+def mean_loss(X: Data, y: Labels, classes: int) -> Function:
+    """Mean logistic loss for two classes, mean cross entropy for more."""
+    if classes == 2:
+        return LogisticLoss(X, y)
+    return SoftmaxLoss(X, y, classes)
+
+
+def scores(w: Vector, X: Matrix, classes: int) -> Matrix:
+    """Scores of every row, (rows, classes); with two classes those of the first are zero."""
+    if classes == 2:
+        return np.column_stack([np.zeros(len(X)), X @ w])
+    return np.asarray(X @ w.reshape(classes, X.shape[1]).T)
+
+
+def losses(score: Matrix, label: int) -> Vector:
+    """The loss of every row, if its class were `label`."""
+    top = score.max(axis=1)
+    normalizer = np.log(np.exp(score - top[:, None]).sum(axis=1)) + top
+    return np.asarray(normalizer - score[:, label])
+
+
+def margins(score: Matrix, label: int) -> Vector:
+    """By how much `label` leads the best of the other classes; above zero it is predicted.
+
+    A tie goes to the first class, so for all but class 0 zero is not enough.
+    """
+    return np.asarray(score[:, label] - np.delete(score, label, axis=1).max(axis=1))
+
+
+def class_accuracies(w: ArrayLike, X: Features, y: ArrayLike, classes: int) -> Matrix:
+    """Accuracy of the softmax model w on the rows of each class; NaN for a class without rows.
+
+    w: what follows the model in it (the votes of `fair_classification`) is ignored
+    """
+    matrix = checks.data("test", X)
+    width = matrix.shape[1]
+    model = np.asarray(w, dtype=np.float64)[: classes * width].reshape(classes, width)
+    labels = np.asarray(y)
+    right = np.argmax(np.asarray(matrix @ model.T), axis=1) == labels
+    accuracies = np.full(classes, np.nan)
+    for label in range(classes):
+        own = right[labels == label]
+        if len(own):
+            accuracies[label] = np.mean(own)
+    return accuracies
+
+
+# ------------------------------------------------------------------------------------------------------------- problems
 
 
 class SquaredNorm(Function):
@@ -24,7 +80,8 @@ class SquaredNorm(Function):
     has_hessian = constant_hessian = convex = True
 
     def __init__(self, weight: float, dim: int) -> None:
-        self.weight, self.dim = weight, dim
+        self.weight = weight
+        self.dim = dim
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         return float(self.weight / 2 * (w @ w)), self.weight * w
@@ -51,7 +108,8 @@ def logistic_regression(
         DataError: missing values, other labels, different numbers of columns, no owners.
         OptionError: a negative weight.
     """
-    matrices = _matrices(owners, columns)
+    checks.owner_tables(owners, ("X", "y"))
+    matrices = checks.read_matrices(owners, columns)
     shares = [
         logistic_regression_share(matrices[name], y, weight=weight, owners=len(owners), name=name)
         for name, (_, y) in owners.items()
@@ -62,7 +120,7 @@ def logistic_regression(
 def logistic_regression_share(X: Features, y: ArrayLike, *, weight: float, owners: int, name: str) -> Share:
     """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is."""
     matrix = checks.data(name, X)
-    labels = checks.binary(name, "label", _zero_for_minus_one(y), matrix.shape[0], both=False)
+    labels = checks.check_codes(name, "label", _zero_for_minus_one(y), matrix.shape[0], 2)
     return Share(_regularized(LogisticLoss(matrix, labels), weight, owners), name=name)
 
 
@@ -79,8 +137,9 @@ def softmax_regression(
     Raises:
         DataError, OptionError: as `logistic_regression`.
     """
-    matrices = _matrices(owners, None)
-    number = class_number(owners) if classes is None else classes
+    checks.owner_tables(owners, ("X", "y"))
+    matrices = checks.read_matrices(owners)
+    number = classes or count_classes(owners)
     shares = [
         softmax_regression_share(matrices[name], y, classes=number, weight=weight, owners=len(owners), name=name)
         for name, (_, y) in owners.items()
@@ -93,42 +152,27 @@ def softmax_regression_share(
 ) -> Share:
     """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is."""
     matrix = checks.data(name, X)
-    labels = checks.whole(name, "label", y, matrix.shape[0], classes)
+    labels = checks.check_codes(name, "label", y, matrix.shape[0], classes)
     return Share(_regularized(SoftmaxLoss(matrix, labels, classes), weight, owners), name=name)
 
 
-def class_accuracies(w: ArrayLike, X: Features, y: ArrayLike, classes: int) -> Matrix:
-    """Of each class, the share of its rows that the softmax model w puts there; NaN for a class without rows.
-
-    w: the (classes, d) matrix row by row; what follows it (the votes of `fair_classification`) is not looked at
-    """
-    matrix = checks.data("test", X)
-    model = np.asarray(w, dtype=np.float64)[: classes * matrix.shape[1]].reshape(classes, matrix.shape[1])
-    right = np.argmax(np.asarray(matrix @ model.T), axis=1) == np.asarray(y)
-    rows = [right[np.asarray(y) == label] for label in range(classes)]
-    return np.array([np.mean(own) if len(own) else np.nan for own in rows])
-
-
-def class_number(owners: Mapping[str, tuple[Features, ArrayLike]]) -> int:
+def count_classes(owners: Mapping[str, tuple[Features, ArrayLike]]) -> int:
     """One more than the largest label of all owners, at least 2."""
-    return max(2, 1 + max(int(np.max(np.asarray(y), initial=0)) for _, y in owners.values()))
-
-
-def _matrices(owners: Mapping[str, tuple[Features, ArrayLike]], columns: Sequence[str] | None) -> dict[str, Data]:
-    checks.owner_tables(owners, ("X", "y"))
-    matrices = {name: checks.data(name, X, columns) for name, (X, _) in owners.items()}
-    checks.same_columns(matrices)
-    return matrices
+    largest = [int(np.max(np.asarray(y), initial=0)) for _, y in owners.values()]
+    return max(2, 1 + max(largest))
 
 
 def _regularized(loss: Function, weight: float, owners: int) -> Function:
-    checks.nonnegative("weight", weight)
+    checks.check_nonnegative("weight", weight)
     assert loss.dim is not None
-    return (1 / owners) * (loss + SquaredNorm(weight, loss.dim) if weight > 0 else loss)
+    if weight > 0:
+        loss = loss + SquaredNorm(weight, loss.dim)
+    return (1 / owners) * loss
 
 
 def _zero_for_minus_one(y: ArrayLike) -> Labels | ArrayLike:
+    """Labels -1 and 1 as 0 and 1; all others as they are, to be refused with the owner's name."""
     labels = np.asarray(y)
-    if np.ma.is_masked(y):
-        return y  # refused with the owner's name
-    return np.where(labels == -1, 0, labels) if np.all(np.isin(labels, (-1, 1))) else y
+    if np.ma.is_masked(y) or not np.all(np.isin(labels, (-1, 1))):
+        return y
+    return np.where(labels == -1, 0, labels)

@@ -68,12 +68,8 @@ def vertical_fairness(
     else:
         raise OptionError(f"alignment = {alignment!r}: choose 'id', 'keyed-hash' or 'private'", code="FP-OPTION-063")
     own = rows[COORDINATOR]
-    labels = _array("y", y)
-    if labels.shape != (len(ids),):
-        raise DataError(f"y has shape {labels.shape} for {len(ids)} ids; give one label an id", code="FP-DATA-072")
-    members = None if group is None else _array("group", group)
-    if members is not None and members.shape != labels.shape:
-        raise DataError(f"group has shape {members.shape} for {len(ids)} ids; give one group an id", code="FP-DATA-073")
+    labels = _one_per_id("y", y, len(ids))
+    members = None if group is None else _one_per_id("group", group, len(ids))
     return VerticalProblem(
         {name: X[rows[name]] for name, X in columns.items()},
         labels[own],
@@ -82,6 +78,13 @@ def vertical_fairness(
         columns={name: tuple(table.columns) for name, table in tables.items()},
         **options,
     )
+
+
+def _one_per_id(what: str, given: ArrayLike, ids: int) -> NDArray[Any]:
+    vector = _array(what, given)
+    if vector.shape != (ids,):
+        raise DataError(f"{what} has shape {vector.shape} for {ids} ids; give one {what} per id", code="FP-DATA-072")
+    return vector
 
 
 def _array(what: str, given: ArrayLike) -> NDArray[Any]:
