@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedpact.errors import WireError
 from fedpact.federation.messages import Order, Reply, Sealed, payload, sealed_size, size, summed_fields
-from fedpact.federation.wire import dumps, loads, name_of, open_private, sealed_to_tree
+from fedpact.federation.wire import dumps, frame, loads, name_of, open_private, sealed_to_tree, split_records
 
 Counts = NDArray[np.int64]  # messages down, messages up, bytes down, bytes up
 
@@ -127,7 +127,7 @@ class Ledger:
         assert self.record is not None
         data = dumps(message)
         with open_private(self.record, "ab") as file:
-            file.write(len(data).to_bytes(8, "little") + data)
+            file.write(frame(data))
 
 
 def read_record(path: str | Path) -> Iterator[dict[str, Any]]:
@@ -135,11 +135,8 @@ def read_record(path: str | Path) -> Iterator[dict[str, Any]]:
 
     Each has "to" or "from" (an owner), "round", "type" and "content". WireError when the file is damaged.
     """
-    data = Path(path).read_bytes()
-    position = 0
-    while position < len(data):
-        end = position + 8 + int.from_bytes(data[position : position + 8], "little")
-        if end > len(data):
-            raise WireError(f"{path} is truncated: its last message is incomplete")
-        yield loads(data[position + 8 : end])
-        position = end
+    try:
+        for record in split_records(Path(path).read_bytes()):
+            yield loads(record)
+    except WireError as error:
+        raise error.within(str(path)) from error
