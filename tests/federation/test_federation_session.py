@@ -99,6 +99,8 @@ def test_other_methods_and_shares_in_one_session(engine: str) -> None:
     for one, expected in zip(found, single, strict=True):
         assert one.rounds == expected.rounds
         assert (one.communication.messages, one.communication.bytes) == (expected.messages, expected.bytes)
+        for name, traffic in one.communication.owners.items():  # what left in the other solve is not told twice
+            assert set(traffic.fields) == set(expected.owners[name].fields)
 
 
 def test_one_fleet_and_keys_agreed_once() -> None:

@@ -247,8 +247,8 @@ class Session:
         """OptionError unless all owners get one order: else the masks of a secure sum do not cancel."""
         if self._secure and not one_for_all:
             raise OptionError(
-                "secure_sum=True needs one order to all owners in a round, and this method asks them one by one; use "
-                "another method, or secure_sum=False",
+                "secure_sum=True needs rounds of all owners; this method asks them one by one: use another method, or "
+                "secure_sum=False",
                 code="FP-OPTION-313",
             )
 
