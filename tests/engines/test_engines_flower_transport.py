@@ -37,7 +37,7 @@ SITES = ("hospital 1", "hospital 2", "hospital 3")
 #: Where those processes find it, this folder, and the fedpact that is tested here.
 PYTHONPATH = os.pathsep.join(map(str, (HERE, QUICK, Path(fedpact.__file__).parents[1])))
 #: A site's process starts, connects and says its name within this many seconds, also on a machine that is busy.
-START = 120.0
+START = 600.0
 
 
 def search_path(*folders: Path) -> str:
