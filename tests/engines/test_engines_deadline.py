@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +30,15 @@ class Done(Reply):
     w: np.ndarray
 
 
-def hospitals(gate: threading.Event) -> fp.FederatedProblem:
-    """Three owners; the function of the second waits at the gate from its eleventh call on."""
+def hospitals(gate: threading.Event, hanging: threading.Event | None = None) -> fp.FederatedProblem:
+    """Three owners; the function of the second waits at the gate from its eleventh call on, and says so."""
     calls: list[int] = []
+    says = hanging or threading.Event()
 
     def slow(w: np.ndarray) -> tuple[float, np.ndarray]:
         calls.append(1)
         if len(calls) > 10:
+            says.set()
             gate.wait()
         return 0.5 * float(w @ w) - w[0], w - np.array([1.0, 0.0])
 
@@ -51,13 +55,30 @@ def passable() -> threading.Event:
     return gate
 
 
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Once this is set and one owner is left at work the deadline passes, and not before, however slow the machine."""
+    event = threading.Event()
+
+    def wait_for_event(futures: Iterable[Future[Any]], timeout: float | None = None) -> None:
+        waiting = set(futures)
+        while waiting and not (event.is_set() and len(waiting) == 1 and timeout is not None):
+            waiting = wait(waiting, 0.05).not_done
+
+    for module in ("fedpact.federation.session", "fedpact.engines.in_process"):
+        monkeypatch.setattr(f"{module}.wait", wait_for_event)
+    return event
+
+
 @pytest.mark.parametrize("method", ["interior-point", "accelerated", "proximal-al"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_step_that_hangs_ends_at_the_deadline_with_its_owners_name(threads: int, method: str, tmp_path: Path) -> None:
+def test_a_step_that_hangs_ends_at_the_deadline_with_its_owners_name(
+    threads: int, method: str, tmp_path: Path, hanging: threading.Event
+) -> None:
     released = threading.Event()
     try:
         found = fp.solve(
-            hospitals(released),
+            hospitals(released, hanging),
             method,
             engine=InProcess(threads),
             deadline=3.0,
@@ -86,8 +107,10 @@ def test_a_late_step_is_not_done_twice() -> None:
         return (state or 0) + 1, Done(name=share, w=np.array([float((state or 0) + 1)]))
 
     def release() -> None:
+        """Once the order was sent again."""
         began.wait()
-        time.sleep(0.5)
+        while session.ledger.read().owners["b"].messages_down < 2:
+            time.sleep(0.01)
         released.set()
 
     with Session(deadline=0.2, retries=10**6) as session:
@@ -126,7 +149,7 @@ def test_a_process_with_a_hanging_step_can_end() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert (done.returncode, done.stdout.split()) == (0, ["client_lost", "client_lost"]), done.stderr

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from counting import count
+from faults import raises_code
 
 import fedpact as fp
-from fedpact.errors import CODES, DataError, OptionError, OwnerLost
+from fedpact.errors import CODES, DataError, OptionError
 from fedpact.federation import Order, Site
 from fedpact.federation.failure import Failure
 from fedpact.federation.wire import loads, to_tree
@@ -31,7 +32,9 @@ from fedpact.engines.flower import engine as flower
 from fedpact.engines.flower import site as flower_site
 
 #: Seconds within which what is waited for happens, also on a busy machine.
-WAIT = 60.0
+WAIT = 600.0
+#: The code of an order that cannot be brought to its site; the message says why.
+UNREACHABLE = "FP-LOST-340"
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +46,7 @@ def _impatient() -> Iterator[None]:
 @contextmanager
 def opened(grid: Grid, *owners: str) -> Iterator[Callable[[str, bytes], Future[bytes]]]:
     """What sends an order through a fleet of these owners."""
-    fleet: Any = flower.Flower(grid, patience=0.2).open(dict.fromkeys(owners))  # type: ignore[arg-type]
+    fleet: Any = flower.Flower(grid, patience=WAIT).open(dict.fromkeys(owners))  # type: ignore[arg-type]
     try:
         yield fleet.send
     finally:
@@ -67,20 +70,20 @@ def test_orders_reach_the_site_of_that_name_and_no_other() -> None:
 
 
 def test_two_sites_of_one_name_are_an_error() -> None:
-    with pytest.raises(OptionError, match=r"a: 2 sites have this name \(nodes \[100, 101\]\)"):
+    with raises_code("FP-OPTION-342", "a: ", "[100, 101]"):
         flower.Flower(Grid(Node.named("a"), Node.named("a"))).open({"a": None})  # type: ignore[arg-type]
 
 
 def test_a_missing_site_is_named_with_those_online() -> None:
     grid = Grid(Node.named("a"), Node.named(""), Node("late", None))
-    with pytest.raises(OwnerLost, match=r"c: not online within 0.2 s\. Online: 'a', and 2 without a name"):
+    with raises_code("FP-LOST-341", "c: ", "Online: 'a', and 2 without a name"):
         flower.Flower(grid, patience=0.2).open({"a": None, "c": None})  # type: ignore[arg-type]
 
 
 def test_a_site_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = iter(["0.0.1", "0.0.2"])  # the site is asked first
     monkeypatch.setattr(flower, "version", lambda package: next(versions))
-    with pytest.raises(OptionError, match=r"a: runs fedpact 0\.0\.1, the coordinator 0\.0\.2"):
+    with raises_code("FP-OPTION-343", "a: ", "0.0.1", "0.0.2"):
         flower.Flower(Grid(Node.named("a"))).open({"a": None})  # type: ignore[arg-type]
 
 
@@ -91,13 +94,8 @@ def test_an_app_that_is_not_fedpacts_says_no_name() -> None:
     def hello(message: Message, context: Context) -> Message:
         return Message(RecordDict({"other": ConfigRecord({"name": "a"})}), reply_to=message)
 
-    with pytest.raises(OwnerLost, match=r"a: not online"):
+    with raises_code("FP-LOST-341", "a: "):
         flower.Flower(Grid(Node("a", app)), patience=0.1).open({"a": None})  # type: ignore[arg-type]
-
-
-def test_an_order_to_nobody_is_misuse() -> None:
-    with opened(Grid(Node.named("a")), "a") as send, pytest.raises(OptionError, match=r"z: no owner of this fleet"):
-        send("z", b"")
 
 
 def test_a_site_that_comes_back_as_another_node_is_found() -> None:
@@ -106,7 +104,7 @@ def test_a_site_that_comes_back_as_another_node_is_found() -> None:
         assert send("a", b"1").result(WAIT) == b"a: 1"
         del grid.nodes[100]
         for _ in range(2):  # at the second order, the fleet has looked who is online
-            with pytest.raises(OwnerLost, match=r"a: (the SuperLink knows no node 100|its site is not online)"):
+            with raises_code(UNREACHABLE, "a: "):
                 send("a", b"2").result(WAIT)
         grid.nodes[200] = Node.named("a")
         assert send("a", b"3").result(WAIT) == b"a: 3"
@@ -120,7 +118,7 @@ def test_a_node_lost_under_way_fails_the_order() -> None:
         wait_for_order(grid)
         assert not future.done()
         del grid.nodes[100]
-        with pytest.raises(OwnerLost, match=r"a: Node Unavailable \(Flower's error 5\)"):
+        with raises_code(UNREACHABLE, "a: Node Unavailable", "Flower's error 5"):
             future.result(WAIT)
 
 
@@ -133,7 +131,7 @@ def test_a_restart_under_way_fails_the_order_and_the_next_one_arrives() -> None:
         wait_for_order(grid)
         assert not future.done()
         grid.nodes[100] = Node("a", app, "second")
-        with pytest.raises(OwnerLost, match=r"a: was restarted"):
+        with raises_code(UNREACHABLE, "a: was restarted"):
             future.result(WAIT)
         assert send("a", b"2").result(WAIT) == b"a: 2"
 
@@ -154,7 +152,7 @@ def test_a_failing_superlink_fails_the_order_and_not_the_fleet() -> None:
     grid = Grid(Node.named("a"))
     with opened(grid, "a") as send:
         grid.broken = True
-        with pytest.raises(OwnerLost, match=r"a: ConnectionError: no SuperLink"):
+        with raises_code(UNREACHABLE, "a: ConnectionError: no SuperLink"):
             send("a", b"1").result(WAIT)
         grid.broken = False
         assert send("a", b"2").result(WAIT) == b"a: 2"
@@ -163,7 +161,7 @@ def test_a_failing_superlink_fails_the_order_and_not_the_fleet() -> None:
 def test_a_reply_without_data_is_a_lost_owner() -> None:
     app = flower.client_app(echo("a"))
     app._registered_funcs["query.order"] = lambda message, context: Message(RecordDict(), reply_to=message)
-    with opened(Grid(Node("a", app)), "a") as send, pytest.raises(OwnerLost, match=r"a: sent what is no reply"):
+    with opened(Grid(Node("a", app)), "a") as send, raises_code(UNREACHABLE, "a: sent "):
         send("a", b"1").result(WAIT)
 
 
@@ -172,14 +170,14 @@ def test_closing_fails_what_is_under_way_and_what_comes_later() -> None:
     with opened(grid, "a") as send:
         grid.nodes[100] = replace(grid.nodes[100], app=None)
         future = send("a", b"1")
-    with pytest.raises(OwnerLost, match=r"a: the fleet was closed"):
+    with raises_code(UNREACHABLE, "a: the fleet was closed"):
         future.result(WAIT)
-    with pytest.raises(OwnerLost, match=r"a: the fleet is closed"):
+    with raises_code(UNREACHABLE, "a: the fleet is closed"):
         send("a", b"2").result(WAIT)
 
 
 def test_patience_must_be_positive() -> None:
-    with pytest.raises(OptionError, match=r"patience=0"):
+    with raises_code("FP-OPTION-341", "", "patience=0"):
         flower.Flower(Grid(), patience=0)  # type: ignore[arg-type]
 
 
@@ -223,7 +221,7 @@ def test_the_deadline_of_a_session_holds_for_sites_that_are_silent() -> None:
     with fp.Session(engine, deadline=0.5, retries=1).open({"a": None, "b": None}) as session:
         session.pose(Weight(1.0))
         grid.nodes[101] = replace(grid.nodes[101], app=None)
-        with pytest.raises(OwnerLost, match=r"^b: .*0\.5 s$"):
+        with raises_code("FP-LOST-303", "b: ", "0.5 s"):
             session.ask(count, Order(), ["b"])
         assert session.ledger.read().owners["b"].messages_down == 2
 
@@ -315,9 +313,9 @@ def test_a_job_that_asks_a_site_for_a_name_gets_a_code(tmp_path: Path, caplog: p
     engine = flower.Flower(grid, patience=5.0)  # type: ignore[arg-type]
     with pytest.raises(DataError) as caught:
         fp.solve(fp.RemoteProblem({"a": None}, task=job), engine=engine)
-    assert str(caught.value) == (
-        "a: FP-DATA-003: a value is not a number (column 'patient', a few rows); the site's own log says more"
-    )
+    assert caught.value.code == "FP-DATA-003"
+    assert str(caught.value).startswith("a: FP-DATA-003: ")
+    assert "(column 'patient', a few rows)" in str(caught.value)
     assert "column 'patient' holds 'Ada Lovelace' in line 2" in caplog.text
 
 
@@ -325,7 +323,7 @@ def test_a_site_without_a_table_says_so_at_once(caplog: pytest.LogCaptureFixture
     from fedpact.engines.flower.app import client_app
 
     engine = flower.Flower(Grid(Node("a", client_app)), patience=5.0)  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match=r"^a: FP-OPTION-010: "):
+    with raises_code("FP-OPTION-010", "a: FP-OPTION-010: "):
         fp.solve(fp.RemoteProblem({"a": None}), engine=engine)
     assert "--node-config has no data-path" in caplog.text
 

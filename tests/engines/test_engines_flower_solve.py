@@ -86,7 +86,7 @@ class Clinics:
         config = {"job": str(self.write_job(output, **solve)), "resume": resume}
         return str(self.deployment.submit(self.app, config))
 
-    def finished(self, run: str, timeout: float = 180.0) -> str:
+    def finished(self, run: str, timeout: float = 600.0) -> str:
         deadline = time.monotonic() + timeout
         while (status := self.deployment.status(run)) in ("pending", "starting", "running"):
             assert time.monotonic() < deadline, self.deployment.output("superlink")
@@ -129,7 +129,7 @@ def tables() -> list[tuple[np.ndarray, np.ndarray]]:
     return made
 
 
-def wait_until(ready: Callable[[], bool], timeout: float = 120.0) -> None:
+def wait_until(ready: Callable[[], bool], timeout: float = 600.0) -> None:
     deadline = time.monotonic() + timeout
     while not ready():
         assert time.monotonic() < deadline
@@ -212,7 +212,7 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
     run_job(read_job(tmp_path / "here" / "job.toml"))
     command = [sys.executable, "-c", "from fedpact.cli.main import main; main()", "run"]
     done = subprocess.run(
-        [*command, str(tmp_path / "sites" / "job.toml")], capture_output=True, text=True, timeout=300, check=False
+        [*command, str(tmp_path / "sites" / "job.toml")], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     records = {name: Record.load(tmp_path / name / "run") for name in ("here", "sites")}
@@ -222,6 +222,19 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
     for mine, theirs in zip(records["sites"].measured, records["here"].measured, strict=True):
         assert mine == theirs  # recall and the like
     assert "Moments.total (masked)" in records["sites"].sent[0].fields
+
+
+def test_a_job_whose_site_never_comes_ends_as_lost(clinics: Clinics, tmp_path: Path) -> None:
+    """Before there is a model, too: the status, how to go on, and the exit code of what is not solved."""
+    job = clinics.write_job(tmp_path)
+    certificate = json.dumps(str(clinics.deployment.folder / "ca.crt"))
+    absent = f'"hospital 9" = "flower://127.0.0.1:{clinics.deployment.port}"'
+    job.write_text(f"{job.read_text()}{absent}\n[flower]\npatience = 3\nroot_certificates = {certificate}\n")
+    command = [sys.executable, "-c", "from fedpact.cli.main import main; main()", "run", str(job)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "client_lost: hospital 9: " in done.stderr
+    assert f"go on with: fedpact run {job} --resume" in done.stderr
 
 
 def test_a_site_killed_in_the_middle_goes_on_after_a_restart(clinics: Clinics, tmp_path: Path) -> None:

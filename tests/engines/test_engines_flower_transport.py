@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faults import raises_code
 
 import fedpact
 from fedpact.engines.flower.submit import APP
@@ -36,7 +37,7 @@ SITES = ("hospital 1", "hospital 2", "hospital 3")
 #: Where those processes find it, this folder, and the fedpact that is tested here.
 PYTHONPATH = os.pathsep.join(map(str, (HERE, QUICK, Path(fedpact.__file__).parents[1])))
 #: A site's process starts, connects and says its name within this many seconds, also on a machine that is busy.
-START = 120.0
+START = 600.0
 
 
 def search_path(*folders: Path) -> str:
@@ -180,7 +181,7 @@ def a_failure_at_the_site_is_told_as_a_code(federation: Federation) -> None:
 
 
 def who_is_missing_is_said_with_who_is_there(federation: Federation) -> None:
-    with pytest.raises(OwnerLost, match=r"^hospital 7: not online within 5 s\. Online: 'hospital 1'.*'hospital 3'"):
+    with raises_code("FP-LOST-341", "hospital 7: ", "Online: 'hospital 1'", "'hospital 3'"):
         federation.open(*SITES, "hospital 7", patience=5)
 
 
@@ -188,7 +189,7 @@ def a_site_whose_key_is_not_registered_does_not_get_in(federation: Federation) -
     federation.start("stranger")
     assert federation.deployment.wait_site("stranger", START) != 0
     assert "Failed to initialize the connection to the SuperLink" in federation.deployment.output("stranger")
-    with pytest.raises(OwnerLost, match=r"stranger: not online"):
+    with raises_code("FP-LOST-341", "stranger: "):
         federation.open("stranger", patience=2)
 
 
@@ -228,9 +229,9 @@ def a_second_process_of_a_site_is_refused(federation: Federation) -> None:
 def a_killed_site_is_lost_and_works_again_after_a_restart(federation: Federation) -> None:
     before = header(federation.send_one("hospital 3", b""))
     federation.deployment.kill_site("hospital 3")
-    with pytest.raises(OwnerLost, match=r"hospital 3: .*Node Unavailable"):
+    with raises_code("FP-LOST-340", "hospital 3: ", "Node Unavailable"):
         federation.send_one("hospital 3", b"lost")  # Flower waits for two heartbeats
-    with pytest.raises(OwnerLost, match=r"hospital 3: its site is not online"):
+    with raises_code("FP-LOST-340", "hospital 3: its site is not online"):
         federation.send_one("hospital 3", b"lost")
     assert body(federation.send_one("hospital 1", b"others go on")) == b"others go on"
     federation.start("hospital 3")
@@ -241,7 +242,7 @@ def a_killed_site_is_lost_and_works_again_after_a_restart(federation: Federation
 
 def a_site_that_ends_in_good_order_is_missed_at_once(federation: Federation) -> None:
     federation.deployment.stop_site("hospital 2")
-    with pytest.raises(OwnerLost, match=r"hospital 2: "):
+    with raises_code("FP-LOST-340", "hospital 2: "):
         federation.send_one("hospital 2", b"gone")
     federation.start("hospital 2")
     assert body(federation.comes_back("hospital 2")) == b"back"

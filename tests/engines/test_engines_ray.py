@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 import pytest
 from counting import count
+from faults import raises_code
 
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cones import Nonnegative
 from fedpact.engines import Ray
-from fedpact.errors import CheckpointError, OptionError, OwnerError
 from fedpact.federation import Fleet, Order, read_record
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth
 
@@ -187,7 +187,7 @@ class Unreadable:
     [
         (partial(from_table, Path("nowhere.csv"), Path()), "FP-OWNER-001", "FileNotFoundError: "),
         (partial(from_table, threading.Lock(), Path()), "FP-OWNER-001", "TypeError: "),
-        (Unreadable(), "FP-OWNER", "No module named 'a_package_nobody_has'"),
+        (Unreadable(), "FP-OWNER-350", "No module named 'a_package_nobody_has'"),
     ],
     ids=["loader", "sending", "reading"],
 )
@@ -196,9 +196,8 @@ def test_a_share_that_cannot_be_built_names_its_owner(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     good = problem().shares[0]
-    with pytest.raises(OwnerError, match=f"^b: .*{fact}") as caught:
+    with raises_code(code, "b: ", fact):
         fp.solve(fp.RemoteProblem({"a": good, "b": source}), engine="ray")
-    assert caught.value.code == code
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
     assert ray.is_initialized()
 
@@ -304,9 +303,8 @@ def test_a_table_replaced_before_the_run_is_resumed_names_its_owner(
     rows = np.loadtxt(table, delimiter=",")
     rows[0, 0] += 1e-9
     np.savetxt(table, rows, delimiter=",", fmt="%.17g")
-    with pytest.raises(CheckpointError, match=f"^{name}: ") as caught:
+    with raises_code("FP-CHECKPOINT-001", f"{name}: "):
         fp.solve(asked, engine="ray", checkpoint=tmp_path / "run", resume=True)
-    assert caught.value.code == "FP-CHECKPOINT-001"
     table.write_bytes(before)
     again = fp.solve(asked, engine="ray", checkpoint=tmp_path / "run", resume=True)
     assert_same_run(again, fp.solve(asked, engine="ray"))
@@ -423,7 +421,7 @@ def alone() -> None:
 def test_the_engine_ends_the_ray_that_it_started() -> None:
     # The address in the environment is where Ray would go by itself; nobody is there.
     with child("t.alone()", RAY_ADDRESS="localhost:1") as process:
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=600)
     assert process.returncode == 0
     said = json.loads(out)
     assert said["w"] == expected("interior-point").w.tobytes().hex()
@@ -436,21 +434,20 @@ def test_the_engine_ends_the_ray_that_it_started() -> None:
 @pytest.mark.parametrize("address", ["localhost:1", "ray://localhost:1", "[::1]:1"])
 def test_an_address_where_nobody_is_is_refused_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    began = time.monotonic()
-    with pytest.raises(OptionError) as caught:
+    asked: list[Any] = []
+    monkeypatch.setattr(ray, "init", lambda **options: asked.append(options))
+    with raises_code("FP-OPTION-351", f"Ray(address={address!r}): ", "ray start --head"):
         fp.solve(problem(), engine=Ray(address=address))
-    assert str(caught.value).startswith(f"Ray(address={address!r}): cannot join a cluster there (")
-    assert "ray start --head" in str(caught.value)
-    assert time.monotonic() - began < 60  # Ray alone would try for five minutes
+    assert asked == []  # Ray alone would try for five minutes
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(OptionError, match=r"^engine 'ray' needs the package ray: pip install 'fedpact\[ray\]'$"):
+    with raises_code("FP-OPTION-352", "engine 'ray'", "pip install 'fedpact[ray]'"):
         fp.solve(problem(), engine="ray")
 
 
 @pytest.mark.parametrize("actors", [0, -1, 1.5, "2"])
 def test_actors_are_a_positive_number(actors: object) -> None:
-    with pytest.raises(OptionError, match=r"^Ray\(actors=.*\): .*at least one"):
+    with raises_code("FP-OPTION-303", f"actors = {actors!r}: "):
         Ray(actors=actors)

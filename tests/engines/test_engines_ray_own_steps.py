@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faults import raises_code
 
 import fedpact as fp
-from fedpact.errors import OwnerError
 from fedpact.functions import Quadratic
 
 ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install 'fedpact[ray]'")
@@ -179,6 +179,5 @@ def test_a_module_that_the_nodes_do_not_have_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     import only_here
 
-    expected = r"client 1: .*the step only_here:move cannot be loaded here .*install the module that defines it"
-    with pytest.raises(OwnerError, match=expected):
+    with raises_code("FP-OWNER-351", "client 1: ", "the step only_here:move", "install"):
         fp.solve(problem(), only_here.Momentum(), max_rounds=20, engine=ray_actors)

@@ -133,7 +133,7 @@ def raises_code(code: str, *facts: str) -> Iterator[None]:
         yield
     assert caught.value.code == code
     said = str(caught.value)
-    assert said.startswith(facts[:1])
+    assert said.startswith(facts[:1] or "")
     assert [fact for fact in facts if fact not in said] == []
 
 

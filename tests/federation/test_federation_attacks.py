@@ -107,9 +107,9 @@ def test_a_name_asked_for_as_a_number_is_not_told(table: Path, caplog: pytest.Lo
     error = told(data)
     assert isinstance(error, DataError)
     assert (error.code, error.column) == ("FP-DATA-003", "patient")
-    assert str(error) == (
-        "hospital 2: FP-DATA-003: a value is not a number (column 'patient', a few rows); the site's own log says more"
-    )
+    what, _, remedy = CODES["FP-DATA-003"].partition("; ")
+    assert str(error).startswith(f"hospital 2: FP-DATA-003: {what} (column 'patient', a few rows); {remedy}")
+    assert str(error).endswith("; the site's own log says more")
     assert f"FP-DATA-003: hospital 2: {table}: column 'patient' holds 'Ada Lovelace' in line 2" in caplog.text
 
 

@@ -38,7 +38,7 @@ from faults import (
 import fedpact as fp
 import fedpact.federation
 from fedpact.engines import InProcess
-from fedpact.errors import CheckpointError, OptionError, WireError
+from fedpact.errors import WireError
 from fedpact.federation import Answers, Checkpoint, Order, Reply, Session, Summed, client_step, read_record
 from fedpact.federation.checkpoint import VERSION
 from fedpact.functions import Affine, Smooth
@@ -265,7 +265,7 @@ def test_rounds_with_some_owners_only_are_resumed(until: int, tmp_path: Path) ->
 def test_a_round_with_other_owners_is_refused(tmp_path: Path) -> None:
     rounds(tmp_path, 3)
     for other in (("a", "c"), ("c", "b")):
-        with pytest.raises(CheckpointError, match="round 2 on record asked for something else"):
+        with raises_code("FP-CHECKPOINT-301", str(tmp_path), "round 2"):
             rounds(tmp_path, 3, second=other, resume=True)
     assert len(rounds(tmp_path, 5, resume=True)) == 5
 
@@ -319,7 +319,7 @@ def test_killed_before_there_is_a_checkpoint(number: int, tmp_path: Path, monkey
     with pytest.raises(Killed):
         solve("interior-point", checkpoint=tmp_path)
     monkeypatch.setattr("os.fsync", lambda file: None)
-    with pytest.raises(CheckpointError, match="holds no checkpoint; solve without resume=True to start one"):
+    with raises_code("FP-CHECKPOINT-303"):
         solve("interior-point", checkpoint=tmp_path, resume=True)
     assert bits(solve("interior-point", checkpoint=tmp_path)) == bits(uninterrupted("interior-point"))
 
@@ -350,7 +350,7 @@ method, folder, answer, every, wait_at = sys.argv[1], sys.argv[2], sys.argv[3], 
 def wait(progress):
     if wait_at and progress.rounds >= wait_at:
         print("waiting after", progress.rounds, flush=True)
-        time.sleep(120)
+        time.sleep(600)
 
 found = solve(method, checkpoint=folder, checkpoint_every=every, resume=wait_at == 0, callbacks=[wait])
 found.save(answer)
@@ -384,7 +384,7 @@ def signalled(folder: Path, method: str, every: int, wait_at: int, number: signa
         try:
             assert line.startswith("waiting after "), process.stderr.read()
             process.send_signal(number)
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=300)
         finally:
             process.kill()
     return process.returncode, said, int(line.split()[-1])
@@ -393,7 +393,7 @@ def signalled(folder: Path, method: str, every: int, wait_at: int, number: signa
 def resumed_elsewhere(folder: Path, method: str, every: int) -> Solution:
     """Go on in another process."""
     with start_process(folder, method, every, wait_at=0) as process:
-        said, errors = process.communicate(timeout=120)
+        said, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert said.startswith("solved")
     return Solution.load(folder / "answer.npz")
@@ -440,7 +440,7 @@ def test_sigterm_is_as_before_after_the_solve(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- two at work on one
 
 
-IN_USE = "is in use: another run is at work on this checkpoint; let it end, or use another folder"
+IN_USE = "FP-CHECKPOINT-306"
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -452,7 +452,7 @@ def test_a_second_run_in_another_process_is_refused_until_the_first_is_gone(resu
         try:
             assert first.stdout.readline().startswith("waiting after ")
             before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-            with pytest.raises(CheckpointError, match=IN_USE if resume else "holds a checkpoint already"):
+            with raises_code(IN_USE if resume else "FP-CHECKPOINT-304", str(folder)):
                 solve(method, checkpoint=folder, resume=resume)
             assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
         finally:
@@ -461,24 +461,24 @@ def test_a_second_run_in_another_process_is_refused_until_the_first_is_gone(resu
 
 
 def test_a_second_run_in_the_same_process_is_refused(tmp_path: Path) -> None:
-    refused: list[str] = []
+    refused: list[int] = []
 
     def try_too(progress: Progress) -> None:
-        with pytest.raises(CheckpointError) as caught:
+        with raises_code(IN_USE, str(tmp_path)):
             solve("interior-point", checkpoint=tmp_path, resume=True)
-        refused.append(str(caught.value))
+        refused.append(progress.rounds)
 
     assert bits(solve("interior-point", checkpoint=tmp_path, callbacks=[try_too])) == bits(
         uninterrupted("interior-point")
     )
-    assert set(refused) == {f"{tmp_path} {IN_USE}"}
+    assert refused
 
 
 def test_two_that_start_at_once_are_one(tmp_path: Path) -> None:
     """The second comes before the first has written its head."""
     first = Checkpoint(tmp_path, {})
     (tmp_path / "checkpoint.json").unlink()
-    with pytest.raises(CheckpointError, match=IN_USE):
+    with raises_code(IN_USE):
         Checkpoint(tmp_path, {})
     first.close()
     Checkpoint(tmp_path, {}).close()
@@ -486,7 +486,7 @@ def test_two_that_start_at_once_are_one(tmp_path: Path) -> None:
 
 def test_a_refused_checkpoint_is_not_left_locked(tmp_path: Path) -> None:
     Checkpoint(tmp_path, {"seed": 1}).close()
-    with pytest.raises(CheckpointError, match="is of a solve with seed = 1"):
+    with raises_code("FP-CHECKPOINT-308", str(tmp_path), "seed = 1"):
         Checkpoint(tmp_path, {"seed": 2}, resume=True)
     Checkpoint(tmp_path, {"seed": 1}, resume=True).close()
 
@@ -509,35 +509,32 @@ def test_what_is_kept_is_for_its_owner_only(tmp_path: Path) -> None:
 def test_a_folder_holds_one_run(tmp_path: Path) -> None:
     solve("interior-point", checkpoint=tmp_path)
     before = (tmp_path / "rounds.log").read_bytes()
-    with pytest.raises(CheckpointError) as caught:
+    with raises_code("FP-CHECKPOINT-304", str(tmp_path)):
         solve("interior-point", checkpoint=tmp_path)
-    message = f"{tmp_path} holds a checkpoint already; continue it with resume=True, or give another folder"
-    assert str(caught.value) == message
     assert (tmp_path / "rounds.log").read_bytes() == before
 
 
 def test_resume_needs_a_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="resume=True needs checkpoint=, the folder of the run to go on with"):
+    with raises_code("FP-OPTION-308"):
         solve("interior-point", resume=True)
-    with pytest.raises(CheckpointError, match="holds no checkpoint; solve without resume=True to start one"):
+    with raises_code("FP-CHECKPOINT-303"):
         solve("interior-point", checkpoint=tmp_path / "nothing", resume=True)
     assert not (tmp_path / "nothing" / "checkpoint.json").exists()
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, "2", None])
 def test_checkpoint_every_is_a_whole_number(every: object, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"checkpoint_every = .*: give a whole number of at least 1"):
+    with raises_code("FP-OPTION-303", f"checkpoint_every = {every!r}: ", "at least 1"):
         solve("interior-point", checkpoint=tmp_path, checkpoint_every=every)
     assert list(tmp_path.iterdir()) == []
 
 
-def assert_refused(folder: Path, message: str, method: str = "interior-point", **options: Any) -> None:
-    """Resuming is refused in these words, nothing is asked of the owners, and nothing in the folder is touched."""
+def assert_refused(folder: Path, code: str, *facts: str, method: str = "interior-point", **options: Any) -> None:
+    """Resuming is refused with this code, nothing is asked of the owners, and nothing in the folder is touched."""
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     engine = Faulty()
-    with pytest.raises(CheckpointError, match=message) as caught:
+    with raises_code(code, str(folder), *facts):
         solve(method, checkpoint=folder, resume=True, engine=engine, **options)
-    assert str(folder) in str(caught.value)
     assert engine.orders == []
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
@@ -554,7 +551,7 @@ def test_a_truncated_log_is_refused(missing: int, kept: Path) -> None:
     log = kept / "rounds.log"
     whole = log.read_bytes()
     log.write_bytes(whole[: max(len(whole) - missing, 0)])
-    assert_refused(kept, r"rounds\.log is truncated: \d+ bytes of \d+; restore it from a copy, or solve from the start")
+    assert_refused(kept, "FP-CHECKPOINT-305", "rounds.log is truncated", f"bytes of {len(whole)}")
     log.write_bytes(whole)
     assert bits(solve("interior-point", checkpoint=kept, resume=True)) == bits(uninterrupted("interior-point"))
 
@@ -565,12 +562,12 @@ def test_a_flipped_bit_in_the_log_is_refused(part: float, kept: Path) -> None:
     data = bytearray(log.read_bytes())
     data[int(part * len(data))] ^= 4
     log.write_bytes(bytes(data))
-    assert_refused(kept, r"rounds\.log is damaged: its checksum does not fit; restore it from a copy")
+    assert_refused(kept, "FP-CHECKPOINT-305", "checksum of rounds.log")
 
 
 def test_a_log_that_is_gone_is_refused(kept: Path) -> None:
     (kept / "rounds.log").unlink()
-    assert_refused(kept, "its checkpoint cannot be read .*; it is damaged")
+    assert_refused(kept, "FP-CHECKPOINT-305", "rounds.log")
 
 
 def test_a_torn_tail_does_not_count(kept: Path) -> None:
@@ -590,7 +587,7 @@ def test_a_torn_tail_does_not_count(kept: Path) -> None:
 )
 def test_garbage_for_a_head_is_refused(content: bytes, kept: Path) -> None:
     (kept / "checkpoint.json").write_bytes(content)
-    assert_refused(kept, "its checkpoint cannot be read .*; it is damaged")
+    assert_refused(kept, "FP-CHECKPOINT-305", "checkpoint.json cannot be read")
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -603,35 +600,35 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 @pytest.mark.parametrize("key", ["run", "about", "rounds", "bytes", "sha256"])
 def test_a_head_without_a_part_is_refused(key: str, kept: Path) -> None:
     edit(kept, lambda head: head.pop(key))
-    assert_refused(kept, f"its checkpoint cannot be read .*{key}.*; it is damaged")
+    assert_refused(kept, "FP-CHECKPOINT-305", "checkpoint.json cannot be read", key)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "message"),
+    ("key", "value", "code", "fact"),
     [
-        ("version", VERSION + 1, f"is of format 'fedpact-checkpoint', version {VERSION + 1}; this fedpact reads"),
-        ("version", None, "version None; this fedpact reads 'fedpact-checkpoint', version"),
-        ("format", "other", "is of format 'other', version 1; this fedpact reads 'fedpact-checkpoint'"),
-        ("bytes", 10, "damaged"),
-        ("bytes", -1, "damaged"),
-        ("bytes", "x", "damaged"),
-        ("bytes", 10**9, "truncated"),
-        ("bytes", None, "damaged"),
-        ("sha256", "0" * 64, "damaged: its checksum does not fit"),
-        ("sha256", None, "damaged: its checksum does not fit"),
-        ("rounds", "x", "damaged"),
-        ("rounds", 2, "damaged"),
-        ("rounds", 10**6, "damaged"),
-        ("rounds", -1, "damaged"),
-        ("about", None, "damaged"),
-        ("about", [], "checkpoint"),
-        ("about", "x", "damaged"),
-        ("about", {}, "is of a solve with .* = None, this one has"),
+        ("version", VERSION + 1, "FP-CHECKPOINT-307", f"version {VERSION + 1}"),
+        ("version", None, "FP-CHECKPOINT-307", "version None"),
+        ("format", "other", "FP-CHECKPOINT-307", "format 'other'"),
+        ("bytes", 10, "FP-CHECKPOINT-305", ""),
+        ("bytes", -1, "FP-CHECKPOINT-305", ""),
+        ("bytes", "x", "FP-CHECKPOINT-305", ""),
+        ("bytes", 10**9, "FP-CHECKPOINT-305", "truncated"),
+        ("bytes", None, "FP-CHECKPOINT-305", ""),
+        ("sha256", "0" * 64, "FP-CHECKPOINT-305", "checksum"),
+        ("sha256", None, "FP-CHECKPOINT-305", "checksum"),
+        ("rounds", "x", "FP-CHECKPOINT-305", ""),
+        ("rounds", 2, "FP-CHECKPOINT-305", "not 2"),
+        ("rounds", 10**6, "FP-CHECKPOINT-305", f"not {10**6}"),
+        ("rounds", -1, "FP-CHECKPOINT-305", "not -1"),
+        ("about", None, "FP-CHECKPOINT-305", ""),
+        ("about", [], "FP-CHECKPOINT-308", "= None, this one has"),
+        ("about", "x", "FP-CHECKPOINT-305", ""),
+        ("about", {}, "FP-CHECKPOINT-308", "= None, this one has"),
     ],
 )
-def test_an_edited_head_is_refused(key: str, value: Any, message: str, kept: Path) -> None:
+def test_an_edited_head_is_refused(key: str, value: Any, code: str, fact: str, kept: Path) -> None:
     edit(kept, lambda head: head.update({key: value}))
-    assert_refused(kept, message)
+    assert_refused(kept, code, fact)
 
 
 def test_a_head_that_states_too_short_a_log_is_refused(kept: Path) -> None:
@@ -640,7 +637,7 @@ def test_a_head_that_states_too_short_a_log_is_refused(kept: Path) -> None:
     first = 8 + int.from_bytes(log[:8], "little")
     checksum = hashlib.sha256(log[:first]).hexdigest()
     edit(kept, lambda head: head.update(bytes=first, sha256=checksum))
-    assert_refused(kept, "damaged")
+    assert_refused(kept, "FP-CHECKPOINT-305", "1 rounds")
 
 
 def rename(problem: fp.FederatedProblem, *names: str) -> fp.FederatedProblem:
@@ -649,79 +646,68 @@ def rename(problem: fp.FederatedProblem, *names: str) -> fp.FederatedProblem:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "fact"),
     [
-        (
-            {"method": "accelerated"},
-            "of a solve with method = 'interior-point', this one has 'accelerated'; use the same",
-        ),
-        ({"method": "auto"}, "of a solve with method = 'interior-point', this one has 'auto'"),
-        ({"tol": 1e-5}, r"of a solve with tol = \[1e-06, 1e-06\], this one has \[1e-05, 1e-05\]"),
-        ({"tol": (1e-6, 1e-5)}, r"of a solve with tol = \[1e-06, 1e-06\], this one has \[1e-06, 1e-05\]"),
-        ({"max_rounds": 50}, "of a solve with max_rounds = 100000, this one has 50"),
-        ({"seed": 1}, "of a solve with seed = 0, this one has 1"),
+        ({"method": "accelerated"}, "method = 'interior-point', this one has 'accelerated'"),
+        ({"method": "auto"}, "method = 'interior-point', this one has 'auto'"),
+        ({"tol": 1e-5}, "tol = [1e-06, 1e-06], this one has [1e-05, 1e-05]"),
+        ({"tol": (1e-6, 1e-5)}, "tol = [1e-06, 1e-06], this one has [1e-06, 1e-05]"),
+        ({"max_rounds": 50}, "max_rounds = 100000, this one has 50"),
+        ({"seed": 1}, "seed = 0, this one has 1"),
     ],
     ids=["method", "auto", "tol", "tol pair", "max_rounds", "seed"],
 )
-def test_the_checkpoint_of_another_solve_is_refused(options: dict[str, Any], message: str, kept: Path) -> None:
+def test_the_checkpoint_of_another_solve_is_refused(options: dict[str, Any], fact: str, kept: Path) -> None:
     chosen = {"method": "interior-point", "tol": 1e-6, **options}
-    assert_refused(kept, message, **chosen)
+    assert_refused(kept, "FP-CHECKPOINT-308", fact, **chosen)
 
 
 def test_other_options_of_the_method_are_refused(tmp_path: Path) -> None:
     stopped("proximal-al", tmp_path, 0.3)
-    assert_refused(
-        tmp_path,
-        r"of a solve with options = \{'penalty': 10.0\}, this one has \{'penalty': 11.0\}; use the same, or another",
-        "proximal-al",
-        penalty=11.0,
-    )
+    fact = "options = {'penalty': 10.0}, this one has {'penalty': 11.0}"
+    assert_refused(tmp_path, "FP-CHECKPOINT-308", fact, method="proximal-al", penalty=11.0)
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (("clinic a", "clinic b", "clinic d"), "'clinic c'], this one has .*'clinic d'"),
-        (("clinic b", "clinic a", "clinic c"), "solve with owners = "),
-    ],
+    "names",
+    [("clinic a", "clinic b", "clinic d"), ("clinic b", "clinic a", "clinic c")],
     ids=["another name", "another order"],
 )
-def test_other_owners_are_refused(names: tuple[str, ...], message: str, kept: Path) -> None:
-    assert_refused(kept, message, problem=rename(clinics(), *names))
+def test_other_owners_are_refused(names: tuple[str, ...], kept: Path) -> None:
+    fact = f"owners = {list(NAMES)}, this one has {list(names)}"
+    assert_refused(kept, "FP-CHECKPOINT-308", fact, problem=rename(clinics(), *names))
 
 
 def test_fewer_owners_are_refused(kept: Path) -> None:
     problem = fp.FederatedProblem(clinics().shares[:2], SERVER, REGULARIZER)
-    assert_refused(kept, "solve with owners = .*'clinic c'], this one has", problem=problem)
+    assert_refused(kept, "FP-CHECKPOINT-308", "owners = ", "'clinic c'], this one has", problem=problem)
 
 
-WORDS = (
-    r"round \d+ on record asked for something else; the checkpoint is of another problem \(other data, start, or "
-    r"version of fedpact\)\. Solve from the start, with another folder"
-)
+#: A round on record asked for something else.
+OTHER_ORDER = "FP-CHECKPOINT-301"
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_another_start_is_refused(method: str, tmp_path: Path) -> None:
     stopped(method, tmp_path, 0.3)
-    assert_refused(tmp_path, WORDS, method, w0=[0.0, 0.0, 1e-3])
+    assert_refused(tmp_path, OTHER_ORDER, method=method, w0=[0.0, 0.0, 1e-3])
 
 
 def test_another_problem_at_the_server_is_refused(kept: Path) -> None:
     shares = clinics().shares
     other = fp.Share(None, below(Affine([[1.0, 1.0, 1.0]], [-0.8])))
-    assert_refused(kept, WORDS, problem=fp.FederatedProblem(shares, other, REGULARIZER))
-    assert_refused(kept, WORDS, problem=fp.FederatedProblem(shares, SERVER, fp.prox.L1(0.06)))
+    assert_refused(kept, OTHER_ORDER, problem=fp.FederatedProblem(shares, other, REGULARIZER))
+    assert_refused(kept, OTHER_ORDER, problem=fp.FederatedProblem(shares, SERVER, fp.prox.L1(0.06)))
 
 
 def test_a_secure_sum_is_not_resumed_without_one(kept: Path) -> None:
     pytest.importorskip("cryptography")
-    assert_refused(kept, WORDS, secure_sum=True)
+    assert_refused(kept, OTHER_ORDER, secure_sum=True)
 
 
 def test_another_number_of_variables_is_refused(kept: Path) -> None:
     problem = fp.FederatedProblem([fp.Share(fp.functions.Quadratic(np.eye(2), [1.0, 1.0]), name=n) for n in NAMES])
-    assert_refused(kept, WORDS, problem=problem)
+    assert_refused(kept, OTHER_ORDER, problem=problem)
 
 
 @pytest.mark.parametrize("method", CASES)
@@ -824,10 +810,10 @@ def test_a_truncated_record_is_refused(missing: int, tmp_path: Path) -> None:
     count = len(list(read_record(path)))
     path.write_bytes(whole[:-missing])
     read = []
-    with pytest.raises(WireError, match="is truncated: its last message is incomplete"):
+    with raises_code("FP-WIRE-310", str(path)):
         read.extend(read_record(path))
     path.write_bytes(whole + b"\x01\x02")
-    with pytest.raises(WireError, match="is truncated: its last message is incomplete"):
+    with raises_code("FP-WIRE-310", str(path)):
         list(read_record(path))
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 1

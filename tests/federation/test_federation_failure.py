@@ -173,15 +173,14 @@ def test_the_coordinator_reads_what_a_site_answers() -> None:
     with pytest.raises(DataError) as caught:
         read_reply("clinic b", fail, order_of(), data)
     assert (caught.value.code, caught.value.column, caught.value.rows) == ("FP-DATA", "age", 10)
-    assert str(caught.value) == (
-        "clinic b: FP-DATA: the data cannot be used (column 'age', 10 rows or more); the site's own log says more"
-    )
+    assert "(column 'age', 10 rows or more)" in str(caught.value)
 
 
 def test_an_order_that_a_site_cannot_read_is_sent_again() -> None:
-    with pytest.raises(OwnerLost, match=r"^clinic b: FP-WIRE: ") as caught:
+    with pytest.raises(OwnerLost) as caught:
         read_reply("clinic b", fail, order_of(), failing(ValueError()).handle(b"noise"))
-    assert caught.value.code == "FP-WIRE"
+    assert caught.value.code == "FP-WIRE-302"
+    assert str(caught.value).startswith("clinic b: FP-WIRE-302: ")
 
 
 def test_the_path_of_a_memory_stays_at_the_site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

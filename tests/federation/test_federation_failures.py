@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from faults import (
     coupled,
     exact,
     gone,
+    raises_code,
     solve,
     stop_at,
     unconstrained,
@@ -130,12 +130,10 @@ def test_pauses_grow_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_silent_owner_is_waited_for_as_long_as_the_deadline_says() -> None:
     engine = Faulty(lambda owner, order: "order silent" if owner == "clinic b" and order.round == 3 else "")
-    begun = time.perf_counter()
     found = solve("interior-point", engine=engine, deadline=0.15, retries=2)
-    spent = time.perf_counter() - begun
     assert found.status == "client_lost"
     assert found.reason == "clinic b: no reply to round 3 within 0.15 s"
-    assert 0.45 <= spent < 10  # three times; the upper bound only tells it from "for ever"
+    assert [order.round for owner, order, _ in engine.orders if owner == "clinic b"] == [1, 2, 3, 3, 3]
 
 
 # ---------------------------------------------------------------------------------- replies to past rounds come late
@@ -210,7 +208,7 @@ def test_an_old_reply_stands_in_only_where_the_step_allows_it() -> None:
     engine = Faulty(lambda owner, order: "order lost" if owner == "b" and order.round == 2 else "")
     with Session(engine, on_failure="stale", retries=3).open({"a": 1.0, "b": 10.0}) as session:
         session.ask(count, Count(add=1.0))
-        with pytest.raises(OwnerLost, match=r"^b: its order lost$"):
+        with raises_code("FP-LOST", "b: its order lost"):
             session.ask(count, Count(add=1.0))
     assert [order.round for owner, order, _ in engine.orders if owner == "b"] == [1, 2, 2, 2, 2]
 
@@ -399,32 +397,28 @@ def test_an_error_of_the_owner_itself_is_raised_and_not_asked_for_again(raised: 
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code", "fact"),
     [
-        ({"on_failure": "ignore"}, "on_failure = 'ignore': choose 'retry', 'stale' or 'stop'"),
-        ({"on_failure": None}, "on_failure = None: choose 'retry', 'stale' or 'stop'"),
-        ({"deadline": 0}, "deadline = 0: give a positive number of seconds, or None"),
-        ({"deadline": -1.0}, "deadline = -1.0: give a positive number of seconds, or None"),
-        ({"deadline": np.nan}, "deadline = nan: give a positive number of seconds, or None"),
-        ({"deadline": np.inf}, "deadline = inf: give a positive number of seconds, or None"),
-        ({"deadline": "5"}, "deadline = '5': give a positive number of seconds, or None"),
-        ({"retries": -1}, "retries = -1: give a whole number of at least 0"),
-        ({"retries": 1.5}, "retries = 1.5: give a whole number of at least 0"),
-        ({"retries": None}, "retries = None: give a whole number of at least 0"),
-        ({"max_staleness": 0}, "max_staleness = 0: give a whole number of at least 1"),
-        ({"max_staleness": "3"}, "max_staleness = '3': give a whole number of at least 1"),
-        (
-            {"on_failure": "stale", "secure_sum": True},
-            'on_failure="stale" needs replies of single owners, which secure_sum=True hides; use "retry"',
-        ),
+        ({"on_failure": "ignore"}, "FP-OPTION-306", "on_failure = 'ignore': "),
+        ({"on_failure": None}, "FP-OPTION-306", "on_failure = None: "),
+        ({"deadline": 0}, "FP-OPTION-307", "deadline = 0: "),
+        ({"deadline": -1.0}, "FP-OPTION-307", "deadline = -1.0: "),
+        ({"deadline": np.nan}, "FP-OPTION-307", "deadline = nan: "),
+        ({"deadline": np.inf}, "FP-OPTION-307", "deadline = inf: "),
+        ({"deadline": "5"}, "FP-OPTION-307", "deadline = '5': "),
+        ({"retries": -1}, "FP-OPTION-303", "retries = -1: give a whole number of at least 0"),
+        ({"retries": 1.5}, "FP-OPTION-303", "retries = 1.5: give a whole number of at least 0"),
+        ({"retries": None}, "FP-OPTION-303", "retries = None: give a whole number of at least 0"),
+        ({"max_staleness": 0}, "FP-OPTION-303", "max_staleness = 0: give a whole number of at least 1"),
+        ({"max_staleness": "3"}, "FP-OPTION-303", "max_staleness = '3': give a whole number of at least 1"),
+        ({"on_failure": "stale", "secure_sum": True}, "FP-OPTION-309", 'on_failure="stale"'),
     ],
     ids=str,
 )
-def test_a_policy_that_means_nothing_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_a_policy_that_means_nothing_is_refused(options: dict[str, Any], code: str, fact: str, tmp_path: Path) -> None:
     engine = Faulty()
-    with pytest.raises(OptionError) as caught:
+    with raises_code(code, fact):
         solve("interior-point", engine=engine, checkpoint=tmp_path / "kept", **options)
-    assert str(caught.value) == message
     assert engine.orders == []
     assert not (tmp_path / "kept").exists()
 
@@ -602,8 +596,8 @@ def whole_sums(message: dict[str, Any]) -> None:
         (shorter_sums, "clinic b: System: its summed fields"),
         (masked_sums, "clinic b: "),
         (whole_sums, "clinic b: "),
-        (lambda message: [1, 2], "clinic b: this is no reply"),
-        (lambda message: "text", "clinic b: this is no reply"),
+        (lambda message: [1, 2], "clinic b: this is not a message"),
+        (lambda message: "text", "clinic b: this is not a message"),
         (lambda message: {"error": to_tree(Failure("FP-WIRE"))}, "clinic b: FP-WIRE: "),
         (lambda message: {"error": to_tree(Failure("FP-LOST", text="clinic b: gone"))}, "clinic b: gone"),
         (lambda message: {"error": "OwnerLost", "message": "clinic b: x"}, "clinic b: error is str, expected Failure"),
@@ -649,7 +643,7 @@ def test_shapes_that_differ_between_owners_are_an_error() -> None:
         shapes[0] = [shapes[0][0] + 1]
         message["reply"]["sums"] = np.append(sums, 0.0)
 
-    with pytest.raises(OwnerError, match=r"^clinic b: its System has fields of shapes .*; do all owners use the same"):
+    with raises_code("FP-OWNER-302", "clinic b: ", "System"):
         solve("interior-point", engine=lying(longer))
 
 
@@ -669,13 +663,13 @@ def test_a_reply_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch) 
     solve("interior-point", engine=with_room)
     monkeypatch.setattr(remote_module, "LARGEST", sizes["down"] + 500)
     found = solve("interior-point", engine=Wire(up=up), retries=0)
-    assert_lost(found, "clinic a: a reply of ")
-    assert re.search(rf"clinic b: a reply of \d+ bytes is over the limit of {sizes['down'] + 500}", found.reason)
+    assert_lost(found, "clinic a: a message of ")
+    assert re.search(rf"clinic b: a message of \d+ bytes is over the limit of {sizes['down'] + 500}", found.reason)
 
 
 def test_an_order_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_module, "LARGEST", 100)
-    with pytest.raises(OptionError, match=r"^an order of \d+ bytes is over the limit of 100; use fewer variables$"):
+    with raises_code("FP-OPTION-305", "", "over the limit of 100"):
         solve("interior-point", engine=Wire())
 
 
@@ -683,8 +677,9 @@ def test_an_order_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_order_that_is_not_finite_is_not_sent(bad: float, engine: Any) -> None:
     with Session(engine).open({"a": 1.0, "b": 2.0}) as session:
-        with pytest.raises(NotFinite, match=r"^round 1 .* Count\.add"):
+        with pytest.raises(NotFinite, match=r"^round 1 .* Count\.add") as caught:
             session.ask(count, Count(add=bad))
+        assert caught.value.code == "FP-PROBLEM-301"
         assert session.ledger.read().messages == 0
 
 
@@ -696,7 +691,7 @@ def test_an_order_that_is_not_finite_is_refused_at_the_site() -> None:
 
 
 def test_a_sum_that_overflows_is_an_error() -> None:
-    with Session().open({"a": 1.5e308, "b": 1.5e308}) as session, pytest.raises(OwnerError, match="Counted"):
+    with Session().open({"a": 1.5e308, "b": 1.5e308}) as session, raises_code("FP-OWNER-303", "", "Counted"):
         session.ask(count, Count(add=1.0))
 
 
@@ -707,9 +702,7 @@ def test_a_step_that_is_not_registered_is_not_sent() -> None:
     engine = Wire()
     with (
         Session(engine).open({"a": 1.0}) as session,
-        pytest.raises(
-            OptionError, match=r"sneaky is not registered: decorate it with fedpact\.federation\.client_step$"
-        ),
+        raises_code("FP-OPTION-304", "", "sneaky"),
     ):
         session.ask(sneaky, Order())
 
@@ -781,14 +774,26 @@ def test_only_steps_of_methods_run_at_a_site(step: Any) -> None:
     [
         (order_of(owner="clinic a"), "FP-OWNER-008", "clinic b: got an order for 'clinic a'"),
         (order_of(owner=None), "FP-OWNER-008", "clinic b: got an order for None"),
-        ({"owner": "clinic b"}, "FP-WIRE-002", "clinic b: this is no order"),
-        ([], "FP-WIRE-002", "clinic b: this is no order"),
-        (None, "FP-WIRE-002", "clinic b: this is no order"),
-        (order_of(order={}), "FP-WIRE", "clinic b: order: fields ['add', "),
-        (order_of(order=None), "FP-WIRE", "clinic b: order is NoneType, expected Count"),
-        (order_of(order={**order_of()["order"], "add": "1"}), "FP-WIRE", "clinic b: order.add is str, expected float"),
-        (order_of(order={**order_of()["order"], "round": 1.0}), "FP-WIRE", "clinic b: order.round is float, expected"),
-        (order_of(order={**order_of()["order"], "x": 1}), "FP-WIRE", "clinic b: order: fields ['x'] are missing or"),
+        ({"owner": "clinic b"}, "FP-WIRE-002", "clinic b: "),
+        ([], "FP-WIRE-002", "clinic b: "),
+        (None, "FP-WIRE-002", "clinic b: "),
+        (order_of(order={}), "FP-WIRE-306", "clinic b: order: fields ['add', "),
+        (order_of(order=None), "FP-WIRE-305", "clinic b: order is NoneType, expected Count"),
+        (
+            order_of(order={**order_of()["order"], "add": "1"}),
+            "FP-WIRE-305",
+            "clinic b: order.add is str",
+        ),
+        (
+            order_of(order={**order_of()["order"], "round": 1.0}),
+            "FP-WIRE-305",
+            "clinic b: order.round is float",
+        ),
+        (
+            order_of(order={**order_of()["order"], "x": 1}),
+            "FP-WIRE-306",
+            "clinic b: order: fields ['x']",
+        ),
     ],
     ids=["other owner", "no owner", "no step", "list", "none", "empty", "no order", "text", "float", "unknown"],
 )
@@ -892,7 +897,7 @@ def test_such_a_run_is_resumed(method: str, tmp_path: Path) -> None:
         raise FileNotFoundError("its table")
 
     elsewhere = fp.RemoteProblem(dict.fromkeys(NAMES, gone), SERVER, REGULARIZER)
-    with pytest.raises(OwnerError, match=r"^clinic a: building its share failed"):  # nothing is solved without its data
+    with raises_code("FP-OWNER-001", "clinic a: building its share failed"):  # nothing is solved without its data
         solve(method, elsewhere, checkpoint=tmp_path, resume=True)
     assert bits(solve(method, clinics_elsewhere(), checkpoint=tmp_path, resume=True)) == bits(expected)
 
@@ -974,7 +979,7 @@ def test_an_error_while_building_names_the_owner(
 
 def test_an_owner_away_at_the_first_exchange_is_an_error() -> None:
     """Nothing is known of the problem yet, so there is no point to give back."""
-    with pytest.raises(OwnerLost, match="clinic b: its order lost"):
+    with raises_code("FP-LOST", "clinic b: its order lost"):
         fp.solve(clinics_elsewhere(), engine=Faulty(gone("clinic b", 0)), retries=1)
 
 

@@ -70,6 +70,22 @@ def test_tickets_are_counted_for_their_owner_only() -> None:
     assert after == Communication(1, {"a": Traffic(), "b": Traffic(1, 1, DOWN, 8, ("Short.loss",))})
 
 
+def test_a_part_of_a_session_names_what_left_in_that_part() -> None:
+    with Session().open({"a": 1, "b": 1}) as session:
+        session.ask(short, ASK)
+        session.ask(answer, ASK)
+        begun = session.ledger.read()
+        session.ask(short, ASK)
+        session.ask(short, ASK, ["b"])
+        part = session.ledger.read(since=begun)
+        nothing = session.ledger.read(since=session.ledger.read())
+        assert begun + part == session.ledger.read()
+    assert part == Communication(
+        2, {"a": Traffic(1, 1, DOWN, 8, ("Short.loss",)), "b": Traffic(2, 2, 2 * DOWN, 16, ("Short.loss",))}
+    )
+    assert nothing == Communication(0, {"a": Traffic(), "b": Traffic()})
+
+
 def test_what_was_read_does_not_change() -> None:
     ledger = Ledger(("a",))
     ledger.down("a", ASK)

@@ -27,7 +27,7 @@ import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cones import Nonnegative
 from fedpact.engines import InProcess
-from fedpact.errors import CheckpointError, OptionError, OwnerError, OwnerLost
+from fedpact.errors import OwnerError, OwnerLost
 from fedpact.federation import Fleet, Order, Owner, Reply, Sealed, Session, Step, Summed, read_record, secure_sum
 from fedpact.federation import owner as owner_module
 from fedpact.federation import session as session_module
@@ -467,7 +467,7 @@ def test_interior_point_is_right_or_says_that_numbers_are_too_large(power: int) 
 def test_masks_that_do_not_cancel_are_an_error() -> None:
     values, keys = np.zeros(200), agreed()
     parts = [protect(values, k, message) for k, message in zip(keys, ("one", "one", "another"), strict=True)]
-    with pytest.raises(OwnerError, match="the masks of a secure sum do not cancel"):
+    with raises_code("FP-OWNER-301"):
         secure_sum.reveal(parts)
 
 
@@ -647,7 +647,7 @@ def test_the_parts_of_all_but_one_are_still_masked(n: int) -> None:
         partial = functools.reduce(secure_sum.add, [parts[i] for i in there])
         plain = functools.reduce(secure_sum.add, [encode(values[i]) for i in there])
         assert not np.any(partial == plain)  # not a single word
-        with pytest.raises(OwnerError, match="do not cancel"):
+        with raises_code("FP-OWNER-301"):
             secure_sum.reveal([parts[i] for i in there])
 
 
@@ -744,7 +744,7 @@ def test_a_secure_run_is_resumed_to_the_same_bits_and_never_in_the_open(at: int,
 
     first = solved("curved", "interior-point", checkpoint=tmp_path, callbacks=[interrupt])
     assert first.status == "interrupted"
-    with pytest.raises(CheckpointError, match="round 1 on record asked for something else"):
+    with raises_code("FP-CHECKPOINT-301", str(tmp_path), "round 1"):
         solved("curved", "interior-point", False, checkpoint=tmp_path, resume=True)
     resumed = solved("curved", "interior-point", checkpoint=tmp_path, resume=True)
     expected = undisturbed("curved", "interior-point", True)
@@ -757,14 +757,14 @@ def test_a_secure_run_is_resumed_to_the_same_bits_and_never_in_the_open(at: int,
 
 def test_one_owner_has_nobody_to_hide_behind() -> None:
     alone = fp.FederatedProblem([fp.Share(Quadratic(np.eye(2), [1.0, 1.0]), name="a")])
-    with pytest.raises(OptionError, match="hides nothing with a single owner"):
+    with raises_code("FP-OPTION-314"):
         fp.solve(alone, secure_sum=True)
     # between organisations the default is then a plain sum
     assert fp.solve(alone, "interior-point", engine=Line(networked=True)).solved
 
 
 def test_old_replies_cannot_stand_in_under_masks() -> None:
-    with pytest.raises(OptionError, match='on_failure="stale" needs replies of single owners'):
+    with raises_code("FP-OPTION-309"):
         fp.solve(small(), secure_sum=True, on_failure="stale")
 
 

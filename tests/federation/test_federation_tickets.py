@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from faults import Fault, Faulty, raises_code
 
-from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import Order, Reply, Session
 
 
@@ -73,10 +71,8 @@ def test_an_order_lost_once_is_answered_on_the_second_try(opened: Opened, what: 
 @pytest.mark.parametrize("what", ["order silent", "reply silent", "late"])
 def test_an_overdue_order_is_sent_again(opened: Opened, what: str) -> None:
     engine, session = opened(first(1, what), deadline=0.1, delay=0.5)
-    began = time.monotonic()
     ticket = session.submit("a", work, Order())
     assert session.wait_any([ticket]) == [ticket]
-    assert time.monotonic() - began >= 0.1
     assert ticket.reply().times == 1
     assert [became for _, _, became in engine.orders] == [what, ""]
 
@@ -90,16 +86,16 @@ def test_without_a_deadline_a_late_reply_is_waited_for(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "why"),
-    [("order lost", r"^a: its order lost$"), ("order silent", r"^a: no reply to round 1 within 0\.05 s$")],
+    ("what", "code", "why"),
+    [("order lost", "FP-LOST", "a: its order lost"), ("order silent", "FP-LOST-303", "a: no reply to round 1")],
 )
 @pytest.mark.parametrize(("policy", "sent"), [({"retries": 2}, 3), ({"retries": 0}, 1), ({"on_failure": "stop"}, 1)])
 def test_an_owner_that_stays_away_is_lost(
-    opened: Opened, what: str, why: str, policy: dict[str, Any], sent: int
+    opened: Opened, what: str, code: str, why: str, policy: dict[str, Any], sent: int
 ) -> None:
     engine, session = opened(first(100, what), deadline=0.05, **policy)
     ticket = session.submit("a", work, Order())
-    with pytest.raises(OwnerLost, match=why):
+    with raises_code(code, why):
         session.wait_any([ticket])
     assert len(engine.orders) == sent
 
@@ -129,5 +125,5 @@ def test_another_failure_is_told_by_the_reply_and_not_sent_again(opened: Opened)
 def test_single_owners_are_not_asked_where_sums_are_secure(opened: Opened) -> None:
     _, session = opened(first(0, ""))
     session.secure()
-    with pytest.raises(OptionError, match="one by one"):
+    with raises_code("FP-OPTION-313"):
         session.submit("a", work, Order())

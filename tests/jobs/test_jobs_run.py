@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from faults import raises_code
 from job_files import change
 
 import fedpact as fp
@@ -84,7 +85,7 @@ def test_a_table_is_classified_by_the_model_of_a_run(folder: Path) -> None:
 def test_a_second_run_asks_before_it_replaces_the_first(folder: Path) -> None:
     path = str(folder / "job.toml")
     first = run_job(read_job(path))
-    with pytest.raises(fp.errors.OptionError, match="holds a run already; --resume goes on with it, --force replaces"):
+    with raises_code("FP-OPTION-395", str(folder / "run"), "--resume", "--force"):
         run_job(read_job(path))
     w = fp.Solution.load(folder / "run" / "solution.npz").w
     for options in ({"resume": True}, {"force": True}):
@@ -201,10 +202,10 @@ def test_a_custom_task_is_a_python_file(folder: Path) -> None:
     assert record.solved, record.reason
     assert all(one.value <= 1e-3 for one in record.bounded)
     (folder / "mine.py").write_text(CUSTOM.replace("0.1", "0.2"))
-    with pytest.raises(fp.errors.CheckpointError, match="functions"):
+    with raises_code("FP-CHECKPOINT-308", str(folder / "run"), "functions"):
         run_job(read_job(folder / "job.toml"), resume=True)
     (folder / "mine.py").write_text("x = 1")
-    with pytest.raises(fp.errors.OptionError, match=r"mine\.py has no function share\(table, name, owners\)"):
+    with raises_code("FP-OPTION-061", "", "mine.py"):
         run_job(read_job(folder / "job.toml"), force=True)
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from fedpact.errors import OptionError
-from fedpact.federation import Fleet, Order, Owner, Sealed, Step
+from fedpact.federation import Fleet, Order, Owner, Sealed, Step, check_count
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,7 @@ class InProcess:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.threads, int) or self.threads < 1:
-            raise OptionError(f"InProcess(threads={self.threads!r}): give a whole number of threads, at least one")
+        check_count("threads", self.threads)
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         """A fleet over the shares, by owner name; their memory is kept in the folder, if one is given."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import OptionError, OwnerError, OwnerLost
-from fedpact.federation import Fleet, Order, RemoteFleet, Sealed, Site, Step, client_step, named
+from fedpact.federation import Fleet, Order, RemoteFleet, Sealed, Site, Step, check_count, client_step, named
 from fedpact.federation.owner import Sourced
 from fedpact.federation.wire import is_ours, name_of, spell_out
 
@@ -45,8 +45,8 @@ class Ray:
     folder: str | Path | None = None
 
     def __post_init__(self) -> None:
-        if self.actors is not None and (not isinstance(self.actors, int) or self.actors < 1):
-            raise OptionError(f"Ray(actors={self.actors!r}): give a whole number of actors, at least one")
+        if self.actors is not None:
+            check_count("actors", self.actors)
 
     @contextmanager
     def session(self) -> Iterator[_Session]:
@@ -87,7 +87,10 @@ class _Session:
         try:
             self._ray.get([host.process.remote() for host in self._hosts])  # a deadline is for work, not for start-up
         except self._ray.exceptions.RayActorError as error:
-            raise OptionError(f"an actor for the owners cannot start on Ray: {_last_line(error)}") from error
+            raise OptionError(
+                f"an actor for the owners cannot start on Ray ({_last_line(error)}); check the cluster's resources",
+                code="FP-OPTION-350",
+            ) from error
 
     def close(self) -> None:
         for host in self._hosts:
@@ -144,9 +147,11 @@ class _RayFleet(RemoteFleet):
             if (error := done.exception()) is None:
                 answered.set_result(done.result())
             elif isinstance(error, self._ray.exceptions.RayTaskError):
-                answered.set_exception(OwnerError(f"{owner}: its actor failed: {_last_line(error)}"))
+                words = f"{owner}: its actor failed ({_last_line(error)})"
+                answered.set_exception(OwnerError(words, code="FP-OWNER-351"))
             else:
-                answered.set_exception(OwnerLost(f"{owner}: its process is gone ({type(error).__name__})"))
+                words = f"{owner}: its process is gone ({type(error).__name__})"
+                answered.set_exception(OwnerLost(words, code="FP-LOST-350"))
 
         handle = self._host_of[owner].handle.options(max_task_retries=0)  # the policy says what is sent again
         about = (self._name, owner, self._folder)
@@ -196,13 +201,7 @@ class _Host:
         """Load a step, the first time and whenever it was defined anew."""
         if self._steps.get(name) == reference:
             return
-        try:
-            client_step(_ray().get(reference))
-        except Exception as error:
-            raise OwnerError(
-                f"the step {name} cannot be loaded here ({_last_line(error)}); install the module that defines it on "
-                "every node of the cluster"
-            ) from error
+        client_step(_fetch(reference, f"the step {name}"))
         self._steps[name] = reference
 
     def process(self) -> int:
@@ -217,13 +216,7 @@ class _Source:
 
     @functools.cached_property
     def _fetched(self) -> Any:
-        try:
-            return _ray().get(self._reference)
-        except Exception as error:
-            raise OwnerError(
-                f"its share cannot be read here ({_last_line(error)}); install what it needs on every node of the "
-                "cluster"
-            ) from error
+        return _fetch(self._reference, "its share")
 
     def __call__(self, *task: Any) -> Any:
         found = self._fetched
@@ -231,6 +224,18 @@ class _Source:
 
     def digest(self) -> str:
         return self._fetched.digest() if isinstance(self._fetched, Sourced) else ""
+
+
+def _fetch(reference: Any, what: str) -> Any:
+    """What Ray's store holds. OwnerError when this process cannot load it."""
+    try:
+        return _ray().get(reference)
+    except Exception as error:
+        raise OwnerError(
+            f"{what} cannot be loaded here ({_last_line(error)}); install the modules it needs on every node of the "
+            "cluster",
+            code="FP-OWNER-350",
+        ) from error
 
 
 @contextmanager
@@ -262,7 +267,8 @@ def _connect(ray: Any, address: str | None) -> None:
     except (OSError, ValueError, RuntimeError) as error:
         raise OptionError(
             f"Ray(address={address!r}): cannot join a cluster there ({_last_line(error)}); check the address, and that "
-            "Ray was started on its head node (ray start --head)"
+            "Ray was started on its head node (ray start --head)",
+            code="FP-OPTION-351",
         ) from error
 
 
@@ -275,4 +281,6 @@ def _ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise OptionError("engine 'ray' needs the package ray: pip install 'fedpact[ray]'") from error
+        raise OptionError(
+            "engine 'ray' needs the package ray: pip install 'fedpact[ray]'", code="FP-OPTION-352"
+        ) from error

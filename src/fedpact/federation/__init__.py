@@ -1,7 +1,7 @@
 """The seam between algorithms and owners: messages, the session, an owner's side of it, and what is kept of both."""
 
 from fedpact.federation.checkpoint import Checkpoint
-from fedpact.federation.fleet import ENGINES, Engine, Fleet, find_engine
+from fedpact.federation.fleet import ENGINES, Engine, Fleet, check_count, find_engine
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
 from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, Summed, add_up, not_finite
 from fedpact.federation.owner import Owner, Step, named
@@ -32,6 +32,7 @@ __all__ = [
     "Ticket",
     "Traffic",
     "add_up",
+    "check_count",
     "client_step",
     "find_engine",
     "named",

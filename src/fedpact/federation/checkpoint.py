@@ -25,17 +25,19 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.errors import CheckpointError
+from fedpact.errors import CheckpointError, WireError
 from fedpact.federation.messages import Order, Reply, payload, summed_fields
 from fedpact.federation.owner import Step
 from fedpact.federation.wire import (
     dumps,
+    frame,
     from_tree,
     loads,
     lock,
     name_of,
     open_private,
     reply_type,
+    split_records,
     to_tree,
     write_atomically,
 )
@@ -116,7 +118,8 @@ class Checkpoint:
         if not same(record["asked"], asked):
             raise CheckpointError(
                 f"{self.folder}: round {round} on record asked for something else; the checkpoint is of another "
-                "problem (other data, start, or version of fedpact). Solve from the start, with another folder"
+                "problem (other data, start, or version of fedpact). Solve from the start, with another folder",
+                code="FP-CHECKPOINT-301",
             )
         kind = reply_type(step)
         hidden = frozenset(summed_fields(kind))
@@ -135,7 +138,7 @@ class Checkpoint:
             "counts": past.counts,
         }
         data = dumps(record)
-        self._log = replace(self._log, pending=(*self._log.pending, len(data).to_bytes(8, "little") + data))
+        self._log = replace(self._log, pending=(*self._log.pending, frame(data)))
         return len(self._log.pending) >= self.every
 
     @property
@@ -167,13 +170,18 @@ class Checkpoint:
     def _expect(self, there: bool) -> None:
         """CheckpointError unless there is a checkpoint in the folder, or none, as expected."""
         if self.folder.exists() and not self.folder.is_dir():
-            raise CheckpointError(f"{self.folder} is a file; give a folder for the checkpoint")
+            raise CheckpointError(
+                f"{self.folder} is a file; give a folder for the checkpoint", code="FP-CHECKPOINT-302"
+            )
         found = (self.folder / "checkpoint.json").exists()
         if there and not found:
-            raise CheckpointError(f"{self.folder} holds no checkpoint; solve without resume=True to start one")
+            raise CheckpointError(
+                f"{self.folder} holds no checkpoint; solve without resume=True to start one", code="FP-CHECKPOINT-303"
+            )
         if found and not there:
             raise CheckpointError(
-                f"{self.folder} holds a checkpoint already; continue it with resume=True, or give another folder"
+                f"{self.folder} holds a checkpoint already; continue it with resume=True, or give another folder",
+                code="FP-CHECKPOINT-304",
             )
 
     def _locked(self, create: bool) -> BinaryIO:
@@ -181,55 +189,71 @@ class Checkpoint:
         try:
             log = open_private(self.folder / "rounds.log", "ab" if create else "r+b")
         except OSError as error:
-            raise CheckpointError(f"{self.folder}: its checkpoint cannot be read ({error}); it is damaged") from error
+            raise self._damage(f"rounds.log cannot be opened ({error})") from error
         try:
             lock(log)
         except BlockingIOError as error:
             log.close()
             raise CheckpointError(
-                f"{self.folder} is in use: another run is at work on this checkpoint; let it end, or use another folder"
+                f"{self.folder} is in use: another run is at work on this checkpoint; let it end, or use another "
+                "folder",
+                code="FP-CHECKPOINT-306",
             ) from error
         return log
 
     def _read(self) -> None:
+        """Read the head and the log of the checkpoint to resume."""
         try:
             head = json.loads((self.folder / "checkpoint.json").read_text())
-            if head.get("format") != FORMAT or head.get("version") != VERSION:
-                raise CheckpointError(
-                    f"{self.folder}: its checkpoint is of format {head.get('format')!r}, version "
-                    f"{head.get('version')!r}; this fedpact reads {FORMAT!r}, version {VERSION}"
-                )
-            about, length, checksum = dict(head["about"]), int(head["bytes"]), str(head["sha256"])
-            self.run, rounds = str(head["run"]), int(head["rounds"])
+            self._check_version(head.get("format"), head.get("version"))
+            self._check_about(dict(head["about"]))
+            self.run = str(head["run"])
+            rounds = int(head["rounds"])
+            length = int(head["bytes"])
+            checksum = str(head["sha256"])
             data = (self.folder / "rounds.log").read_bytes()
+        except CheckpointError:
+            raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(f"{self.folder}: its checkpoint cannot be read ({error}); it is damaged") from error
+            raise self._damage(f"checkpoint.json cannot be read ({error})") from error
+        if len(data) < length:
+            raise self._damage(f"rounds.log is truncated: {len(data)} bytes of {length}")
+        found = hashlib.sha256(data[:length])
+        if found.hexdigest() != checksum:
+            raise self._damage("the checksum of rounds.log does not fit")
+        try:
+            self._past = list(split_records(data[:length]))
+        except WireError as error:
+            raise self._damage(f"rounds.log: {error}") from error
+        if len(self._past) != rounds:
+            raise self._damage(f"rounds.log holds {len(self._past)} rounds, not {rounds}")
+        self._log = _Log(rounds, length, found)
+
+    def _check_version(self, format: object, version: object) -> None:
+        if (format, version) != (FORMAT, VERSION):
+            raise CheckpointError(
+                f"{self.folder}: its checkpoint is of format {format!r}, version {version!r}; this fedpact reads "
+                f"{FORMAT!r}, version {VERSION}; resume with the version that wrote it",
+                code="FP-CHECKPOINT-307",
+            )
+
+    def _check_about(self, about: dict[str, Any]) -> None:
+        """CheckpointError when the checkpoint is of another solve than this one."""
         for key in about.keys() | self.about.keys():
             if about.get(key) != self.about.get(key):
                 raise CheckpointError(
                     f"{self.folder}: its checkpoint is of a solve with {key} = {about.get(key)!r}, this one has "
-                    f"{self.about.get(key)!r}; use the same, or another folder"
+                    f"{self.about.get(key)!r}; use the same, or another folder",
+                    code="FP-CHECKPOINT-308",
+                    key=key,
                 )
-        if len(data) < length:
-            raise CheckpointError(
-                f"{self.folder}/rounds.log is truncated: {len(data)} bytes of {length}; restore it from a copy, or "
-                "solve from the start with another folder"
-            )
-        found = hashlib.sha256(data[:length])
-        if found.hexdigest() != checksum:
-            raise CheckpointError(
-                f"{self.folder}/rounds.log is damaged: its checksum does not fit; restore it from a copy"
-            )
-        position = 0
-        while position < length:
-            end = position + 8 + int.from_bytes(data[position : position + 8], "little")
-            self._past.append(data[position + 8 : end])
-            position = end
-        if len(self._past) != rounds:
-            raise CheckpointError(f"{self.folder}: it is damaged: {len(self._past)} rounds are on record, not {rounds}")
-        self._log = _Log(rounds, length, found)
+
+    def _damage(self, what: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self.folder}: its checkpoint is damaged: {what}; restore it from a copy, or solve from the start with "
+            "another folder",
+            code="FP-CHECKPOINT-305",
+        )
 
 
 def _content(step: Step, asked: Mapping[str, Order]) -> list[Any]:

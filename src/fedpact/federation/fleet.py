@@ -40,7 +40,10 @@ class Fleet(ABC):
 
     def hold(self, sources: Mapping[str, object]) -> None:
         """Give the owners other shares, or other functions that build them; they keep their memory."""
-        raise OptionError("these owners hold data of their own, and cannot be given other shares; open a new session")
+        raise OptionError(
+            "these owners hold data of their own, and cannot be given other shares; open a new session",
+            code="FP-OPTION-301",
+        )
 
     def keep(self) -> None:  # noqa: B027 - owners elsewhere write their memory by themselves
         """Owners in this process write their memory now: a checkpoint follows."""
@@ -71,6 +74,13 @@ def find_engine(engine: Engine | str | None) -> Engine:
     if isinstance(engine, str | type) or not hasattr(engine, "open"):
         raise OptionError(
             f"engine {engine!r} is unknown; use {', '.join(map(repr, ENGINES))}, or an engine of fp.engines such as "
-            "fp.engines.InProcess()"
+            "fp.engines.InProcess()",
+            code="FP-OPTION-302",
         )
     return engine
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """OptionError when the value of this option is not a whole number of at least `least`."""
+    if not isinstance(value, int) or value < least:
+        raise OptionError(f"{name} = {value!r}: give a whole number of at least {least}", code="FP-OPTION-303")

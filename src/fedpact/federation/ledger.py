@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from fedpact.errors import WireError
 from fedpact.federation.messages import Order, Reply, Sealed, payload, sealed_size, size, summed_fields
-from fedpact.federation.wire import dumps, loads, name_of, open_private, sealed_to_tree
+from fedpact.federation.wire import dumps, frame, loads, name_of, open_private, sealed_to_tree, split_records
 
 Counts = NDArray[np.int64]  # messages down, messages up, bytes down, bytes up
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What passed between the server and one owner.
+    """What passed between the coordinator and one owner.
 
-    fields names every field that left the owner; '(masked)' is put behind those of which the server saw only a sum.
+    fields: every field that left the owner, by name; "(masked)" follows those of which only the sum was seen
     """
 
     messages_down: int = 0
@@ -29,6 +29,16 @@ class Traffic:
     bytes_down: int = 0
     bytes_up: int = 0
     fields: tuple[str, ...] = ()
+
+    def __add__(self, other: Traffic) -> Traffic:
+        """Both, one after the other."""
+        return Traffic(
+            self.messages_down + other.messages_down,
+            self.messages_up + other.messages_up,
+            self.bytes_down + other.bytes_down,
+            self.bytes_up + other.bytes_up,
+            tuple(dict.fromkeys([*self.fields, *other.fields])),
+        )
 
 
 @dataclass(frozen=True)
@@ -46,38 +56,12 @@ class Communication:
     def messages(self) -> int:
         return sum(t.messages_down + t.messages_up for t in self.owners.values())
 
-    def __sub__(self, earlier: Communication) -> Communication:
-        """What passed since then; fields are named when they left an owner since the beginning."""
-        before = {name: earlier.owners.get(name, Traffic()) for name in self.owners}
-        return Communication(
-            self.rounds - earlier.rounds, {name: _difference(t, before[name]) for name, t in self.owners.items()}
-        )
-
     def __add__(self, other: Communication) -> Communication:
         """Both, one after the other."""
-        names = dict.fromkeys([*self.owners, *other.owners])
-        both = {name: (self.owners.get(name, Traffic()), other.owners.get(name, Traffic())) for name in names}
-        return Communication(self.rounds + other.rounds, {name: _sum(*pair) for name, pair in both.items()})
-
-
-def _difference(a: Traffic, b: Traffic) -> Traffic:
-    return Traffic(
-        a.messages_down - b.messages_down,
-        a.messages_up - b.messages_up,
-        a.bytes_down - b.bytes_down,
-        a.bytes_up - b.bytes_up,
-        a.fields,
-    )
-
-
-def _sum(a: Traffic, b: Traffic) -> Traffic:
-    return Traffic(
-        a.messages_down + b.messages_down,
-        a.messages_up + b.messages_up,
-        a.bytes_down + b.bytes_down,
-        a.bytes_up + b.bytes_up,
-        tuple(dict.fromkeys([*a.fields, *b.fields])),
-    )
+        owners = dict(self.owners)
+        for name, traffic in other.owners.items():
+            owners[name] = owners.get(name, Traffic()) + traffic
+        return Communication(self.rounds + other.rounds, owners)
 
 
 class Ledger:
@@ -85,17 +69,20 @@ class Ledger:
 
     def __init__(self, owners: tuple[str, ...], record: Path | None = None) -> None:
         self._counts: dict[str, Counts] = {name: np.zeros(4, dtype=np.int64) for name in owners}
-        self._fields: dict[str, dict[str, None]] = {name: {} for name in owners}
+        # By owner and field: the number of the owner's last reply that held the field.
+        self._fields: dict[str, dict[str, int]] = {name: {} for name in owners}
         self.record = record
         self.rounds = 0
         self.bytes = 0
 
     def down(self, owner: str, order: Order) -> None:
+        """Count an order on its way to the owner."""
         self.add(owner, np.array([1, 0, size(order), 0]))
         if self.record is not None:
             self._write({"to": owner, "round": order.round, "type": name_of(type(order)), "content": payload(order)})
 
     def up(self, owner: str, sealed: Sealed[Any], round: int) -> None:
+        """Count a reply of the owner."""
         self.add(owner, np.array([0, 1, 0, sealed_size(sealed)]))
         self.name(owner, type(sealed.kept), sealed.sums.dtype == np.uint64)
         if self.record is not None:
@@ -103,31 +90,46 @@ class Ledger:
             self._write({"from": owner, "round": round, "type": kind, "content": sealed_to_tree(sealed)})
 
     def add(self, owner: str, counts: Counts) -> None:
+        """Count messages and bytes of the owner."""
         self._counts[owner] += counts
         self.bytes += int(counts[2] + counts[3])
 
     def name(self, owner: str, kind: type[Reply], masked: bool) -> None:
-        """The fields of this kind of reply left the owner."""
+        """The owner's latest reply is of this kind: all fields of it left the owner."""
         hidden = summed_fields(kind) if masked else ()
+        replies = int(self._counts[owner][1])
         for name in kind.__dataclass_fields__:
-            self._fields[owner][f"{kind.__name__}.{name}{' (masked)' if name in hidden else ''}"] = None
+            field = f"{kind.__name__}.{name}"
+            if name in hidden:
+                field += " (masked)"
+            self._fields[owner][field] = replies
 
     def counts(self, owners: Sequence[str]) -> Counts:
         """The counts of these owners so far, one row each."""
         return np.array([self._counts[owner] for owner in owners])
 
-    def read(self) -> Communication:
+    def read(self, since: Communication | None = None) -> Communication:
+        """What passed in all, or since an earlier reading: exchanges, messages, bytes, and the fields that left."""
+        before = since or Communication(0, {})
         owners = {}
         for owner, counts in self._counts.items():
+            past = before.owners.get(owner, Traffic())
+            fields = tuple(field for field, reply in self._fields[owner].items() if reply > past.messages_up)
             messages_down, messages_up, bytes_down, bytes_up = counts.tolist()
-            owners[owner] = Traffic(messages_down, messages_up, bytes_down, bytes_up, tuple(self._fields[owner]))
-        return Communication(self.rounds, owners)
+            owners[owner] = Traffic(
+                messages_down - past.messages_down,
+                messages_up - past.messages_up,
+                bytes_down - past.bytes_down,
+                bytes_up - past.bytes_up,
+                fields,
+            )
+        return Communication(self.rounds - before.rounds, owners)
 
     def _write(self, message: dict[str, Any]) -> None:
         assert self.record is not None
         data = dumps(message)
         with open_private(self.record, "ab") as file:
-            file.write(len(data).to_bytes(8, "little") + data)
+            file.write(frame(data))
 
 
 def read_record(path: str | Path) -> Iterator[dict[str, Any]]:
@@ -135,11 +137,8 @@ def read_record(path: str | Path) -> Iterator[dict[str, Any]]:
 
     Each has "to" or "from" (an owner), "round", "type" and "content". WireError when the file is damaged.
     """
-    data = Path(path).read_bytes()
-    position = 0
-    while position < len(data):
-        end = position + 8 + int.from_bytes(data[position : position + 8], "little")
-        if end > len(data):
-            raise WireError(f"{path} is truncated: its last message is incomplete")
-        yield loads(data[position + 8 : end])
-        position = end
+    try:
+        for record in split_records(Path(path).read_bytes()):
+            yield loads(record)
+    except WireError as error:
+        raise error.within(str(path)) from error

@@ -107,8 +107,16 @@ def _size(name: str, value: object) -> int:
         return len(value.encode())
     if isinstance(value, int | float | np.integer | np.floating | np.bool_):
         return 8
-    found = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-    raise OwnerError(f"{name} is of type {found}: only arrays of numbers and scalars travel", code="FP-OWNER-012")
+    raise OwnerError(
+        f"{name} is of type {name_type(value)}: only arrays of numbers and scalars travel", code="FP-OWNER-012"
+    )
+
+
+def name_type(value: object) -> str:
+    """The type of a value, for an error."""
+    if isinstance(value, np.ndarray):
+        return f"array of {value.dtype}"
+    return type(value).__name__
 
 
 def sealed_size(sealed: Sealed[Any]) -> int:
@@ -119,7 +127,9 @@ def sealed_size(sealed: Sealed[Any]) -> int:
 
 
 class NotFinite(ProblemError):
-    """An order would hold NaN or infinity: a method ran away, or was led there by the server's own functions."""
+    """An order would hold NaN or infinity: the method diverged, or the coordinator's own functions gave one."""
+
+    code = "FP-PROBLEM-301"
 
 
 def not_finite(message: Order | Reply) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from fedpact.errors import CheckpointError, FedpactError, OwnerError, OwnerLost, WireError
+from fedpact.errors import CheckpointError, FedpactError, OwnerError, OwnerLost
 from fedpact.federation import secure_sum
 from fedpact.federation.digest import digest
 from fedpact.federation.failure import UNEXPECTED
@@ -262,7 +262,7 @@ class Owner:
         try:
             memory = loads(path.read_bytes())
             if memory["version"] != VERSION or memory["owner"] != self.name or memory["run"] != run:
-                raise WireError("it belongs to another owner, run or version")
+                raise ValueError("it belongs to another owner, run or version")
             found = Memory(
                 run,
                 from_tree(int, memory["round"], "round"),
@@ -271,7 +271,7 @@ class Owner:
                 {a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]},
                 from_tree(tuple[str, ...], memory["data"], "data"),
             )
-        except (WireError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:  # a WireError is a ValueError
             words = f"{self.name}: its memory of run {run} cannot be used: {error}"
             raise OwnerLost(words, code="FP-LOST-002") from error
         if found.data:  # other shares may have come since, of which it remembers nothing yet; the first it must know

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import replace
@@ -72,7 +73,7 @@ class Site:
         task: object = None
         try:
             with named(self.name, "handling an order"):
-                message = self._read(data)
+                message = read_message(data, needed=("owner", "step", "order", "task"))
                 task = message["task"]
                 return dumps(self._answer(message))
         except Exception as error:
@@ -80,17 +81,9 @@ class Site:
                 return _failed(replace(Failure.of(error, task), text=str(error)))
             return refuse(error, task)
 
-    def _read(self, data: bytes) -> dict[str, Any]:
-        if len(data) > LARGEST:
-            raise WireError(f"a message of {len(data)} bytes is over the limit of {LARGEST}", code="FP-WIRE-001")
-        message = loads(data)
-        if not isinstance(message, dict) or {"owner", "step", "order", "task"} - message.keys():
-            raise WireError("this is no order", code="FP-WIRE-002")
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         if message["owner"] != self.name:
             raise OwnerError(f"got an order for {message['owner']!r}", code="FP-OWNER-008")
-        return message
-
-    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         step = STEPS.get(str(message["step"]))
         if step is None:
             raise OwnerError(
@@ -121,6 +114,16 @@ def _failed(failure: Failure) -> bytes:
     return dumps({"error": to_tree(failure)})
 
 
+def read_message(data: bytes, needed: Sequence[str] = ()) -> dict[str, Any]:
+    """The message in these bytes. WireError when they are too many, damaged, or lack an entry that is needed."""
+    if len(data) > LARGEST:
+        raise WireError(f"a message of {len(data)} bytes is over the limit of {LARGEST}", code="FP-WIRE-001")
+    message = loads(data)
+    if not isinstance(message, dict) or set(needed) - message.keys():
+        raise WireError("this is not a message between a coordinator and a site", code="FP-WIRE-002")
+    return message
+
+
 class RemoteFleet(Fleet):
     """Owners elsewhere. An engine supplies `send`; what comes back is checked before an algorithm sees it."""
 
@@ -130,11 +133,17 @@ class RemoteFleet(Fleet):
 
     def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
         if STEPS.get(name_of(step)) is not step:
-            raise OptionError(f"{name_of(step)} is not registered: decorate it with fedpact.federation.client_step")
+            raise OptionError(
+                f"{name_of(step)} is not registered: decorate it with fedpact.federation.client_step",
+                code="FP-OPTION-304",
+            )
         task = None if self.task is None else self.task.stated()
         data = dumps({"owner": owner, "step": name_of(step), "order": to_tree(order), "task": task})
         if len(data) > LARGEST:
-            raise OptionError(f"an order of {len(data)} bytes is over the limit of {LARGEST}; use fewer variables")
+            raise OptionError(
+                f"an order of {len(data)} bytes is over the limit of {LARGEST}; use fewer variables",
+                code="FP-OPTION-305",
+            )
         answered: Future[Sealed[Any]] = Future()
 
         def receive(sent: Future[bytes]) -> None:
@@ -143,7 +152,8 @@ class RemoteFleet(Fleet):
             except FedpactError as error:
                 answered.set_exception(error)
             except Exception as error:
-                answered.set_exception(OwnerLost(f"{owner}: {type(error).__name__}: {error}"))
+                words = f"{owner}: its reply did not arrive ({type(error).__name__}: {error})"
+                answered.set_exception(OwnerLost(words, code="FP-LOST-301"))
 
         self.send(owner, data).add_done_callback(receive)
         return answered
@@ -153,24 +163,21 @@ def read_reply(owner: str, step: Step, order: Order, data: bytes) -> Sealed[Any]
     """The reply in these bytes. OwnerLost, naming the owner, when they are too many, damaged, not what was asked for,
     of another round, or not finite; the owner's own error when it reported one."""
     try:
-        if len(data) > LARGEST:
-            raise WireError(f"a reply of {len(data)} bytes is over the limit of {LARGEST}")
-        message = loads(data)
-        if not isinstance(message, dict):
-            raise WireError("this is no reply")
+        message = read_message(data)
         if "error" in message:
             told = from_tree(Failure, message["error"], "error").to_error(owner)
             raise OwnerLost(str(told), code=told.code) if isinstance(told, WireError) else told
         if (message.get("run"), message.get("round")) != (order.run, order.round):
-            raise WireError(f"a reply to round {message.get('round')} came instead of {order.round}")
+            raise WireError(
+                f"a reply to round {message.get('round')} came instead of {order.round}", code="FP-WIRE-311"
+            )
         sealed = sealed_from_tree(reply_type(step), message.get("reply"))
         if sealed.sums.dtype != (np.uint64 if order.secure and sealed.sums.size else np.float64):
-            raise WireError(
-                f"its sums are {sealed.sums.dtype}, {'masked' if order.secure else 'plain'} ones were asked"
-            )
+            asked = "masked" if order.secure else "plain"
+            raise WireError(f"its sums are {sealed.sums.dtype}, {asked} ones were asked for", code="FP-WIRE-312")
     except WireError as error:
-        raise OwnerLost(f"{owner}: {error}") from error
+        raise OwnerLost(f"{owner}: {error}", code=error.code) from error
     bad = not_finite(sealed.kept) or (None if np.all(np.isfinite(sealed.sums)) else "sum")
     if bad is not None:
-        raise OwnerLost(f"{owner}: its {type(sealed.kept).__name__} has a non-finite {bad}")
+        raise OwnerLost(f"{owner}: its {type(sealed.kept).__name__} has a non-finite {bad}", code="FP-LOST-302")
     return sealed

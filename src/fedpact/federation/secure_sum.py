@@ -126,7 +126,11 @@ def reveal(parts: Sequence[Words]) -> NDArray[np.float64]:
     """
     total = decode(functools.reduce(add, parts))
     if np.max(np.abs(total), initial=0.0) > 2.0**BITS:
-        raise OwnerError("the masks of a secure sum do not cancel: did all owners get the same order, and their keys?")
+        raise OwnerError(
+            "the masks of a secure sum do not cancel: owners were given different orders or keys; start the run again, "
+            "and check that all owners run the same version",
+            code="FP-OWNER-301",
+        )
     return total
 
 

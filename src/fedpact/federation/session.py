@@ -24,12 +24,12 @@ import numpy as np
 
 from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
-from fedpact.federation.fleet import Engine, Fleet, Stated, find_engine
+from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.ledger import Ledger
 from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, opened
 from fedpact.federation.owner import Step, confirm
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
-from fedpact.federation.tickets import Ticket, back_off, wait_any
+from fedpact.federation.tickets import Ticket, back_off, report_late, wait_any
 from fedpact.federation.wire import SKIPPABLE
 
 R = TypeVar("R", bound=Reply)
@@ -53,14 +53,16 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.on_failure not in ("retry", "stale", "stop"):
-            raise OptionError(f"on_failure = {self.on_failure!r}: choose 'retry', 'stale' or 'stop'")
+            raise OptionError(
+                f"on_failure = {self.on_failure!r}: choose 'retry', 'stale' or 'stop'", code="FP-OPTION-306"
+            )
         seconds = self.deadline
         if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds <= threading.TIMEOUT_MAX):
-            raise OptionError(f"deadline = {self.deadline!r}: give a positive number of seconds, or None")
-        for name, least in (("retries", 0), ("max_staleness", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise OptionError(f"{name} = {value!r}: give a whole number of at least {least}")
+            raise OptionError(
+                f"deadline = {self.deadline!r}: give a positive number of seconds, or None", code="FP-OPTION-307"
+            )
+        check_count("retries", self.retries, least=0)
+        check_count("max_staleness", self.max_staleness)
 
 
 class Session:
@@ -99,13 +101,15 @@ class Session:
         self.record = None if record is None else Path(record)
         self._every = checkpoint_every
         self._resume = resume
-        if not isinstance(checkpoint_every, int) or checkpoint_every < 1:
-            raise OptionError(f"checkpoint_every = {checkpoint_every!r}: give a whole number of at least 1")
+        check_count("checkpoint_every", checkpoint_every)
         if resume and checkpoint is None:
-            raise OptionError("resume=True needs checkpoint=, the folder of the run to go on with")
+            raise OptionError(
+                "resume=True needs checkpoint=, the folder of the run to go on with", code="FP-OPTION-308"
+            )
         if secure_sum and on_failure == "stale":
             raise OptionError(
-                'on_failure="stale" needs replies of single owners, which secure_sum=True hides; use "retry"'
+                'on_failure="stale" needs replies of single owners, which secure_sum=True hides; use "retry"',
+                code="FP-OPTION-309",
             )
         self.run = uuid.uuid4().hex[:16]
         self.ledger = Ledger((), self.record)
@@ -130,7 +134,7 @@ class Session:
         be given other shares. Raises OptionError for other owners.
         """
         if self._closed:
-            raise OptionError("this session is closed; make another fp.Session")
+            raise OptionError("this session is closed; make another fp.Session", code="FP-OPTION-310")
         if self._fleet is None:
             memory = None if self.folder is None else self.folder / "owners"
             self._fleet = self.engine.open(sources, memory)
@@ -142,7 +146,9 @@ class Session:
                 self._keep(self.folder, {**(about or {}), "owners": list(sources)})
         elif tuple(sources) != self._fleet.owners:
             raise OptionError(
-                f"this session is of {', '.join(self._fleet.owners)}, the problem of {', '.join(sources)}; open another"
+                f"this session is of {', '.join(self._fleet.owners)}, the problem of {', '.join(sources)}; open a "
+                "session for it",
+                code="FP-OPTION-311",
             )
         elif any(sources[name] is not self._sources[name] for name in sources):
             self._fleet.hold(sources)
@@ -165,7 +171,10 @@ class Session:
     @property
     def fleet(self) -> Fleet:
         if self._fleet is None or self._closed:
-            raise OptionError("this session is not open: fp.solve and fp.fit open it, or session.open(sources)")
+            raise OptionError(
+                "this session is not open: fp.solve and fp.fit open it, or session.open(sources)",
+                code="FP-OPTION-312",
+            )
         return self._fleet
 
     @property
@@ -201,8 +210,7 @@ class Session:
         on who was fast. Raises OwnerLost when the policy is exhausted, with a checkpoint behind it if there is one.
         """
         asked = self.owners if owners is None else tuple(owners)
-        if self._secure and (asked != self.owners or not isinstance(orders, Order)):
-            raise OptionError("secure_sum=True needs one order to all owners in a round: else the masks do not cancel")
+        self._check_masks(asked == self.owners and isinstance(orders, Order))
         each = [orders] * len(asked) if isinstance(orders, Order) else list(orders)
         stamped = {owner: self._stamp(owner, order, self._round + 1) for owner, order in zip(asked, each, strict=True)}
         self._round += 1
@@ -227,10 +235,22 @@ class Session:
         if self._secure:
             return
         if len(self.owners) < 2:
-            raise OptionError("secure_sum=True hides nothing with a single owner: the sum is its vector")
+            raise OptionError(
+                "secure_sum=True hides nothing with a single owner: the sum is its vector; leave it out",
+                code="FP-OPTION-314",
+            )
         publics = [reply.public for reply in self.ask(offer, Offer())]
         self.ask(agree, Agree(names=json.dumps(self.owners), publics=json.dumps(publics)))
         self._secure = True
+
+    def _check_masks(self, one_for_all: bool) -> None:
+        """OptionError unless all owners get one order: else the masks of a secure sum do not cancel."""
+        if self._secure and not one_for_all:
+            raise OptionError(
+                "secure_sum=True needs rounds of all owners; this method asks them one by one: use another method, or "
+                "secure_sum=False",
+                code="FP-OPTION-313",
+            )
 
     def confirm(self) -> None:
         """Before a resumed run asks anything new, or ends: every owner compares its data with those it remembers.
@@ -307,7 +327,8 @@ class Session:
             if not alike or type(sealed.kept) is not type(first.kept):
                 raise OwnerError(
                     f"{owner}: its {type(sealed.kept).__name__} has fields of shapes {sealed.shapes}, that of "
-                    f"{asked[0]} {first.shapes}; do all owners use the same columns?"
+                    f"{asked[0]} {first.shapes}; give all owners the same columns",
+                    code="FP-OWNER-302",
                 )
         parts = [replies[owner].sums for owner in asked]
         masked = first.sums.dtype == np.uint64
@@ -315,7 +336,8 @@ class Session:
             total = reveal(parts) if masked else sum(parts[1:], parts[0])
         if not np.all(np.isfinite(total)):
             raise OwnerError(
-                f"the sum of {type(first.kept).__name__} over the owners is too large for a number; scale the columns"
+                f"the sum of {type(first.kept).__name__} over the owners is too large for a number; scale the columns",
+                code="FP-OWNER-303",
             )
         kept = [replies[owner].kept for owner in asked]
         return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
@@ -335,9 +357,10 @@ class Session:
             if self.policy.on_failure == "stop" or attempt == self.policy.retries:
                 break
             time.sleep(back_off(attempt))
-        raise OwnerLost("; ".join(missing.values()))
+        first = next(iter(missing.values()))
+        raise OwnerLost("; ".join(map(str, missing.values())), code=first.code)
 
-    def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, str]:
+    def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, OwnerLost]:
         """Send the orders, fill in what comes back in time; the others, and why."""
         futures = {}
         began = time.monotonic()
@@ -351,12 +374,12 @@ class Session:
         missing = {}
         for owner, future in futures.items():
             if not future.done():
-                missing[owner] = f"{owner}: no reply to round {self._round} within {self.policy.deadline:g} s"
+                missing[owner] = report_late(owner, self._round, self.policy.deadline)
                 continue
             try:
                 replies[owner] = future.result()
             except OwnerLost as lost:
-                missing[owner] = str(lost)
+                missing[owner] = lost
                 continue
             self.ledger.up(owner, replies[owner], self._round)
             self._heard(owner, self._round)
@@ -378,8 +401,7 @@ class Session:
 
     def submit(self, owner: str, step: Step, order: Order) -> Ticket:
         """Send one order to one owner without waiting."""
-        if self._secure:
-            raise OptionError("secure_sum=True needs rounds of all owners; this method asks them one by one")
+        self._check_masks(one_for_all=False)
         ticket = Ticket(owner, step, self._stamp(owner, order, self._round + 1))
         self._round += 1
         self.send(ticket)

@@ -27,6 +27,11 @@ def back_off(attempt: int) -> float:
     return float(min(PAUSE * 2**attempt, LONGEST_PAUSE))
 
 
+def report_late(owner: str, round: int, deadline: float | None) -> OwnerLost:
+    """The error of an owner that did not reply within its deadline (seconds)."""
+    return OwnerLost(f"{owner}: no reply to round {round} within {deadline:g} s", code="FP-LOST-303")
+
+
 @dataclass(eq=False)
 class Ticket:
     """Work under way at one owner; `reply()` waits for it.
@@ -89,7 +94,7 @@ def _is_answered(session: Session, ticket: Ticket) -> bool:
     if ticket.future is None:
         return False
     policy = session.policy
-    why: object = None
+    why: BaseException | None = None
     if ticket.future.done():
         why = ticket.future.exception()
         if why is None:
@@ -98,10 +103,10 @@ def _is_answered(session: Session, ticket: Ticket) -> bool:
         if not isinstance(why, OwnerLost):
             return True
     elif time.monotonic() >= ticket.due(policy.deadline):
-        why = f"{ticket.owner}: no reply to round {ticket.order.round} within {policy.deadline:g} s"
+        why = report_late(ticket.owner, ticket.order.round, policy.deadline)
     if why is not None:
         if policy.on_failure == "stop" or ticket.attempt >= policy.retries:
-            raise OwnerLost(str(why))
+            raise why
         ticket.future = None
         ticket.since = time.monotonic() + back_off(ticket.attempt)
         ticket.attempt += 1

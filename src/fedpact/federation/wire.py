@@ -17,7 +17,7 @@ import sys
 import types
 import typing
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 
 from fedpact.errors import WireError
-from fedpact.federation.messages import WORDS, Reply, Sealed, summed_fields
+from fedpact.federation.messages import WORDS, Reply, Sealed, name_type, summed_fields
 
 MAGIC = b"fedpact1"
 DTYPES = ("float64", "float32", "int64", "uint64", "bool")
@@ -104,9 +104,7 @@ def dumps(tree: Any) -> bytes:
     buffers: list[bytes] = []
 
     def flat(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            if value.dtype.name not in DTYPES:
-                raise WireError(f"an array of {value.dtype} cannot travel")
+        if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
             value = value.astype(value.dtype.newbyteorder("="), copy=False)  # the name does not tell the byte order
             order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"  # BLAS minds the order
             buffers.append(value.tobytes(order))
@@ -122,7 +120,10 @@ def dumps(tree: Any) -> bytes:
             return value.item()
         if value is None or isinstance(value, bool | int | float | str):
             return value
-        raise WireError(f"{type(value).__name__} cannot travel")
+        raise WireError(
+            f"{name_type(value)} cannot travel; only numbers, texts and arrays of {', '.join(DTYPES)} do",
+            code="FP-WIRE-301",
+        )
 
     head = json.dumps(flat(tree), separators=(",", ":")).encode()
     body = b"".join([len(head).to_bytes(8, "little"), head, *buffers])
@@ -133,10 +134,17 @@ def loads(data: bytes) -> Any:
     """What `dumps` was given (tuples come back as lists). WireError when the bytes are damaged or foreign."""
     start = len(MAGIC) + 12
     if data[: len(MAGIC)] != MAGIC:
-        raise WireError("these bytes were not written by fedpact, or by another version of its format")
+        raise WireError(
+            "these bytes were not written by fedpact, or by another version of its format; install the same version "
+            "everywhere",
+            code="FP-WIRE-302",
+        )
     body = data[len(MAGIC) + 4 :]
     if len(data) < start or zlib.crc32(body) != int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "little"):
-        raise WireError(f"{len(data)} bytes are truncated or damaged: their checksum does not fit")
+        raise WireError(
+            f"{len(data)} bytes are truncated or damaged: their checksum does not fit; restore or resend them",
+            code="FP-WIRE-303",
+        )
     position = start + int.from_bytes(body[:8], "little")
 
     def full(value: Any) -> Any:
@@ -163,7 +171,27 @@ def loads(data: bytes) -> Any:
     try:
         return full(json.loads(data[start:position]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise WireError(f"a message cannot be read: {error}") from error
+        raise WireError(f"a message cannot be read: {error}", code="FP-WIRE-304") from error
+
+
+def frame(data: bytes) -> bytes:
+    """A record of a log: its length in 8 bytes, then the data."""
+    return len(data).to_bytes(8, "little") + data
+
+
+def split_records(data: bytes) -> Iterator[bytes]:
+    """The records of a log, see `frame`. WireError when the last one is incomplete."""
+    position = 0
+    while position < len(data):
+        start = position + 8
+        end = start + int.from_bytes(data[position:start], "little")
+        if end > len(data):
+            raise WireError(
+                f"the last record is truncated: {end} bytes are stated, {len(data)} are there; restore it from a copy",
+                code="FP-WIRE-310",
+            )
+        yield data[start:end]
+        position = end
 
 
 # ------------------------------------------------------------------------------------------------ dataclasses and trees
@@ -202,13 +230,16 @@ def from_tree(kind: Any, tree: Any, where: str, optional: frozenset[str] = froze
     elif kind in (int, bool, str) and type(tree) is kind:
         return tree
     expected = getattr(kind, "__name__", str(kind))
-    raise WireError(f"{where} is {type(tree).__name__}, expected {expected}")
+    raise WireError(f"{where} is {type(tree).__name__}, expected {expected}", code="FP-WIRE-305")
 
 
 def _dataclass(kind: Any, tree: dict[str, Any], where: str, optional: frozenset[str]) -> Any:
     names = [f.name for f in fields(kind)]
     if (wrong := set(names) ^ set(tree)) != set():
-        raise WireError(f"{where}: fields {sorted(wrong)} are missing or unknown; do all sides run the same version?")
+        raise WireError(
+            f"{where}: fields {sorted(wrong)} are missing or unknown; install the same version of fedpact everywhere",
+            code="FP-WIRE-306",
+        )
     made = object.__new__(kind)
     for name in names:
         hidden = name in optional and tree[name] is None
@@ -234,7 +265,10 @@ def resolve(name: str) -> Any:
             for other in dataclasses_of(step):
                 if name_of(other) == name:
                     return other
-    raise WireError(f"{name} is not a state that this version of fedpact knows")
+    raise WireError(
+        f"{name} is not a state that this version of fedpact knows; install the version that wrote it",
+        code="FP-WIRE-307",
+    )
 
 
 def open_private(path: Path, mode: str) -> BinaryIO:
@@ -280,7 +314,7 @@ def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
         shapes = from_tree(tuple[tuple[int, ...], ...], tree["shapes"], f"{where}.shapes")
         kept, sums = from_tree(kind, tree["kept"], where, names), tree["sums"]
     except (KeyError, TypeError) as error:
-        raise WireError(f"{where} is incomplete: {error}") from error
+        raise WireError(f"{where} is incomplete: {error}", code="FP-WIRE-308") from error
     count = sum(int(np.prod(shape, dtype=int)) for shape in shapes)
     masked = isinstance(sums, np.ndarray) and sums.dtype == np.uint64
     if (
@@ -289,5 +323,7 @@ def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
         or not isinstance(sums, np.ndarray)
         or sums.shape != ((count, WORDS) if masked else (count,))
     ):
-        raise WireError(f"{where}: its summed fields {sorted(names)} do not have the lengths they state")
+        raise WireError(
+            f"{where}: its summed fields {sorted(names)} do not have the lengths they state", code="FP-WIRE-309"
+        )
     return Sealed(kept, shapes, sums)

@@ -96,7 +96,7 @@ class Fitting:
         if recall is not None or (compare and task.comparable):
             before, start = self._fit_freely(task)
         found = self._fit(task, start, before) if recall is None else self._find_bounds(recall, start, before)
-        return replace(found, communication=self.session.ledger.read() - begun, trials=self._solves)
+        return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
 
     def _identify(self, task: Task, compare: bool) -> dict[str, Any]:
         """What a resumed run must find unchanged; owners compare their data themselves."""

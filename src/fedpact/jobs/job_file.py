@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from fedpact.data.cells import column_names
-from fedpact.errors import DataError, OptionError
+from fedpact.errors import DataError, FedpactError, OptionError
 from fedpact.jobs.keys import KEYS, KINDS, OPEN
 from fedpact.solvers import METHODS
 from fedpact.tasks import TASKS, TableTask, Task, keys_of
 from fedpact.tasks.base import SERVER
+
+E = TypeVar("E", bound=FedpactError)
 
 #: How an owner is written that is a site of a Flower federation: this, and the address of the SuperLink.
 FLOWER = "flower://"
@@ -33,8 +35,9 @@ class JobFile:
     output:    folder of the run
     messages:  keep every message in it
     track:     names of trackers, see `fedpact.report.tracking`
-    server:    the server's own table, or None
-    superlink: address of the SuperLink whose sites the owners are, or ""
+    server:    the coordinator's own table, or None
+    superlink: address of the SuperLink that the owners' sites connect to, or ""
+    flower:    table [flower]: root_certificates and patience
     settings:  the whole as it was read, for the report
     """
 
@@ -55,11 +58,16 @@ class JobFile:
 
 
 def read_job(path: str | Path) -> JobFile:
-    """Read and validate a job file; relative paths are resolved against its folder. OptionError has file and line."""
+    """Read and validate a job file; relative paths are resolved against its folder.
+
+    Raises OptionError, or DataError for a table whose header cannot be read, with file and line.
+    """
     return _Reader(Path(path)).read()
 
 
 class _Reader:
+    """One job file under validation; errors point at the line of the key that is wrong."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.folder = path.parent
@@ -67,7 +75,7 @@ class _Reader:
             self.text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             remedy = "`fedpact init FOLDER` writes an example"
-            raise OptionError(f"{path} cannot be read as a job ({error}); {remedy}") from error
+            raise OptionError(f"{path} cannot be read as a job ({error}); {remedy}", code="FP-OPTION-360") from error
         self.lines = key_lines(self.text)
 
     def read(self) -> JobFile:
@@ -76,9 +84,13 @@ class _Reader:
         self._check_keys(found, name)
         owners = self._owners(found)
         superlink = self._superlink(owners)
-        files = {} if superlink else {owner: self._file("owners", owner, path) for owner, path in owners.items()}
-        server = found.get("server", {}).get("data")
-        at_server = None if server is None else self._file("server", "data", server)
+        files: dict[str, Path] = {}
+        if not superlink:
+            files = {owner: self._file("owners", owner, path) for owner, path in owners.items()}
+            owners = {owner: str(file) for owner, file in files.items()}
+        server: Path | None = None
+        if "data" in found.get("server", {}):
+            server = self._file("server", "data", found["server"]["data"])
         solve = dict(found.get("solve", {}))
         options = dict(solve.pop("options", {}))
         self._check_solve(solve, options, superlink)
@@ -86,13 +98,13 @@ class _Reader:
         return JobFile(
             path=self.path,
             title=found.get("title", self.path.stem),
-            task=self._task(found, TASKS[name], files, at_server),
-            owners=owners if superlink else {owner: str(file) for owner, file in files.items()},
+            task=self._task(found, TASKS[name], files, server),
+            owners=owners,
             output=self.folder / output.get("folder", "run"),
             compare=solve.pop("compare", True),
             messages=output.get("messages", False),
             track=tuple(dict.fromkeys(output.get("track", ()))),
-            server=at_server,
+            server=server,
             superlink=superlink,
             flower=self._flower(found, superlink),
             solve=solve,
@@ -106,18 +118,27 @@ class _Reader:
         try:
             found = tomllib.loads(self.text)
         except RecursionError as error:
-            raise OptionError(f"{self.path}: its lists or tables are nested too deeply; a job has two") from error
+            raise OptionError(
+                f"{self.path}: its lists or tables are nested too deeply; a job has two levels", code="FP-OPTION-361"
+            ) from error
         except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: a number of thousands of digits
-            line = int(match[1]) if (match := re.search(r"line (\d+)", str(error))) else 0
-            for (table, key), places in self.lines.items():
-                if line in places[1:]:
-                    what = f"owner {key!r}" if table == "owners" else f"{key!r}"
-                    raise OptionError(
-                        f"{self.path}:{line}: {what} is stated twice, first in line {places[0]}; give each its own name"
-                    ) from error
-            raise OptionError(f"{self.path}:{line or 1}: this is not TOML: {error}") from error
+            match = re.search(r"line (\d+)", str(error))
+            line = int(match[1]) if match else 1
+            self._check_repeated(line)
+            raise OptionError(f"{self.path}:{line}: this is not TOML: {error}", code="FP-OPTION-362") from error
         self._check_sizes(found)
         return found
+
+    def _check_repeated(self, line: int) -> None:
+        """The key of this line does not stand in an earlier one of the same table."""
+        for (table, key), places in self.lines.items():
+            if line in places[1:]:
+                what = f"owner {key!r}" if table == "owners" else f"{key!r}"
+                raise OptionError(
+                    f"{self.path}:{line}: {what} is stated twice, first in line {places[0]}; give each its own name",
+                    code="FP-OPTION-363",
+                    key=key,
+                )
 
     def _check_sizes(self, found: Any, table: str = "", key: str = "") -> None:
         """Numbers fit into 64 bits, at whatever depth they stand."""
@@ -128,13 +149,12 @@ class _Reader:
             for value in found:
                 self._check_sizes(value, table, key)
         elif isinstance(found, int) and not -(2**63) <= found < 2**63:
-            self._fail(table, key, f"{key} holds a number that is too large; give one below 2^63")
+            self._fail("FP-OPTION-364", table, key, f"{key} holds a number that is too large; give one below 2^63")
 
     def _task_name(self, found: Mapping[str, Any]) -> str:
         if "task" not in found:
-            raise OptionError(f"{self.path}: task is not stated; choose {', '.join(TASKS)}")
-        if found["task"] not in list(TASKS):  # it may be anything
-            self._fail("", "task", f"task {found['task']!r} is unknown; choose {', '.join(TASKS)}")
+            raise OptionError(f"{self.path}: task is not stated; choose {', '.join(TASKS)}", code="FP-OPTION-365")
+        self._check_choice("", "task", found["task"], list(TASKS))
         return str(found["task"])
 
     def _check_keys(self, found: Mapping[str, Any], task: str) -> None:
@@ -143,23 +163,34 @@ class _Reader:
             if key not in tables:
                 self._check("", key, value, task)
             elif not isinstance(value, dict):
-                self._fail("", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below")
+                self._fail(
+                    "FP-OPTION-366", "", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below"
+                )
             elif key != "owners":
                 for inner, content in value.items():
                     self._check(key, inner, content, task)
 
     def _check(self, table: str, key: str, value: Any, task: str) -> None:
+        """The key is known, the task uses it, and its value is of its kind."""
         if f"{table}.{key}" in OPEN:
             self._check_kind(table, key, value, "table")
             return
-        about = KEYS.get((table, key)) or self._fail_unknown(table, key)
+        if (table, key) not in KEYS:
+            self._fail_unknown(table, key)
+        about = KEYS[table, key]
         if about.tasks and task not in about.tasks:
             users = ", ".join(about.tasks)
-            self._fail(table, key, f"{key}: task {task!r} does not use it (it is for: {users}); take it out")
+            self._fail(
+                "FP-OPTION-367", table, key, f"{key}: task {task!r} does not use it (it is for: {users}); take it out"
+            )
         self._check_kind(table, key, value, about.kind)
-        for one in value if about.kind == "texts" else [value]:
-            if about.choices and one not in about.choices:
-                self._fail(table, key, f"{key} {one!r} is unknown; choose {', '.join(about.choices)}")
+        if about.choices:
+            for one in value if about.kind == "texts" else [value]:
+                self._check_choice(table, key, one, about.choices)
+
+    def _check_choice(self, table: str, key: str, value: Any, choices: Sequence[str]) -> None:
+        if value not in choices:
+            self._fail("FP-OPTION-368", table, key, f"{key} {value!r} is unknown; choose {', '.join(choices)}")
 
     def _fail_unknown(self, table: str, key: str) -> NoReturn:
         names = [name for place, name in KEYS if place == table]
@@ -168,33 +199,44 @@ class _Reader:
         near = get_close_matches(key, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
         where = f" in [{table}]" if table else ""
-        self._fail(table, key, f"unknown key {key!r}{where}; {hint}")
+        self._fail("FP-OPTION-369", table, key, f"unknown key {key!r}{where}; {hint}")
 
     def _check_kind(self, table: str, key: str, value: Any, kind: str) -> None:
         """The value is of this kind, and so is each entry of a table."""
-        right = isinstance(value, KINDS[kind].types) and (kind == "bool" or not isinstance(value, bool))
+        about = KINDS[kind]
+        right = isinstance(value, about.types)
+        if isinstance(value, bool) and kind != "bool":  # Python counts True as a whole number
+            right = False
         if right and kind == "texts":
             right = all(isinstance(one, str) for one in value)
         if not right:
-            self._fail(table, key, f"{key} = {value!r}: give {KINDS[kind].words}")
-        if isinstance(value, dict) and KINDS[kind].entries:
+            self._fail("FP-OPTION-370", table, key, f"{key} = {value!r}: give {about.words}")
+        if isinstance(value, dict) and about.entries:
             for name, entry in value.items():
-                self._check_kind(key, name, entry, KINDS[kind].entries)
+                self._check_kind(key, name, entry, about.entries)
 
     def _check_solve(self, solve: Mapping[str, Any], options: dict[str, Any], superlink: str) -> None:
         if not 0 < solve.get("tol", 1e-3) < 1:
-            self._fail("solve", "tol", f"tol = {solve['tol']}: give a number above 0 and below 1")
+            self._fail("FP-OPTION-371", "solve", "tol", f"tol = {solve['tol']}: give a number above 0 and below 1")
         engine = solve.get("engine")
         if engine is not None and (engine == "flower") != bool(superlink):
-            self._fail("solve", "engine", f'{engine!r} and owners do not fit: "flower" is for "{FLOWER}..." owners')
-        if options:
-            method = solve.get("method", "auto")
-            if method == "auto":
-                self._fail("solve", "method", "[solve.options] are those of a method: state it, method = ...")
-            try:
-                METHODS[method].build(options)
-            except OptionError as error:
-                self._fail("solve.options", next(iter(options)), str(error))
+            self._fail(
+                "FP-OPTION-372",
+                "solve",
+                "engine",
+                f'{engine!r} does not fit the owners: "flower" is for owners at "{FLOWER}..."; correct one of the two',
+            )
+        if not options:
+            return
+        method = solve.get("method", "auto")
+        if method == "auto":
+            self._fail(
+                "FP-OPTION-373", "solve", "method", "[solve.options] are those of a method: state it, method = ..."
+            )
+        try:
+            METHODS[method].build(options)
+        except OptionError as error:
+            raise self._place(error, "solve.options", next(iter(options))) from error
 
     # ----------------------------------------------------------------------------------------------------------- owners
 
@@ -202,35 +244,58 @@ class _Reader:
         owners = found.get("owners")
         if not owners:
             raise OptionError(
-                f'{self.path}: there are no owners; add a table [owners] with lines such as north = "north.csv"'
+                f'{self.path}: there are no owners; add a table [owners] with lines such as north = "north.csv"',
+                code="FP-OPTION-374",
             )
         seen: dict[str, str] = {}
         for name, path in owners.items():
             if not isinstance(path, str):
-                self._fail("owners", name, f"{name} = {path!r}: give the path of its file in quotes")
+                self._fail("FP-OPTION-375", "owners", name, f"{name} = {path!r}: give the path of its file in quotes")
             if name == SERVER:
-                self._fail("owners", name, "'server' is the name of the server itself; give this owner another name")
+                self._fail(
+                    "FP-OPTION-376",
+                    "owners",
+                    name,
+                    f"{SERVER!r} stands for the coordinator; give this owner another name",
+                )
             if path in seen and not path.startswith(FLOWER):
-                self._fail("owners", name, f"owners {seen[path]!r} and {name!r} have the same file {path!r}")
+                self._fail(
+                    "FP-OPTION-377",
+                    "owners",
+                    name,
+                    f"owners {seen[path]!r} and {name!r} have the same file {path!r}; give each its own",
+                )
             seen[path] = name
         return dict(owners)
 
     def _superlink(self, owners: Mapping[str, str]) -> str:
+        """The address of the SuperLink that all owners name; empty where the owners are files."""
         addresses = {name: path.removeprefix(FLOWER) for name, path in owners.items() if path.startswith(FLOWER)}
-        for name in owners if addresses else ():
+        if not addresses:
+            return ""
+        first = next(iter(addresses.values()))
+        for name in owners:
             if name not in addresses:
                 self._fail(
-                    "owners", name, f"a file among Flower sites; write {FLOWER}ADDRESS for all owners or for none"
+                    "FP-OPTION-378",
+                    "owners",
+                    name,
+                    f"a file among Flower sites; write {FLOWER}ADDRESS for all owners or for none",
                 )
-            if addresses[name] != next(iter(addresses.values())):
-                self._fail("owners", name, "another address than the first owner's; all sites share one SuperLink")
-        return next(iter(addresses.values()), "")
+            if addresses[name] != first:
+                self._fail(
+                    "FP-OPTION-379",
+                    "owners",
+                    name,
+                    "another address than the first owner's; all sites share one SuperLink: state its address",
+                )
+        return first
 
     def _flower(self, found: Mapping[str, Any], superlink: str) -> dict[str, Any]:
         """The table [flower], with the path of its file."""
         flower = dict(found.get("flower", {}))
         if flower and not superlink:
-            self._fail("", "flower", f'[flower] is for owners at "{FLOWER}..."; take it out')
+            self._fail("FP-OPTION-380", "", "flower", f'[flower] is for owners at "{FLOWER}..."; take it out')
         if "root_certificates" in flower:
             flower["root_certificates"] = str(self._file("flower", "root_certificates", flower["root_certificates"]))
         return flower
@@ -239,7 +304,12 @@ class _Reader:
         file = self.folder / path
         if not file.is_file():
             what = f"of owner {key!r} " if table == "owners" else ""
-            self._fail(table, key, f"the file {what}does not exist: {file}; correct the path, or put the file there")
+            self._fail(
+                "FP-OPTION-381",
+                table,
+                key,
+                f"the file {what}does not exist: {file}; correct the path, or put the file there",
+            )
         return file
 
     # ------------------------------------------------------------------------------------------------------------- task
@@ -262,64 +332,90 @@ class _Reader:
             return kind(owners=len(found["owners"]), **stated)
         except OptionError as error:
             names = {field: name for name, (field, _, _) in keys.items()}
-            line = self.lines.get(("", names.get(error.key, "")), [0])[0]
-            raise error.within(f"{self.path}:{line}" if line else str(self.path)) from error
+            raise self._place(error, "", names.get(error.key, "")) from error
 
     def _check_bound(self, found: Mapping[str, Any]) -> None:
         bound = found.get("bound")
         if bound is not None and "min_recall" in found:
-            self._fail("", "min_recall", "min_recall and bound are both stated; min_recall finds the bounds by itself")
+            self._fail(
+                "FP-OPTION-382",
+                "",
+                "min_recall",
+                "min_recall and bound are both stated; min_recall finds the bounds by itself: take one of them out",
+            )
         if not isinstance(bound, dict):
             return
         for owner in bound:
             if owner not in (*found["owners"], SERVER):
-                self._fail("bound", owner, f"{owner!r} is no owner; the owners are: {', '.join(found['owners'])}")
+                owners = ", ".join(found["owners"])
+                self._fail("FP-OPTION-383", "bound", owner, f"{owner!r} is not an owner; the owners are: {owners}")
         for owner in found["owners"]:
             if owner not in bound:
-                self._fail("", "bound", f"[bound] has no entry for owner {owner!r}; give one for every owner")
+                self._fail(
+                    "FP-OPTION-384", "", "bound", f"[bound] has no entry for owner {owner!r}; give one for every owner"
+                )
 
     def _columns(self, found: Mapping[str, Any], files: Mapping[str, Path], server: Path | None) -> tuple[str, ...]:
         """The features: as stated, or all other columns of the first owner; every owner has them all."""
-        label = found.get("label", "")
-        group = found.get("group", "")
-        if not label:
-            raise OptionError(f'{self.path}: label is not stated; add a line label = "..." with the column to predict')
-        headers = {name: self._header(name, file) for name, file in files.items()}
+        if not found.get("label"):
+            raise OptionError(
+                f'{self.path}: label is not stated; add a line label = "..." with the column to predict',
+                code="FP-OPTION-385",
+            )
+        headers = {owner: self._header(owner, file, "owners", owner) for owner, file in files.items()}
         if server is not None:
-            headers[SERVER] = column_names(server)
-        columns = found.get("features")
-        first = next(iter(headers), "")
-        if columns is None and not headers:
-            raise OptionError(f"{self.path}: features are not stated; list the columns that every site has")
-        if columns is None:
-            columns = [column for column in headers[first] if column not in (label, group)]
-        for name, names in headers.items():
-            has = f"it has: {', '.join(names)}"
-            for key, column in (("label", label), ("group", group)):
-                if column and column not in names:
-                    self._fail("", key, f"owner {name!r} has no column {column!r}; {has}")
+            headers[SERVER] = self._header(SERVER, server, "server", "data")
+        named = {key: found[key] for key in ("label", "group") if found.get(key)}
+        for key, column in named.items():
+            self._check_column(key, column, headers)
+        if "features" in found:
+            for column in found["features"]:
+                self._check_column("features", column, headers)
+            return tuple(found["features"])
+        if not headers:
+            raise OptionError(
+                f"{self.path}: features are not stated; list the columns that every site has", code="FP-OPTION-386"
+            )
+        first, *others = headers
+        columns = tuple(column for column in headers[first] if column not in named.values())
+        for owner in others:
             for column in columns:
-                if column in names:
-                    continue
-                if "features" in found:
-                    self._fail("", "features", f"owner {name!r} has no column {column!r}; {has}")
-                self._fail(
-                    "owners",
-                    name,
-                    f"owner {name!r} has no column {column!r}, which owner {first!r} has ({has}); give all the same "
-                    "columns, or list the common ones: features = [...]",
-                )
-        return tuple(columns)
+                if column not in headers[owner]:
+                    self._fail(
+                        "FP-OPTION-387",
+                        "owners",
+                        owner,
+                        f"owner {owner!r} has no column {column!r}, which owner {first!r} has (it has: "
+                        f"{', '.join(headers[owner])}); give all the same columns, or list the common ones: "
+                        "features = [...]",
+                    )
+        return columns
 
-    def _header(self, name: str, file: Path) -> tuple[str, ...]:
+    def _check_column(self, key: str, column: str, headers: Mapping[str, Sequence[str]]) -> None:
+        """Everyone has the column that this key names."""
+        for owner, names in headers.items():
+            if column not in names:
+                self._fail(
+                    "FP-OPTION-388", "", key, f"owner {owner!r} has no column {column!r}; it has: {', '.join(names)}"
+                )
+
+    def _header(self, owner: str, file: Path, table: str, key: str) -> tuple[str, ...]:
         try:
             return column_names(file)
         except DataError as error:
-            self._fail("owners", name, f"owner {name!r}: {error}")
+            raise self._place(error.within(f"owner {owner!r}"), table, key) from error
 
-    def _fail(self, table: str, key: str, message: str) -> NoReturn:
-        place = self.lines.get((table, key)) or self.lines.get(("", table)) or [1]
-        raise OptionError(f"{self.path}:{place[0]}: {message}")
+    # ----------------------------------------------------------------------------------------------------------- errors
+
+    def _fail(self, code: str, table: str, key: str, message: str) -> NoReturn:
+        raise self._place(OptionError(message, code=code, key=key), table, key)
+
+    def _place(self, error: E, table: str, key: str) -> E:
+        """The error, its message beginning with the file and the line of this key, or of its table."""
+        lines = self.lines.get((table, key)) or self.lines.get(("", table))
+        if lines:
+            return error.within(f"{self.path}:{lines[0]}")
+        return error.within(str(self.path))
 
 
 def key_lines(text: str) -> dict[tuple[str, str], list[int]]:

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fedpact.errors import OptionError
+from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Engine, Session
 from fedpact.fitting import Fit, fit
 from fedpact.jobs.job_file import JobFile
@@ -31,6 +31,8 @@ log = logging.getLogger("fedpact")
 
 #: Every message of the run, where the job asks for it.
 MESSAGES = "messages.log"
+#: Begins the line of the log that says why a run has no record; `fedpact run` on Flower reads it.
+ENDED = "ended: "
 #: Keys of [solve] that are a session's, and those that are a solve's.
 SESSION = ("secure_sum", "on_failure", "deadline", "retries")
 SOLVING = ("method", "tol", "seed", "max_rounds")
@@ -126,7 +128,8 @@ def prepare(folder: Path, resume: bool, force: bool) -> None:
             shutil.rmtree(folder / "checkpoint")
         elif (folder / "checkpoint").exists() and not resume:
             raise OptionError(
-                f"{folder} holds a run already; --resume goes on with it, --force replaces it, or state another folder"
+                f"{folder} holds a run already; --resume goes on with it, --force replaces it, or state another folder",
+                code="FP-OPTION-395",
             )
         if force:
             forget(folder)
@@ -136,7 +139,9 @@ def prepare(folder: Path, resume: bool, force: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "log.txt").open("a").close()
     except OSError as error:
-        raise OptionError(f"the output folder {folder} cannot be written ({error}); state another one") from error
+        raise OptionError(
+            f"the output folder {folder} cannot be written ({error}); state another one", code="FP-OPTION-396"
+        ) from error
 
 
 # -------------------------------------------------------------------------------------------------- what is recorded
@@ -224,6 +229,12 @@ def _log_progress(progress: Progress) -> None:
     )
 
 
+def _describe(error: BaseException) -> str:
+    if isinstance(error, FedpactError):
+        return f"{error.code}: {error}"
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
 @contextmanager
 def _log_file(path: Path) -> Iterator[None]:
     handler = logging.FileHandler(path)
@@ -234,7 +245,7 @@ def _log_file(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        log.info("ended: %s", str(error) or type(error).__name__)
+        log.info("%s%s", ENDED, _describe(error))
         raise
     finally:
         log.removeHandler(handler)

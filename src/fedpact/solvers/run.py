@@ -265,7 +265,7 @@ class Run:
             tol=self.tol,
             method=self.method,
             history=self.history,
-            communication=self.session.ledger.read() - self.begun,
+            communication=self.session.ledger.read(since=self.begun),
             conflict=verdict.conflict,
             convex=self.problem.convex,
         )

@@ -99,13 +99,13 @@ class SiteSource(FileSource):
 def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     """Run the job that the run config names with the sites of the grid. FedpactError when it is not solved."""
     if not run_config.get("job"):
-        raise OptionError("the run config names no job; start it with `fedpact run job.toml`")
+        raise OptionError("the run config names no job; start it with `fedpact run job.toml`", code="FP-OPTION-340")
     file = read_job(str(run_config["job"]))
     patience = float(file.flower.get("patience", PATIENCE))
     record = run_job(file, engine=Flower(grid, patience), resume=bool(run_config.get("resume")))
     log.info("%s: %s", record.status, record.reason)
     if not record.solved:
-        raise FedpactError(f"{record.status}: {record.reason}")  # for Flower, too, the run counts as failed
+        raise FedpactError(f"{record.status}: {record.reason}", code="FP-301")  # so that Flower's run counts as failed
 
 
 client_app = make_client_app(make_handler)

@@ -99,7 +99,9 @@ class Flower:
 
     def __post_init__(self) -> None:
         if not self.patience > 0:
-            raise OptionError(f"Flower(patience={self.patience!r}): give a positive number of seconds")
+            raise OptionError(
+                f"Flower(patience={self.patience!r}): give a positive number of seconds", code="FP-OPTION-341"
+            )
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         """A fleet of the sites with these names; sites of other names are left alone.
@@ -122,7 +124,7 @@ class _Letter:
 
     def fail(self, why: str) -> None:
         if not self.future.done():
-            self.future.set_exception(OwnerLost(f"{self.owner}: {why}"))
+            self.future.set_exception(OwnerLost(f"{self.owner}: {why}", code="FP-LOST-340"))
 
 
 class _FlowerFleet(RemoteFleet):
@@ -147,8 +149,6 @@ class _FlowerFleet(RemoteFleet):
         self._thread.start()
 
     def send(self, owner: str, data: bytes) -> Future[bytes]:
-        if owner not in self.owners:
-            raise OptionError(f"{owner}: no owner of this fleet; it has {', '.join(self.owners)}")
         letter = _Letter(owner, data)
         letter.future.set_running_or_notify_cancel()  # a message under way cannot be called back
         if self._closed:
@@ -172,12 +172,18 @@ class _FlowerFleet(RemoteFleet):
             self._pull()
             for owner in self.owners:
                 if len(nodes := self._nodes(owner)) > 1:
-                    raise OptionError(f"{owner}: {len(nodes)} sites have this name (nodes {nodes}); rename all but one")
+                    raise OptionError(
+                        f"{owner}: {len(nodes)} sites have this name (nodes {nodes}); rename all but one",
+                        code="FP-OPTION-342",
+                    )
             now = time.monotonic()
             if missing := [owner for owner in self.owners if self._node(owner) is None]:
                 found = now
                 if now - start > patience:
-                    raise OwnerLost(f"{', '.join(missing)}: not online within {patience:g} s. {self._who_is_there()}")
+                    raise OwnerLost(
+                        f"{', '.join(missing)}: not online within {patience:g} s. {self._who_is_there()}",
+                        code="FP-LOST-341",
+                    )
             elif not self._under_way or now - found > GRACE:
                 return
             time.sleep(pause(now - start))
@@ -219,7 +225,10 @@ class _FlowerFleet(RemoteFleet):
             return
         name, theirs, ours = _value(reply, "name", str), _value(reply, "version", str), version("fedpact")
         if name in self.owners and theirs != ours:
-            raise OptionError(f"{name}: runs fedpact {theirs}, the coordinator {ours}; install the same version")
+            raise OptionError(
+                f"{name}: runs fedpact {theirs}, the coordinator {ours}; install the same version",
+                code="FP-OPTION-343",
+            )
         self._names[node] = name
         log.info("%s is online (node %s)", name or "a site without a name", node)
 

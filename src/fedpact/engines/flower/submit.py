@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from fedpact.errors import FedpactError, OptionError
+from fedpact.errors import FedpactError, OptionError, class_of
 from fedpact.jobs.job_file import JobFile
-from fedpact.jobs.running import prepare
+from fedpact.jobs.running import ENDED, prepare
 from fedpact.report.record import FILE, Record
 
 #: All that `flwr run` needs: the code is installed with fedpact, at the coordinator and at every site.
@@ -39,13 +40,18 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
     """Submit the job to its SuperLink, follow its log, and read the record that it leaves in the output folder.
 
     The SuperLink runs on this machine (or sees its files): the coordinator's half of the run is one of its processes.
-    Raises OptionError without Flower, and FedpactError when the run ended without a record.
+    Raises OptionError without Flower. When the run ended before there was a model, raises what ended it, as `run_job`
+    does: OwnerLost, KeyboardInterrupt, or the error of a job or table that is wrong.
     """
     flwr = shutil.which("flwr", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if flwr is None:
-        raise OptionError("owners at flower:// need the package flwr: pip install 'fedpact[flower]'")
+        raise OptionError(
+            "owners at flower:// need the package flwr: pip install 'fedpact[flower]'", code="FP-OPTION-344"
+        )
     prepare(file.output, resume, force)
     (file.output / FILE).unlink(missing_ok=True)
+    log = file.output / "log.txt"
+    earlier = log.stat().st_size  # of runs that are resumed
     certificates = file.flower.get("root_certificates")
     trust = "insecure = true"
     if certificates is not None:
@@ -67,7 +73,17 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
         )
     if (file.output / FILE).exists():
         return Record.load(file.output)
-    last = (file.output / "log.txt").read_text().rpartition("ended: ")[2].strip()
-    raise FedpactError(
-        last or f"the run on Flower left no record (flwr ended with {done.returncode}); its log is printed above"
+    raise _read_end(log.read_bytes()[earlier:].decode()) or FedpactError(
+        f"the run on Flower left no record (flwr ended with {done.returncode}); its log is printed above", code="FP-302"
     )
+
+
+def _read_end(log: str) -> BaseException | None:
+    """What ended a run before it had a model, as its log tells it; None when the log does not."""
+    end = log.rpartition(ENDED)[2].strip()
+    if end == KeyboardInterrupt.__name__:
+        return KeyboardInterrupt()
+    if told := re.fullmatch(r"(FP[A-Z0-9-]*): (.*)", end, re.DOTALL):
+        code, message = told.groups()
+        return class_of(code)(message, code=code)
+    return None
