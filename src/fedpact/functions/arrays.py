@@ -34,7 +34,7 @@ def as_data(what: str, given: object) -> Data:
     """
     if sp.issparse(given):
         sparse: Any = given
-        as_numbers(what, np.empty(0, dtype=sparse.dtype))
+        as_numbers(what, np.empty(0, dtype=sparse.dtype))  # the type alone is checked: data may be large
         csr: sp.csr_array = sp.csr_array(sparse, dtype=np.float64)
         return csr
     array = as_numbers(what, given)

@@ -16,7 +16,7 @@ from fedpact.errors import DataError
 from fedpact.functions import Affine, Map, extend
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Constraint, Share, combine
-from fedpact.prox import Prox
+from fedpact.prox import Blocks, Prox, Zero
 from fedpact.types import Vector
 
 
@@ -50,29 +50,14 @@ class SlackProblem(FederatedProblem):
         return self.original, w[: self.original_dim], server_multiplier[:split], coupled
 
 
-class OnFirst(Prox):
-    """h of the first `dim` coordinates; the slacks are free."""
+class OnFirst(Blocks):
+    """h of the first `dim` of `total` coordinates; the slacks are free."""
 
     def __init__(self, inner: Prox, dim: int, total: int) -> None:
-        self.inner = inner
-        self.dim = dim
+        super().__init__(inner, Zero(), dim)
         self.indicator = inner.indicator
         if inner.curvature is not None:
             self.curvature = np.concatenate([np.broadcast_to(inner.curvature, dim), np.zeros(total - dim)])
-
-    def value(self, w: Vector) -> float:
-        return self.inner.value(w[: self.dim])
-
-    def prox(self, v: Vector, step: float) -> Vector:
-        return np.concatenate([self.inner.prox(v[: self.dim], step), v[self.dim :]])
-
-    def subdifferential_distance(self, v: Vector, w: Vector) -> float:
-        free = float(np.max(np.abs(v[self.dim :]), initial=0.0))
-        return max(self.inner.subdifferential_distance(v[: self.dim], w[: self.dim]), free)
-
-    def descent(self, slope: Vector, w: Vector) -> tuple[float, Vector]:
-        fall, free = self.inner.descent(slope[: self.dim], w[: self.dim])
-        return fall, np.concatenate([free, np.abs(slope[self.dim :])])
 
 
 def coupled_scale(problem: FederatedProblem, w: Vector) -> float:
