@@ -42,6 +42,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "jobs": None,
     "estimators": None,
     "cli": None,
+    "preparation": {"federation", "problem", "solvers"},
     "solve": None,
     "__init__": None,
 }

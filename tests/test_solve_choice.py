@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import fedpact as fp
-from fedpact.solve import LARGEST_MESSAGE, choose
+from fedpact.preparation import LARGEST_MESSAGE, choose
 
 QUADRATIC = fp.functions.Quadratic(np.eye(3), np.ones(3))
 

@@ -19,6 +19,14 @@ def to_array(given: Any) -> NDArray[Any]:
     return np.asarray(given)
 
 
+def to_numbers(given: Any) -> NDArray[Any]:
+    """`given` as an array of booleans, integers or floats. ValueError when it is ragged, masked, or of another type."""
+    array = to_array(given)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"it is a {type(given).__name__} of type {array.dtype}; encode it as numbers")
+    return array
+
+
 def to_real(given: Any) -> NDArray[np.float64]:
     """`given` as float64. ValueError or TypeError when values are masked, complex, text, or too large."""
     array = to_array(given)

@@ -1055,7 +1055,7 @@ def test_a_stand_in_has_the_shape_of_the_share_and_no_more() -> None:
     assert (other.label, other.multiplier_length, other.has_hessian) == ("a", 1, True)
     assert {role: part.dim for role, part in other.parts.items()} == {"objective": 3, "constraint": 3}
     for part in other.parts.values():
-        with pytest.raises(ProblemError, match=r"^a: its .* is known to itself only; use a federated method$"):
+        with pytest.raises(ProblemError, match=r"^a: its .* is known to its owner only; use a federated method$"):
             part.value(np.zeros(3))
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from networks import assert_derivatives, hospitals
+from raising import raises_code
 
 import fedpact as fp
 from fedpact import data
-from fedpact.errors import DataError, OptionError, ProblemError
 from fedpact.functions import LogisticLoss, from_torch, parameters_from_torch, parameters_to_torch
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
@@ -163,9 +163,9 @@ def test_modules_with_statistics_and_dropout_are_taken_in_eval_mode_only():
     normal = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1))
     dropped = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 1))
     seed = torch.get_rng_state()
-    with pytest.raises(ProblemError, match=r"buffers \(batch norm\?\); call module.eval\(\)"):
+    with raises_code("FP-PROBLEM-181", "", "module.eval()"):
         from_torch(normal, loss, (X, y))
-    with pytest.raises(ProblemError, match=r"random \(dropout\?\); call module.eval\(\)"):
+    with raises_code("FP-PROBLEM-180", "", "module.eval()"):
         from_torch(dropped, loss, (X, y))
     assert torch.equal(seed, torch.get_rng_state())
     assert float(normal[0].num_batches_tracked) == 0
@@ -177,25 +177,22 @@ def test_modules_with_statistics_and_dropout_are_taken_in_eval_mode_only():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "code", "facts"),
     [
-        (lambda net: from_torch(lambda x: x, loss, (X, y)), "expected a torch.nn.Module, got function"),
-        (lambda net: from_torch(net, loss, X), r"the pair \(inputs, targets\)"),
-        (
-            lambda net: from_torch(net, loss, (X[:, :2], y)),
-            r"loss\(module\(inputs\), targets\) failed with RuntimeError",
-        ),
-        (lambda net: from_torch(net, lambda o, t: o, (X, y)), r"returned shape \(25, 1\); return one number"),
-        (lambda net: from_torch(net, lambda o, t: 1.0, (X, y)), "returned float; return one number"),
-        (lambda net: from_torch(net, lambda o, t: o.sum().float(), (X, y)), "returned torch.float32"),
-        (lambda net: from_torch(net, lambda o, t: t.sum(), (X, y)), "does not depend on the parameters"),
-        (lambda net: from_torch(net, loss, (X, y.astype(str))), "targets holds <U.* values"),
-        (lambda net: from_torch(net.requires_grad_(False), loss, (X, y)), "nothing to train"),
-        (lambda net: parameters_to_torch(np.zeros(3), net), r"w has shape \(3,\); the module takes \(21,\)"),
+        (lambda net: from_torch(lambda x: x, loss, (X, y)), "FP-PROBLEM-173", ["from_torch: got function"]),
+        (lambda net: from_torch(net, loss, X), "FP-PROBLEM-174", ["", "(inputs, targets)"]),
+        (lambda net: from_torch(net, loss, (X[:, :2], y)), "FP-PROBLEM-176", ["", "RuntimeError", "torch.float64"]),
+        (lambda net: from_torch(net, lambda o, t: o, (X, y)), "FP-PROBLEM-177", ["", "shape (25, 1)"]),
+        (lambda net: from_torch(net, lambda o, t: 1.0, (X, y)), "FP-PROBLEM-177", ["", "float"]),
+        (lambda net: from_torch(net, lambda o, t: o.sum().float(), (X, y)), "FP-PROBLEM-179", ["", "torch.float32"]),
+        (lambda net: from_torch(net, lambda o, t: t.sum(), (X, y)), "FP-PROBLEM-178", []),
+        (lambda net: from_torch(net, loss, (X, y.astype(str))), "FP-PROBLEM-150", ["from_torch: targets ", "<U"]),
+        (lambda net: from_torch(net.requires_grad_(False), loss, (X, y)), "FP-PROBLEM-175", []),
+        (lambda net: parameters_to_torch(np.zeros(3), net), "FP-PROBLEM-153", ["w has shape (3,)", "(21,)"]),
     ],
 )
-def test_misuse_is_told(make, message):
-    with pytest.raises(ProblemError, match=message):
+def test_misuse_is_told(make, code, facts):
+    with raises_code(code, *facts):
         make(network())
 
 
@@ -203,11 +200,11 @@ def test_missing_values_are_told_with_the_owner():
     bad = X.copy()
     bad[4, 1] = np.nan
     share = fp.Share(from_torch(network(), loss, (bad, y)), name="north")
-    with pytest.raises(DataError, match=r"north: objective .* inputs has 1 NaN or infinite value, first at row 4"):
+    with raises_code("FP-DATA-100", "north: objective ", "inputs has 1 ", "row 4"):
         fp.FederatedProblem([share])
 
 
 def test_without_torch_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(OptionError, match=r"pip install 'fedpact\[torch\]'"):
+    with raises_code("FP-OPTION-101", "", "pip install 'fedpact[torch]'"):
         from_torch(None, loss, (X, y))

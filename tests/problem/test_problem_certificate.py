@@ -5,11 +5,11 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
+from raising import raises_code
 from scipy.optimize import linprog
 
 import fedpact as fp
 from fedpact.cones import Nonnegative, Product, SecondOrder, Zero
-from fedpact.errors import ProblemError
 from fedpact.functions import Affine, Quadratic, Smooth
 
 EXACT = 1e-14
@@ -238,22 +238,27 @@ def test_a_value_that_is_not_finite_is_never_certified() -> None:
 
 
 @pytest.mark.parametrize(
-    ("w", "multipliers", "words"),
+    ("w", "multipliers", "code", "facts"),
     [
-        ([0.0, 1.0, 2.0], [None, None, None], ["w has shape (3,)", "length 2"]),
-        ([[0.0, 1.0]], [None, None, None], ["w has shape (1, 2)", "length 2"]),
-        ([0.0, 1.0], [None, None], ["expected 3 multipliers [server, a, b]", "got 2", "None"]),
-        ([0.0, 1.0], [None, None, [1.0, 2.0]], ["b: the multiplier has shape (2,)", "length 1"]),
-        ([0.0, 1.0], [None, [1.0], None], ["a: the multiplier has shape (1,)", "length 0"]),
-        ([0.0, 1.0], [[[1.0]], None, None], ["server: the multiplier has shape (1, 1)", "length 1"]),
+        ([0.0, 1.0, 2.0], [None, None, None], "FP-PROBLEM-108", ["w ", "shape (3,)", "length 2"]),
+        ([[0.0, 1.0]], [None, None, None], "FP-PROBLEM-108", ["w ", "shape (1, 2)", "length 2"]),
+        ([0.0, 1.0], [None, None], "FP-PROBLEM-123", ["expected 3 multipliers [server, a, b]", "got 2"]),
+        ([0.0, 1.0], [None, None, [1.0, 2.0]], "FP-PROBLEM-108", ["b: the multiplier", "shape (2,)", "length 1"]),
+        ([0.0, 1.0], [None, [1.0], None], "FP-PROBLEM-108", ["a: the multiplier", "shape (1,)", "length 0"]),
+        ([0.0, 1.0], [[[1.0]], None, None], "FP-PROBLEM-108", ["server: the multiplier", "shape (1, 1)", "length 1"]),
+        ([0.0, 1.0], [None, None, ["high"]], "FP-PROBLEM-107", ["b: the multiplier"]),
     ],
 )
-def test_wrong_lengths_name_the_owner(w: object, multipliers: list, words: list[str]) -> None:
-    with pytest.raises(ProblemError) as caught:
+def test_wrong_lengths_name_the_owner(w: object, multipliers: list, code: str, facts: list[str]) -> None:
+    with raises_code(code, *facts):
         fp.certify(two_owners(), w, multipliers)
-    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_a_number_is_a_multiplier_of_length_one() -> None:
+    by_number = fp.certify(two_owners(), [0.0, 1.0], [None, None, 0.5])
+    assert by_number == fp.certify(two_owners(), [0.0, 1.0], [None, None, [0.5]])
 
 
 def test_a_price_of_a_coupled_constraint_that_is_not_there() -> None:
-    with pytest.raises(ProblemError, match=r"coupled constraint: the multiplier has shape \(1,\).*length 0"):
+    with raises_code("FP-PROBLEM-108", "coupled constraint: the multiplier", "shape (1,)", "length 0"):
         fp.certify(two_owners(), [0.0, 1.0], [None, None, None], coupled_multiplier=[1.0])

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from raising import raises_code
 
 import fedpact as fp
 from fedpact.cones import Nonnegative, SecondOrder, Zero
-from fedpact.errors import ProblemError
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth
 from fedpact.problem import prove_infeasible
 from fedpact.problem.infeasibility import SMALL, add, gap, owner_evidence
@@ -156,9 +156,9 @@ def test_a_tangent_elsewhere_is_below_the_constraint_too():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ProblemError, match="expected 4 multipliers"):
+    with raises_code("FP-PROBLEM-123", "expected 4 multipliers"):
         prove_infeasible(CONFLICT, [0.0, 0.0], [None])
-    with pytest.raises(ProblemError, match="north: the multiplier has shape"):
+    with raises_code("FP-PROBLEM-108", "north: the multiplier has shape"):
         prove_infeasible(CONFLICT, [0.0, 0.0], [None, [1.0, 2.0], None, None])
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from raising import raises_code
 from scipy.optimize import brentq
 
-from fedpact.errors import ProblemError
-from fedpact.prox import L1, Box, Custom, ElasticNet, GroupL2, Prox, Simplex, SquaredL2, Zero
+from fedpact.prox import L1, Blocks, Box, Custom, ElasticNet, GroupL2, Prox, Simplex, SquaredL2, Zero
 from fedpact.prox.group import ball_distance
 
 NAN, INF = np.nan, np.inf
@@ -146,8 +146,16 @@ def test_custom() -> None:
     assert h.contains(vector(1.0))
     assert not h.contains(vector(-1.0))
     assert h.prox(vector(-2.0), 1.0).dtype == np.float64
-    with pytest.raises(ProblemError, match=r"Custom: prox returned shape \(1,\); expected \(2,\)"):
+    with raises_code("FP-PROBLEM-187", "Custom: prox returned shape (1,)", "(2,)"):
         h.prox(np.ones(2), 1.0)
+
+
+def test_a_custom_prox_that_is_not_finite_is_refused() -> None:
+    h = Custom(lambda w: 0.0, lambda v, step: v + NAN, lambda v, w: NAN)
+    with raises_code("FP-PROBLEM-188"):
+        h.prox(np.ones(2), 1.0)
+    with raises_code("FP-PROBLEM-189"):
+        h.subdifferential_distance(np.ones(2), np.ones(2))
 
 
 LENGTH = "has 3 entries; expected one number or 2 entries, one for each coordinate"
@@ -185,19 +193,20 @@ def test_defect_tells(h: Prox, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "code", "facts"),
     [
-        (lambda: L1(np.eye(2)), r"L1: weight must be a number or a vector of numbers; got an array of shape \(2, 2\)"),
-        (lambda: SquaredL2("x"), "SquaredL2: weight must be a number"),
-        (lambda: ElasticNet(1.0, None), "ElasticNet: l2 must be a number"),
-        (lambda: Box(1j, 2), "Box: lo must be a number"),
-        (lambda: Simplex("one"), "Simplex: total must be a number"),
-        (lambda: Simplex([1.0, 2.0]), "Simplex: total must be a number; got a vector of 2 entries"),
-        (lambda: GroupL2([[0], [0.5]], 1.0), "GroupL2: group 1 must be a list of integer indices; got .* float64"),
-        (lambda: GroupL2([[True, False]], 1.0), "group 0 must be a list of integer indices; got .* bool"),
-        (lambda: GroupL2([0, 1], 1.0), r"group 0 must be a list of integer indices; got shape \(\)"),
+        (lambda: L1(np.eye(2)), "FP-PROBLEM-191", ["L1: weight ", "(2, 2)"]),
+        (lambda: SquaredL2("x"), "FP-PROBLEM-190", ["SquaredL2: weight "]),
+        (lambda: ElasticNet(1.0, None), "FP-PROBLEM-190", ["ElasticNet: l2 "]),
+        (lambda: Box(1j, 2), "FP-PROBLEM-190", ["Box: lo "]),
+        (lambda: Simplex("one"), "FP-PROBLEM-190", ["Simplex: total "]),
+        (lambda: Simplex([1.0, 2.0]), "FP-PROBLEM-192", ["Simplex: total ", "2 entries"]),
+        (lambda: GroupL2([[0], [0.5]], 1.0), "FP-PROBLEM-193", ["GroupL2: group 1 ", "float64"]),
+        (lambda: GroupL2([[True, False]], 1.0), "FP-PROBLEM-193", ["GroupL2: group 0 ", "bool"]),
+        (lambda: GroupL2([0, 1], 1.0), "FP-PROBLEM-193", ["GroupL2: group 0 ", "shape ()"]),
+        (lambda: Blocks(L1(1.0), 0.1, 1), "FP-PROBLEM-185", ["Blocks: the second part", "float"]),
     ],
 )
-def test_constructors_refuse(make: object, message: str) -> None:
-    with pytest.raises(ProblemError, match=message):
+def test_constructors_refuse(make: object, code: str, facts: list[str]) -> None:
+    with raises_code(code, *facts):
         make()

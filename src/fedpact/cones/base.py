@@ -197,5 +197,7 @@ def positive_int(owner: str, argument: str, value: object) -> int:
     except TypeError:
         number = 0
     if number < 1 or isinstance(value, bool):
-        raise ProblemError(f"{owner}: {argument} must be an integer of at least 1, found {value!r}")
+        raise ProblemError(
+            f"{owner}: {argument} must be an integer of at least 1, found {value!r}", code="FP-PROBLEM-198"
+        )
     return number

@@ -11,6 +11,11 @@ from fedpact.cones.base import Cone
 from fedpact.cones.max_norm import bisect, max_norm, ray_distance
 from fedpact.types import Matrix, Vector
 
+#: Entries below this part of the largest are taken as 0, so that squared ratios stay finite.
+NEGLIGIBLE = 1e-150
+#: Beyond this ratio v / u of a multiplier (u, v, w) in K*, w >= e^699 |u|: u is rounding next to w.
+STEEPEST = 700.0
+
 
 @dataclass(frozen=True)
 class Exponential(Cone):
@@ -86,7 +91,7 @@ class Exponential(Cone):
         """
         u, v, w = multiplier
         tolerance = self.rounding * np.linalg.norm(multiplier)
-        if u < 0.0 and v / u < 700.0:  # beyond, w >= e^699 |u|: u is rounding next to w
+        if u < 0.0 and v / u < STEEPEST:
             rho = 1.0 - v / u
             slope = math.exp(-rho)
             # First-order distance to the surface w + u e^-rho = 0, whose gradient is (rho e^-rho, e^-rho, 1).
@@ -98,13 +103,10 @@ class Exponential(Cone):
 
 
 def _unit_scale(v: Vector) -> tuple[tuple[float, float, float], float]:
-    """v over its max-norm (over 1 if v = 0), and that norm.
-
-    Entries below 1e-150 become 0, so that squared ratios stay finite.
-    """
+    """v over its max-norm (over 1 if v = 0) without negligible entries, and that norm."""
     scale = max_norm(v) or 1.0
-    x, y, z = (0.0 if abs(entry) < 1e-150 * scale else float(entry / scale) for entry in v)
-    return (x, y, z), scale
+    kept = np.where(np.abs(v) < NEGLIGIBLE * scale, 0.0, v / scale)
+    return (float(kept[0]), float(kept[1]), float(kept[2])), scale
 
 
 def _split(v: Vector) -> tuple[Vector, Vector]:

@@ -8,6 +8,17 @@ import numpy as np
 
 from fedpact.types import Vector
 
+#: Halvings of an interval: 60 exhaust the floats unless the result is nearly 0.
+HALVINGS = 200
+#: Relative to |v|_inf, a distance below this is rounding.
+ROUNDING = 1e-12
+#: Relative to |v|_inf, bounds that agree to this cannot come closer.
+SMALLEST_GAP = 1e-14
+#: First step of the splitting in Euclidean distances: by trial, 1 to 4 serve both large and small distances well.
+FIRST_STEP = 3.0
+#: Iterations of the splitting between two looks at the balance of primal and dual progress.
+BALANCED_EVERY = 50
+
 
 def max_norm(v: Vector) -> float:
     """max_j |v_j|; 0 for an empty vector."""
@@ -19,7 +30,7 @@ def bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
 
     `holds(high)` is assumed, and the result always satisfies the condition.
     """
-    for _ in range(200):  # 60 halvings exhaust the floats unless the result is nearly 0
+    for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         if not low < middle < high:
             break
@@ -82,20 +93,18 @@ def splitting_distance(
 
     Douglas-Rachford splitting (Lions and Mercier 1979) on |v - s|_inf + indicator of N. Every s in N gives the upper
     bound |v - s|_inf; every y in the polar of N with |y|_1 = 1 gives the lower bound <y, v>. Returns the upper bound
-    when the two agree to a relative `gap` or to 1e-14 |v|_inf, when it is rounding (1e-12 |v|_inf), or after
-    `iterations`. In the last case it may exceed the distance: by a relative 1e-4 or less in trials with matrices of
-    order up to 10.
+    when the two agree to a relative `gap` or to SMALLEST_GAP |v|_inf, when it is ROUNDING, or after `iterations`. In
+    the last case it may exceed the distance: by a relative 1e-4 or less in trials with matrices of order up to 10.
     """
     size = max_norm(v)
     s = project(v)
     polar = v - s
-    # By trial, 1 to 4 Euclidean distances serve both large and small distances (relative to |v|) well.
-    step = 3.0 * float(np.linalg.norm(polar))
+    step = FIRST_STEP * float(np.linalg.norm(polar))
     upper = size
     for iteration in range(1, iterations + 1):
         upper = min(upper, max_norm(v - s))
-        tolerance = max(gap * upper, 1e-14 * size)
-        if upper <= 1e-12 * size:
+        tolerance = max(gap * upper, SMALLEST_GAP * size)
+        if upper <= ROUNDING * size:
             break
         if upper - _lower_bound(project, v, polar, upper - tolerance) <= tolerance:
             break
@@ -104,7 +113,7 @@ def splitting_distance(
         previous = s
         s = project(w)
         factor = 1.0
-        if iteration % 50 == 0:
+        if iteration % BALANCED_EVERY == 0:
             factor = _balance(primal_change=s - previous, dual_change=gradient - polar)
         step = factor * step
         polar = factor * (w - s)

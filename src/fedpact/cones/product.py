@@ -31,10 +31,10 @@ class Product(Cone):
     def __init__(self, cones: Iterable[Cone]) -> None:
         factors = tuple(cones)
         if not factors:
-            raise ProblemError("Product: cones must hold at least one cone, found none")
+            raise ProblemError("Product: cones must hold at least one cone, found none", code="FP-PROBLEM-196")
         for index, cone in enumerate(factors):
             if not isinstance(cone, Cone):
-                raise ProblemError(f"Product: cones[{index}] must be a Cone, found {cone!r}")
+                raise ProblemError(f"Product: cones[{index}] must be a Cone, found {cone!r}", code="FP-PROBLEM-197")
         ends = list(accumulate(cone.dim for cone in factors))
         parts = [(cone, slice(end - cone.dim, end)) for cone, end in zip(factors, ends, strict=True)]
         object.__setattr__(self, "cones", factors)

@@ -22,7 +22,7 @@ def svec(matrix: Matrix) -> Vector:
     ProblemError unless the matrix is square.
     """
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ProblemError(f"svec: the matrix must be k x k, found shape {matrix.shape}")
+        raise ProblemError(f"svec: the matrix must be k x k, found shape {matrix.shape}", code="FP-PROBLEM-194")
     rows, columns = _lower(len(matrix))
     return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
 
@@ -31,7 +31,10 @@ def smat(vector: Vector) -> Matrix:
     """The symmetric matrix whose svec is the vector. ProblemError unless the length is k(k+1)/2."""
     order = (math.isqrt(8 * vector.size + 1) - 1) // 2
     if vector.ndim != 1 or order < 1 or order * (order + 1) // 2 != vector.size:
-        raise ProblemError(f"smat: the vector must have length k(k+1)/2 (1, 3, 6, 10, ...), found shape {vector.shape}")
+        raise ProblemError(
+            f"smat: the vector must have length k(k+1)/2 (1, 3, 6, 10, ...), found shape {vector.shape}",
+            code="FP-PROBLEM-195",
+        )
     rows, columns = _lower(order)
     entries = vector * np.where(rows == columns, 1.0, np.sqrt(0.5))
     matrix = np.empty((order, order))

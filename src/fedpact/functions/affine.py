@@ -22,12 +22,12 @@ class Affine(Map):
     convex = True
 
     def __init__(self, C: ArrayLike | sp.sparray | sp.spmatrix, d: ArrayLike | None = None) -> None:
-        self.C: Matrix = freeze(to_dense(as_data("Affine", "C", C)))
+        self.C: Matrix = freeze(to_dense(as_data("Affine: C", C)))
         self.length = int(self.C.shape[0])
         self.dim = int(self.C.shape[1])
         self.d: Vector = np.zeros(self.length)
         if d is not None:
-            self.d = as_vector("Affine", "d", d, self.length, "as C has rows")
+            self.d = as_vector("Affine: d", d, self.length, "as C has rows")
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         return self.value(w), self.C

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
-from fedpact.functions.arrays import as_array, first_of
+from fedpact.functions.arrays import as_numbers, first_of
 from fedpact.functions.base import Function, Indices, Map
 from fedpact.types import Matrix, Vector
 
@@ -28,7 +28,7 @@ class FunctionSum(Function):
                 self.constant += factor * function.constant
         parts = [function for _, function in self.terms]
         if not all(part.gradient_field for part in parts):
-            raise ProblemError("an operator cannot be added or scaled; do that inside its fun")
+            raise ProblemError("an operator cannot be added or scaled; do that inside its fun", code="FP-PROBLEM-159")
         self.dim = common_dim(parts)
         self.start = first_start(parts)
         self.has_hessian = all(part.has_hessian for part in parts)
@@ -135,9 +135,9 @@ def add_maps(map_: Map, other: Map | ArrayLike) -> Map:
     """map_ + other."""
     if isinstance(other, Map):
         return MapSum([(1.0, map_), (1.0, other)])
-    if isinstance(other, np.ndarray | Sequence):
-        vector = as_array(f"beside {map_!r}", "the constant", other)
-        if vector.dtype.kind in "biuf" and vector.ndim == 1:
+    if isinstance(other, np.ndarray | list | tuple):
+        vector = as_numbers(f"the constant beside {map_!r}", other)
+        if vector.ndim == 1:
             return MapSum([(1.0, map_)], np.array(vector, dtype=np.float64))
     return MapSum([(1.0, map_)], _number(map_, other, "a Map, a vector or a number can be added to"))
 
@@ -154,7 +154,9 @@ def _number(operand: Function | Map, given: object, allowed: str) -> float:
         try:
             return float(given)  # type: ignore[arg-type]
         except OverflowError as error:  # a whole number with hundreds of digits
-            raise ProblemError(f"a number beside {operand!r} is too large; scale the problem") from error
+            raise ProblemError(
+                f"a number beside {operand!r} is too large for a float; scale the problem", code="FP-PROBLEM-160"
+            ) from error
     # Returning NotImplemented instead would show numpy's message about its arrays, which misleads.
     raise TypeError(f"only {allowed} {operand!r}, not {type(given).__name__}")
 
@@ -164,7 +166,10 @@ def common_dim(parts: Iterable[Function | Map]) -> int | None:
     known = [part for part in parts if part.dim is not None]
     if len({part.dim for part in known}) > 1:
         listing = ", ".join(repr(part) for part in known)
-        raise ProblemError(f"these take vectors of different lengths: {listing}; give all of them the same dim")
+        raise ProblemError(
+            f"these take vectors of different lengths: {listing}; give all of them the same dim",
+            code="FP-PROBLEM-161",
+        )
     return known[0].dim if known else None
 
 
@@ -177,7 +182,9 @@ def _check_lengths(lengths: Sequence[int | None]) -> int | None:
     """The common length, None if none is known; ProblemError when they differ."""
     known = sorted({length for length in lengths if length is not None})
     if len(known) > 1:
-        raise ProblemError(f"maps and constants of lengths {known} cannot be added; make their lengths equal")
+        raise ProblemError(
+            f"maps and constants of lengths {known} cannot be added; make their lengths equal", code="FP-PROBLEM-162"
+        )
     return known[0] if known else None
 
 

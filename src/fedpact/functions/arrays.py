@@ -10,44 +10,53 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from fedpact.errors import ProblemError
-from fedpact.types import Matrix, Vector, to_array
+from fedpact.types import Matrix, Vector, to_numbers
 
 #: A matrix of data, dense or CSR.
 Data = Matrix | sp.csr_array
 
 
-def as_data(owner: str, name: str, given: object) -> Data:
+# Below, `what` is the subject of the error, such as "Quadratic: A".
+
+
+def as_numbers(what: str, given: object) -> NDArray[Any]:
+    """`given` as an array of real numbers, of any shape and precision. Raises ProblemError when it is none."""
+    try:
+        return to_numbers(given)
+    except ValueError as error:  # ragged lists, masks, text, complex numbers
+        raise ProblemError(f"{what} is not an array of real numbers ({error})", code="FP-PROBLEM-150") from error
+
+
+def as_data(what: str, given: object) -> Data:
     """`given` as a float64 matrix, dense or CSR; not copied when it is one already, since data may be large.
 
     Raises ProblemError when it is not two-dimensional or does not hold real numbers.
     """
-    array: Any = given if sp.issparse(given) else as_array(owner, name, given)
-    if array.dtype.kind not in "biuf":
-        raise ProblemError(f"{owner}: {name} holds {array.dtype} values, not real numbers; encode them as numbers")
-    if array.ndim != 2:
-        raise ProblemError(f"{owner}: {name} must be a matrix (two dimensions); its shape is {array.shape}")
     if sp.issparse(given):
-        sparse: sp.csr_array = sp.csr_array(array, dtype=np.float64)
-        return sparse
+        sparse: Any = given
+        as_numbers(what, np.empty(0, dtype=sparse.dtype))  # the type alone is checked: data may be large
+        csr: sp.csr_array = sp.csr_array(sparse, dtype=np.float64)
+        return csr
+    array = as_numbers(what, given)
+    if array.ndim != 2:
+        raise ProblemError(f"{what} has shape {array.shape}; give a matrix, with two axes", code="FP-PROBLEM-151")
     return np.asarray(array, dtype=np.float64)
 
 
-def as_vector(owner: str, name: str, given: object, length: int, why: str) -> Vector:
+def as_square(what: str, given: object) -> Data:
+    """`given` as by `as_data`. Raises ProblemError when it is not square."""
+    matrix = as_data(what, given)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ProblemError(f"{what} has shape {matrix.shape}; give a square matrix", code="FP-PROBLEM-152")
+    return matrix
+
+
+def as_vector(what: str, given: object, length: int, why: str) -> Vector:
     """A float64 copy of `given`, a vector of this length; `why` explains the expected length in the error."""
-    array = as_array(owner, name, given)
-    if array.dtype.kind not in "biuf":
-        raise ProblemError(f"{owner}: {name} holds {array.dtype} values, not real numbers; encode them as numbers")
+    array = as_numbers(what, given)
     if array.shape != (length,):
-        raise ProblemError(f"{owner}: {name} has shape {array.shape}; expected ({length},), {why}")
+        raise ProblemError(f"{what} has shape {array.shape}; expected ({length},), {why}", code="FP-PROBLEM-153")
     return np.array(array, dtype=np.float64)
-
-
-def as_array(owner: str, name: str, given: object) -> NDArray[Any]:
-    """`given` as an array of any kind. Raises ProblemError when it is ragged, or when a mask hides some of it."""
-    try:
-        return to_array(given)
-    except ValueError as error:  # ragged lists, masks
-        raise ProblemError(f"{owner}: {name} is not an array of numbers ({error})") from error
 
 
 def freeze(array: Matrix) -> Matrix:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from fedpact.errors import ProblemError
+from fedpact.functions.arrays import as_numbers
 from fedpact.functions.base import Function, Map
-from fedpact.types import Matrix, Vector, to_array
+from fedpact.types import Matrix, Vector
 
 
 class Smooth(Function):
@@ -36,7 +37,7 @@ class Smooth(Function):
         self.has_hessian = hess is not None
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        value, gradient = _as_pair(self.fun(w.copy()), "Smooth", "(value, gradient)")
+        value, gradient = unpack("Smooth", self.fun(w.copy()), ("value", "gradient"))
         number = float(to_shape(value, (), "Smooth: the value"))
         return number, to_shape(gradient, w.shape, "Smooth: the gradient")
 
@@ -71,7 +72,7 @@ class SmoothMap(Map):
         self.has_hessian = hess is not None
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        given, jacobian = _as_pair(self.fun(w.copy()), "SmoothMap", "(value, Jacobian)")
+        given, jacobian = unpack("SmoothMap", self.fun(w.copy()), ("value", "Jacobian"))
         value = to_shape(given, (self.length,), "SmoothMap: the value")
         return value, to_shape(jacobian, (value.size, w.size), "SmoothMap: the Jacobian")
 
@@ -82,13 +83,15 @@ class SmoothMap(Map):
         return to_shape(hessian, (w.size, w.size), "SmoothMap: the weighted Hessian")
 
 
-def _as_pair(returned: object, owner: str, expected: str) -> tuple[object, object]:
-    """What a callable returned, which must be a tuple or list of two."""
-    if not isinstance(returned, tuple | list):
-        raise ProblemError(f"{owner}: fun returned {type(returned).__name__}; expected the pair {expected}")
-    if len(returned) != 2:
-        raise ProblemError(f"{owner}: fun returned {len(returned)} items; expected the pair {expected}")
-    return returned[0], returned[1]
+def unpack(owner: str, returned: object, names: Sequence[str]) -> Sequence[object]:
+    """What a callable returned, which must be a tuple or list with one item for each name."""
+    found = type(returned).__name__
+    if isinstance(returned, tuple | list):
+        if len(returned) == len(names):
+            return returned
+        found = f"{len(returned)} items"
+    expected = f"({', '.join(names)})"
+    raise ProblemError(f"{owner}: fun returned {found}; return the tuple {expected}", code="FP-PROBLEM-157")
 
 
 def to_shape(given: object, shape: tuple[int | None, ...], what: str) -> Vector:
@@ -96,20 +99,13 @@ def to_shape(given: object, shape: tuple[int | None, ...], what: str) -> Vector:
 
     It is a copy since the callable may reuse its buffer. Raises ProblemError, with `what` as the subject.
     """
-    expected = _describe(shape)
     plain: Any = given
     if sp.issparse(given):
         plain = plain.toarray()
-    try:
-        array = to_array(plain)
-    except ValueError as error:  # ragged lists, masks
-        raise ProblemError(f"{what} is not an array of numbers ({error}); expected {expected}") from error
-    if array.dtype.kind not in "biuf":
-        found = f"{type(given).__name__} of type {array.dtype}"
-        raise ProblemError(f"{what} is a {found}; expected real numbers, {expected}")
+    array = as_numbers(what, plain)
     fits = array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
     if not fits:
-        raise ProblemError(f"{what} has shape {array.shape}; expected {expected}")
+        raise ProblemError(f"{what} has shape {array.shape}; expected {_describe(shape)}", code="FP-PROBLEM-158")
     return np.array(array, dtype=np.float64)
 
 

@@ -96,10 +96,15 @@ def _coordinates(inner: Function | Map, dim: int, start: int, inner_dim: int | N
     known = {size for size in (inner.dim, inner_dim) if size is not None}
     if len(known) != 1:
         remedy = "pass inner_dim" if not known else f"inner_dim = {inner_dim} contradicts it"
-        raise ProblemError(f"extend: {inner!r} must know how many coordinates it takes; {remedy}")
+        raise ProblemError(
+            f"extend: {inner!r} must know how many coordinates it takes; {remedy}", code="FP-PROBLEM-163"
+        )
     size = known.pop()
     if start < 0 or start + size > dim:
-        raise ProblemError(f"extend: coordinates [{start}, {start + size}) of {inner!r} do not fit into dim = {dim}")
+        raise ProblemError(
+            f"extend: coordinates [{start}, {start + size}) of {inner!r} do not fit into dim = {dim}; raise dim",
+            code="FP-PROBLEM-164",
+        )
     return slice(start, start + size)
 
 

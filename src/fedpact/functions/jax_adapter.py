@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
-from fedpact.functions.arrays import as_array, first_of, non_finite_defect
+from fedpact.functions.arrays import as_numbers, as_vector, first_of, non_finite_defect
 from fedpact.functions.callables import Smooth
 from fedpact.types import Matrix, Vector
 
@@ -44,17 +44,17 @@ def parameters_from_jax(params: Any) -> Vector:
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
     for leaf in leaves:
         if not jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
-            raise ProblemError(f"a leaf of params holds {leaf.dtype} values; keep what is not trained out of params")
+            raise ProblemError(
+                f"a leaf of params holds {leaf.dtype} values, not floats; keep what is not trained out of params",
+                code="FP-PROBLEM-170",
+            )
     return np.concatenate([np.zeros(0), *(leaf.astype(np.float64).ravel() for leaf in leaves)])
 
 
 def parameters_to_jax(w: ArrayLike, params: Any) -> Any:
     """A tree like params with the entries of w, in the precision of each leaf. ProblemError when w does not fit."""
     jax = _jax()
-    vector = np.array(w, dtype=np.float64)
-    dim = parameters_from_jax(params).size
-    if vector.shape != (dim,):
-        raise ProblemError(f"w has shape {vector.shape}; params take ({dim},): are they those that were trained?")
+    vector = as_vector("w", w, parameters_from_jax(params).size, "the entries of params: are they what was trained?")
     leaves, form = jax.tree.flatten(params)
     new_leaves = []
     for piece, leaf in zip(_pieces(vector, tuple(map(np.shape, leaves))), leaves, strict=True):
@@ -114,10 +114,16 @@ class JaxLoss(Smooth):
             with _double():
                 found = _jax().eval_shape(self._compiled()["value"], np.zeros(dim), *self.data)
         except Exception as error:
-            raise ProblemError(f"from_jax: fun failed with {type(error).__name__}: {error}") from error
+            raise ProblemError(
+                f"from_jax: fun failed with {type(error).__name__}: {error}; call fun(params, *data) to find out why",
+                code="FP-PROBLEM-171",
+            ) from error
         if getattr(found, "shape", None) != () or found.dtype != np.float64:
             what = f"{found.dtype} of shape {found.shape}" if hasattr(found, "shape") else type(found).__name__
-            raise ProblemError(f"from_jax: fun returned {what}; return one real number, such as losses.mean()")
+            raise ProblemError(
+                f"from_jax: fun returned {what}; return one real number, such as losses.mean()",
+                code="FP-PROBLEM-172",
+            )
 
 
 @lru_cache(maxsize=64)
@@ -145,9 +151,7 @@ def _pieces(w: Any, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
 
 def _as_array(place: int, given: Any) -> Any:
     """One array of the data; floats as float64."""
-    array = as_array("from_jax", f"data[{place}]", given)
-    if array.dtype.kind not in "biuf":
-        raise ProblemError(f"from_jax: data[{place}] holds {array.dtype} values, not real numbers; encode them")
+    array = as_numbers(f"from_jax: data[{place}]", given)
     if array.dtype.kind == "f":
         return array.astype(np.float64)
     return array
@@ -165,4 +169,4 @@ def _jax() -> Any:
     try:
         return importlib.import_module("jax")
     except ImportError as error:
-        raise OptionError("from_jax needs the package jax: pip install 'fedpact[jax]'") from error
+        raise OptionError("from_jax needs the package jax; pip install 'fedpact[jax]'", code="FP-OPTION-100") from error

@@ -26,14 +26,14 @@ class LogisticLoss(Function):
     convex = True
 
     def __init__(self, X: ArrayLike | sp.sparray | sp.spmatrix, y: ArrayLike, weight: ArrayLike | None = None) -> None:
-        self.X = as_data("LogisticLoss", "X", X)
+        self.X = as_data("LogisticLoss: X", X)
         self.rows = int(self.X.shape[0])
         self.dim = int(self.X.shape[1])
-        self.y = as_vector("LogisticLoss", "y", y, self.rows, "one label for each row of X")
+        self.y = as_vector("LogisticLoss: y", y, self.rows, "one label for each row of X")
         if weight is None:
             self.weight: Vector = np.full(self.rows, 1.0 / max(self.rows, 1))
         else:
-            self.weight = _normalize(as_vector("LogisticLoss", "weight", weight, self.rows, "one for each row of X"))
+            self.weight = _normalize(as_vector("LogisticLoss: weight", weight, self.rows, "one for each row of X"))
         # With s = 2y - 1 the loss of a row is log(1 + exp(-s x'w)), which is free of cancellation.
         self._sign = 2.0 * self.y - 1.0
 

@@ -19,10 +19,14 @@ def as_map(given: Function | Map) -> Map:
         return given
     if isinstance(given, Function):
         if not given.gradient_field:
-            raise ProblemError(f"{given!r} is an operator, not a function; it cannot be a constraint")
+            raise ProblemError(
+                f"{given!r} is an operator and cannot be a constraint; give a Function or a Map",
+                code="FP-PROBLEM-165",
+            )
         return Single(given)
     raise ProblemError(
-        f"expected a Function or a Map, got {type(given).__name__}; wrap callables in Smooth or SmoothMap"
+        f"expected a Function or a Map, got {type(given).__name__}; wrap callables in Smooth or SmoothMap",
+        code="FP-PROBLEM-166",
     )
 
 
@@ -65,9 +69,15 @@ class TwoSided(Map):
 
     def __init__(self, function: Function, lower: float, upper: float) -> None:
         if not isinstance(function, Function):
-            raise ProblemError(f"TwoSided: expected a Function, got {type(function).__name__}")
+            raise ProblemError(
+                f"TwoSided: expected a Function, got {type(function).__name__}; wrap a callable in Smooth",
+                code="FP-PROBLEM-167",
+            )
         if lower > upper:
-            raise ProblemError(f"TwoSided: lower = {lower:g} is above upper = {upper:g}; no value lies between")
+            raise ProblemError(
+                f"TwoSided: lower = {lower:g} is above upper = {upper:g}; no value lies between, so exchange them",
+                code="FP-PROBLEM-168",
+            )
         self.function = function
         self.lower = float(lower)
         self.upper = float(upper)
@@ -103,7 +113,7 @@ class Stack(Map):
 
     def __init__(self, parts: Sequence[Function | Map]) -> None:
         if not parts:
-            raise ProblemError("Stack: no maps given; give at least one")
+            raise ProblemError("Stack: no maps given; give at least one", code="FP-PROBLEM-169")
         self.parts = [as_map(part) for part in parts]
         self.dim = common_dim(self.parts)
         self.start = first_start(self.parts)

@@ -22,7 +22,7 @@ class MeanProbability(Function):
     has_hessian = True
 
     def __init__(self, X: ArrayLike | sp.sparray | sp.spmatrix) -> None:
-        self.X = as_data("MeanProbability", "X", X)
+        self.X = as_data("MeanProbability: X", X)
         self.rows = int(self.X.shape[0])
         self.dim = int(self.X.shape[1])
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
 
 import numpy as np
 
 from fedpact.errors import ProblemError
+from fedpact.functions.arrays import as_square, as_vector, first_of, freeze, non_finite_defect, to_dense
 from fedpact.functions.base import Function
-from fedpact.functions.callables import to_shape
-from fedpact.types import Matrix, Vector, to_real
+from fedpact.functions.callables import to_shape, unpack
+from fedpact.types import Matrix, Vector
 
 
 class Operator(Function):
@@ -43,11 +43,6 @@ class Operator(Function):
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         return self.hessian(w) @ v
 
-    def _no_arithmetic(self, *_: Any) -> NoReturn:
-        raise ProblemError("an operator cannot be added or scaled; do that inside its fun")
-
-    __add__ = __mul__ = __truediv__ = __neg__ = __sub__ = __rsub__ = __radd__ = __rmul__ = _no_arithmetic
-
 
 class Linear(Operator):
     """F(x) = M x + q, monotone when M + M' is positive semidefinite."""
@@ -55,15 +50,11 @@ class Linear(Operator):
     constant_hessian = True
 
     def __init__(self, M: Matrix, q: Vector | None = None) -> None:
-        matrix = _real("M", M)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise ProblemError(f"Linear: M must be square; its shape is {matrix.shape}")
-        offset = np.zeros(len(matrix)) if q is None else _real("q", q)
-        if offset.shape != (len(matrix),):
-            raise ProblemError(f"Linear: q has shape {offset.shape}; M has {len(matrix)} rows")
-        self.M = matrix
-        self.q = offset
-        self.dim = len(matrix)
+        self.M: Matrix = freeze(to_dense(as_square("Linear: M", M)))
+        self.dim = len(self.M)
+        self.q: Vector = np.zeros(self.dim)
+        if q is not None:
+            self.q = as_vector("Linear: q", q, self.dim, "as M has rows")
         self.has_hessian = True
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
@@ -73,9 +64,7 @@ class Linear(Operator):
         return self.M
 
     def defect(self) -> str | None:
-        if np.all(np.isfinite(self.M)) and np.all(np.isfinite(self.q)):
-            return None
-        return "M or q holds NaN or infinite values; check the data"
+        return first_of([non_finite_defect("M", self.M), non_finite_defect("q", self.q)])
 
 
 class Saddle(Operator):
@@ -96,7 +85,9 @@ class Saddle(Operator):
         most = "" if dim is None else f" of at most {dim}"
         whole = isinstance(split, int | np.integer)
         if not whole or split < 0 or (dim is not None and split > dim):
-            raise ProblemError(f"Saddle: split = {split!r}; give the length of u, a whole number{most}")
+            raise ProblemError(
+                f"Saddle: split = {split!r}; give the length of u, a whole number{most}", code="FP-PROBLEM-156"
+            )
         self.saddle = fun
         self.split = int(split)
         self.jac = jac
@@ -106,17 +97,8 @@ class Saddle(Operator):
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         u = w[: self.split].copy()
         v = w[self.split :].copy()
-        returned = self.saddle(u, v)
-        if not isinstance(returned, tuple | list) or len(returned) != 3:
-            raise ProblemError("Saddle: fun must return three items: the value, the gradient in u, the gradient in v")
-        value = float(to_shape(returned[0], (), "Saddle: the value"))
-        gradient_u = to_shape(returned[1], u.shape, "Saddle: the gradient in u")
-        gradient_v = to_shape(returned[2], v.shape, "Saddle: the gradient in v")
+        parts = unpack("Saddle", self.saddle(u, v), ("value", "gradient in u", "gradient in v"))
+        value = float(to_shape(parts[0], (), "Saddle: the value"))
+        gradient_u = to_shape(parts[1], u.shape, "Saddle: the gradient in u")
+        gradient_v = to_shape(parts[2], v.shape, "Saddle: the gradient in v")
         return value, np.concatenate([gradient_u, -gradient_v])
-
-
-def _real(name: str, given: Any) -> Matrix:
-    try:
-        return to_real(given).copy()
-    except (TypeError, ValueError) as error:
-        raise ProblemError(f"Linear: {name} is not an array of real numbers ({error})") from error

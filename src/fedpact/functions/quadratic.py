@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
-from fedpact.functions.arrays import Data, as_data, as_vector, first_of, freeze, non_finite_defect, to_dense
+from fedpact.functions.arrays import Data, as_square, as_vector, first_of, freeze, non_finite_defect, to_dense
 from fedpact.functions.base import Function
 from fedpact.types import Matrix, Vector
 
@@ -28,9 +28,7 @@ class Quadratic(Function):
     constant_hessian = True
 
     def __init__(self, A: ArrayLike | sp.sparray | sp.spmatrix, b: ArrayLike | None = None) -> None:
-        given = as_data("Quadratic", "A", A)
-        if given.shape[0] != given.shape[1]:
-            raise ProblemError(f"Quadratic: A must be square; its shape is {given.shape}")
+        given = as_square("Quadratic: A", A)
         _check_symmetric(given)
         self.A: Data
         if isinstance(given, sp.csr_array):
@@ -41,7 +39,7 @@ class Quadratic(Function):
         self.convex = _is_convex(self.A)
         self.b: Vector = np.zeros(self.dim)
         if b is not None:
-            self.b = as_vector("Quadratic", "b", b, self.dim, "as A has rows")
+            self.b = as_vector("Quadratic: b", b, self.dim, "as A has rows")
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         product = self.A @ w
@@ -86,4 +84,7 @@ def _check_symmetric(A: Data) -> None:
         return
     gap = float(np.max(np.abs(skew), initial=0.0))
     if gap > SYMMETRY * float(np.max(np.abs(entries), initial=0.0)):
-        raise ProblemError(f"Quadratic: A is not symmetric (entries differ by up to {gap:.3g}); pass (A + A.T) / 2")
+        raise ProblemError(
+            f"Quadratic: A is not symmetric (entries differ by up to {gap:.3g}); give (A + A.T) / 2",
+            code="FP-PROBLEM-155",
+        )

@@ -27,13 +27,15 @@ class SoftmaxLoss(Function):
 
     def __init__(self, X: ArrayLike | sp.sparray | sp.spmatrix, y: ArrayLike, classes: int) -> None:
         if not isinstance(classes, int | np.integer) or classes < 2:
-            raise ProblemError(f"SoftmaxLoss: classes is {classes!r}; it must be a whole number, at least 2")
-        self.X = as_data("SoftmaxLoss", "X", X)
+            raise ProblemError(
+                f"SoftmaxLoss: classes is {classes!r}; give a whole number of at least 2", code="FP-PROBLEM-154"
+            )
+        self.X = as_data("SoftmaxLoss: X", X)
         self.classes = int(classes)
         self.rows = int(self.X.shape[0])
         self.features = int(self.X.shape[1])
         self.dim = self.classes * self.features
-        self.y = as_vector("SoftmaxLoss", "y", y, self.rows, "one label for each row of X")
+        self.y = as_vector("SoftmaxLoss: y", y, self.rows, "one label for each row of X")
         # An invalid label becomes an index outside the classes, so that evaluating in spite of `defect` fails.
         known = np.isin(self.y, np.arange(self.classes))
         self._label = np.where(known, self.y, self.classes).astype(np.intp)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
-from fedpact.functions.arrays import as_array, first_of, non_finite_defect
+from fedpact.functions.arrays import as_numbers, as_vector, first_of, non_finite_defect
 from fedpact.functions.callables import Smooth
 from fedpact.types import Matrix, Vector
 
@@ -53,10 +53,8 @@ def parameters_to_torch(w: ArrayLike, module: Any) -> None:
     """Write w into the parameters of the module, in the precision of each. Raises ProblemError when it does not fit."""
     torch = _torch()
     parameters = _trainable(module)
-    vector = np.array(w, dtype=np.float64)
-    dim = sum(p.numel() for p in parameters.values())
-    if vector.shape != (dim,):
-        raise ProblemError(f"w has shape {vector.shape}; the module takes ({dim},): is it the one that was trained?")
+    dim = sum(parameter.numel() for parameter in parameters.values())
+    vector = as_vector("w", w, dim, "the parameters of the module: is it the one that was trained?")
     with torch.no_grad():
         for parameter, part in zip(parameters.values(), _split(torch.from_numpy(vector), parameters), strict=True):
             parameter.copy_(part)
@@ -68,16 +66,23 @@ class TorchLoss(Smooth):
     def __init__(self, module: Any, loss: Callable[[Any, Any], Any], data: tuple[Any, Any], hessian: bool) -> None:
         torch = _torch()
         if not isinstance(module, torch.nn.Module):
-            raise ProblemError(f"from_torch: expected a torch.nn.Module, got {type(module).__name__}")
+            raise ProblemError(
+                f"from_torch: got {type(module).__name__}; give a torch.nn.Module", code="FP-PROBLEM-173"
+            )
         if not isinstance(data, tuple | list) or len(data) != 2:
-            raise ProblemError("from_torch: data must be the pair (inputs, targets), of tensors or arrays")
+            raise ProblemError(
+                "from_torch: data is not a pair; give (inputs, targets), of tensors or arrays", code="FP-PROBLEM-174"
+            )
         self.module = copy.deepcopy(module).to("cpu", torch.float64)
         self.loss = loss
         self.inputs = _as_tensor("inputs", data[0])
         self.targets = _as_tensor("targets", data[1])
         self.parameters = _trainable(self.module)
         if not self.parameters:
-            raise ProblemError("from_torch: no parameter of the module requires a gradient; there is nothing to train")
+            raise ProblemError(
+                "from_torch: no parameter of the module requires a gradient; call module.requires_grad_()",
+                code="FP-PROBLEM-175",
+            )
         self._lock = Lock()
         self.start = parameters_from_torch(self.module)
         super().__init__(self._value_and_gradient, self._hessian if hessian else None, self.start.size)
@@ -140,21 +145,38 @@ class TorchLoss(Smooth):
         except Exception as error:
             given = f"inputs: {self.inputs.dtype}, targets: {self.targets.dtype}"
             found = f"{type(error).__name__}: {error} ({given})"
-            raise ProblemError(f"from_torch: loss(module(inputs), targets) failed with {found}") from error
+            raise ProblemError(
+                f"from_torch: loss(module(inputs), targets) failed with {found}; call it to find out why",
+                code="FP-PROBLEM-176",
+            ) from error
         drawn = not torch.equal(seed, torch.get_rng_state())
         torch.set_rng_state(seed)
         if not isinstance(value, torch.Tensor) or value.ndim != 0:
             shape = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-            raise ProblemError(f"from_torch: the loss returned {shape}; return one number, such as losses.mean()")
-        remedy = "compute it from the outputs, in their precision"
+            raise ProblemError(
+                f"from_torch: the loss returned {shape}; return one number, such as losses.mean()",
+                code="FP-PROBLEM-177",
+            )
         if not value.requires_grad:
-            raise ProblemError(f"from_torch: the loss does not depend on the parameters; {remedy}")
+            raise ProblemError(
+                "from_torch: the loss does not depend on the parameters; compute it from the outputs",
+                code="FP-PROBLEM-178",
+            )
         if value.dtype != torch.float64:
-            raise ProblemError(f"from_torch: the loss returned {value.dtype}; {remedy}")
+            raise ProblemError(
+                f"from_torch: the loss returned {value.dtype}; compute it in the precision of the outputs",
+                code="FP-PROBLEM-179",
+            )
         if drawn:
-            raise ProblemError("from_torch: the module or the loss is random (dropout?); call module.eval() first")
+            raise ProblemError(
+                "from_torch: the module or the loss is random (dropout?); call module.eval() first",
+                code="FP-PROBLEM-180",
+            )
         if not all(torch.equal(*pair) for pair in zip(buffers, self.module.buffers(), strict=True)):
-            raise ProblemError("from_torch: the module changes its buffers (batch norm?); call module.eval() first")
+            raise ProblemError(
+                "from_torch: the module changes its buffers (batch norm?); call module.eval() first",
+                code="FP-PROBLEM-181",
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
@@ -179,9 +201,7 @@ def _as_tensor(name: str, given: Any) -> Any:
     torch = _torch()
     if isinstance(given, torch.Tensor):
         given = given.detach().cpu().numpy()
-    array = as_array("from_torch", name, given)
-    if array.dtype.kind not in "biuf":
-        raise ProblemError(f"from_torch: {name} holds {array.dtype} values, not real numbers; encode them as numbers")
+    array = as_numbers(f"from_torch: {name}", given)
     if array.dtype.kind == "f":
         return torch.from_numpy(array.astype(np.float64))
     return torch.from_numpy(array.copy())
@@ -191,4 +211,6 @@ def _torch() -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError as error:
-        raise OptionError("from_torch needs the package torch: pip install 'fedpact[torch]'") from error
+        raise OptionError(
+            "from_torch needs the package torch; pip install 'fedpact[torch]'", code="FP-OPTION-101"
+        ) from error

@@ -1,13 +1,14 @@
 """What is asked (Share, Constraint, FederatedProblem), and how any answer is judged (certify)."""
 
-from fedpact.problem.certificate import Certificate, Terms, added, assemble, certify, owner_terms
+from fedpact.problem.certificate import Certificate, Terms, add_terms, assemble, certify, owner_terms
 from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.infeasibility import Evidence, conflict, owner_evidence, prove_infeasible
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
+from fedpact.problem.party import Party, Piece
 from fedpact.problem.remote import Description, RemoteProblem, describe
 from fedpact.problem.share import Constraint, Share, Unscaled
-from fedpact.problem.vertical import Party, Piece, Scored, VerticalProblem
+from fedpact.problem.vertical import Scored, VerticalProblem
 
 __all__ = [
     "Certificate",
@@ -25,7 +26,7 @@ __all__ = [
     "Terms",
     "Unscaled",
     "VerticalProblem",
-    "added",
+    "add_terms",
     "assemble",
     "certify",
     "conflict",

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedpact.cones import Cone, Nonnegative
 from fedpact.errors import ProblemError
-from fedpact.problem.federated import FederatedProblem
+from fedpact.problem.federated import FederatedProblem, read_vector
 from fedpact.problem.share import Share
-from fedpact.types import to_real
-
-Vector = NDArray[np.float64]
+from fedpact.types import Vector
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far a pair (w, multipliers) is from optimal; all in the max-norm.
+    """How far a pair (w, multipliers) is from optimal, in the max-norm.
 
     stationarity: dist(0, grad f(w) + subdiff h(w) + grad c(w) mu)
     feasibility:  dist(c(w), N_{K*}(mu)): violation and complementarity in one number
@@ -38,14 +36,16 @@ class Certificate:
     violations: dict[str, float] = field(default_factory=dict)
 
     def meets(self, tol: tuple[float, float]) -> bool:
+        """Whether both residuals are within tol = (stationarity, feasibility)."""
         return self.stationarity <= tol[0] and self.feasibility <= tol[1]
 
     def missed(self, tol: tuple[float, float]) -> float:
-        """The certificate relative to the tolerances: at most one when met."""
+        """The larger residual relative to its tolerance: at most one when both are met."""
         return max(self.stationarity / tol[0], self.feasibility / tol[1])
 
     @property
     def worst(self) -> float:
+        """The larger residual."""
         return max(self.stationarity, self.feasibility)
 
 
@@ -62,12 +62,16 @@ class Terms:
 
 def owner_terms(share: Share, w: Vector, multiplier: Vector, coupled_multiplier: Vector) -> Terms:
     """The terms of one share at (w, multiplier), with the coupled constraint's multiplier nu."""
-    objective, gradient = (0.0, np.zeros_like(w)) if share.objective is None else share.objective.value_and_gradient(w)
-    feasibility = violation = 0.0
+    objective = 0.0
+    gradient = np.zeros_like(w)
+    if share.objective is not None:
+        objective, gradient = share.objective.value_and_gradient(w)
+    feasibility = 0.0
+    violation = 0.0
     if share.constraint is not None:
         value, jacobian = share.constraint.function.value_and_jacobian(w)
         gradient = gradient + jacobian.T @ multiplier
-        feasibility, violation = _miss(share.constraint.cone, value, multiplier)
+        feasibility, violation = _measure(share.constraint.cone, value, multiplier)
     coupled = np.zeros(coupled_multiplier.size)
     if share.coupled is not None:
         coupled, jacobian = share.coupled.value_and_jacobian(w)
@@ -76,7 +80,7 @@ def owner_terms(share: Share, w: Vector, multiplier: Vector, coupled_multiplier:
 
 
 class Total(Protocol):
-    """Terms added up over the owners."""
+    """The terms that are summed over the owners."""
 
     @property
     def objective(self) -> float: ...
@@ -89,7 +93,7 @@ class Total(Protocol):
 
 
 class Miss(Protocol):
-    """What one owner says of its own constraint."""
+    """The residuals of one owner's constraint, which are reported by name."""
 
     @property
     def feasibility(self) -> float: ...
@@ -98,8 +102,8 @@ class Miss(Protocol):
     def violation(self) -> float: ...
 
 
-def added(terms: Sequence[Terms]) -> Terms:
-    """The sums over all owners, and the worst misses."""
+def add_terms(terms: Sequence[Terms]) -> Terms:
+    """Sums over all owners; the largest feasibility and violation."""
     return Terms(
         objective=sum(t.objective for t in terms),
         gradient=np.sum([t.gradient for t in terms], axis=0),
@@ -117,17 +121,21 @@ def assemble(
     total: Total,
     each: Sequence[Miss],
 ) -> tuple[Certificate, float]:
-    """The certificate and the objective sum_i f_i(w) + h(w), from the sums and the misses of the owners, in order."""
+    """The certificate, and the objective sum_i f_i(w) + h(w).
+
+    total: the sums over the owners; each: the residuals of every owner, in order
+    """
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
     gradient = server.gradient + total.gradient
-    violations = {name: t.violation for name, t in zip(problem.names, each, strict=True)}
-    feasibilities = [server.feasibility, *(t.feasibility for t in each)]
+    violations = {name: miss.violation for name, miss in zip(problem.names, each, strict=True)}
+    feasibilities = [server.feasibility, *(miss.feasibility for miss in each)]
     if problem.server.constraint is not None:
         violations[problem.server.label] = server.violation
     if problem.coupled_length:
         cone = Nonnegative(problem.coupled_length)
-        feasibility, violations["coupled"] = _miss(cone, total.coupled, coupled_multiplier)
+        feasibility, violation = _measure(cone, total.coupled, coupled_multiplier)
         feasibilities.append(feasibility)
+        violations["coupled"] = violation
     certificate = Certificate(
         stationarity=problem.regularizer.subdifferential_distance(-gradient, w),
         feasibility=float(np.max(feasibilities)),
@@ -150,8 +158,10 @@ def certify(
     ProblemError when lengths do not fit.
     """
     point, checked, coupled = check_multipliers(problem, w, multipliers, coupled_multiplier)
-    terms = [owner_terms(s, point, m, coupled) for s, m in zip(problem.shares, checked[1:], strict=True)]
-    return assemble(problem, point, checked[0], coupled, added(terms), terms)[0]
+    pairs = zip(problem.shares, checked[1:], strict=True)
+    terms = [owner_terms(share, point, multiplier, coupled) for share, multiplier in pairs]
+    certificate, _ = assemble(problem, point, checked[0], coupled, add_terms(terms), terms)
+    return certificate
 
 
 def check_multipliers(
@@ -161,35 +171,28 @@ def check_multipliers(
     coupled_multiplier: ArrayLike | None,
 ) -> tuple[Vector, list[Vector], Vector]:
     """w, the multipliers by holder and the coupled one as vectors. Raises ProblemError when lengths do not fit."""
-    point = _real("w", w)
-    holders = (problem.server, *problem.shares)
-    if point.ndim != 1 or (problem.dim is not None and point.size != problem.dim):
-        raise ProblemError(f"w has shape {point.shape}, the problem needs a vector of length {problem.dim}")
+    point = read_vector("w", w, problem.dim)
+    holders = problem.holders
     if len(multipliers) != len(holders):
         raise ProblemError(
             f"expected {len(holders)} multipliers [server, {', '.join(problem.names)}], got {len(multipliers)}; "
-            "use None where there is no constraint"
+            "use None where there is no constraint",
+            code="FP-PROBLEM-123",
         )
-    checked = [_multiplier(h.label, m, h.multiplier_length) for h, m in zip(holders, multipliers, strict=True)]
-    coupled = _multiplier("coupled constraint", coupled_multiplier, problem.coupled_length)
+    pairs = zip(holders, multipliers, strict=True)
+    checked = [_read_multiplier(holder.label, given, holder.multiplier_length) for holder, given in pairs]
+    coupled = _read_multiplier("coupled constraint", coupled_multiplier, problem.coupled_length)
     return point, checked, coupled
 
 
-def _miss(cone: Cone, value: Vector, multiplier: Vector) -> tuple[float, float]:
-    return cone.normal_distance(value, multiplier), cone.violation(value)
-
-
-def _real(what: str, value: ArrayLike) -> Vector:
-    try:
-        return to_real(value)
-    except (TypeError, ValueError) as error:
-        raise ProblemError(f"{what} is not a vector of real numbers ({error})") from error
-
-
-def _multiplier(label: str, value: ArrayLike | None, length: int) -> Vector:
-    if value is None:
+def _read_multiplier(label: str, given: ArrayLike | None, length: int) -> Vector:
+    """A multiplier as a vector; zero for None. A number stands for a vector of length one."""
+    if given is None:
         return np.zeros(length)
-    vector = np.atleast_1d(_real(f"{label}: the multiplier", value))
-    if vector.shape != (length,):
-        raise ProblemError(f"{label}: the multiplier has shape {vector.shape}, its constraint has length {length}")
-    return vector
+    entries: Any = [given] if np.isscalar(given) else given
+    return read_vector(f"{label}: the multiplier", entries, length)
+
+
+def _measure(cone: Cone, value: Vector, multiplier: Vector) -> tuple[float, float]:
+    """(feasibility, violation) of one constraint."""
+    return cone.normal_distance(value, multiplier), cone.violation(value)

@@ -10,16 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError
-from fedpact.functions import Affine, extend
+from fedpact.functions import Affine, Map, extend
 from fedpact.problem.federated import FederatedProblem
-from fedpact.problem.share import Constraint, Share, all_of
-from fedpact.prox import Prox
-
-Vector = NDArray[np.float64]
+from fedpact.problem.share import Constraint, Share, combine
+from fedpact.prox import Blocks, Prox, Zero
+from fedpact.types import Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +39,9 @@ class SlackProblem(FederatedProblem):
     ) -> None:
         total = next(part.dim for part in server.parts.values())
         super().__init__(shares, server, OnFirst(original.regularizer, original_dim, total or 0))
-        self.original, self.original_dim, self.scale = original, original_dim, scale
+        self.original = original
+        self.original_dim = original_dim
+        self.scale = scale
         self.convex = original.convex
 
     def own(self, w: Vector, server_multiplier: Vector) -> tuple[FederatedProblem, Vector, Vector, Vector]:
@@ -50,27 +50,14 @@ class SlackProblem(FederatedProblem):
         return self.original, w[: self.original_dim], server_multiplier[:split], coupled
 
 
-class OnFirst(Prox):
-    """h of the first `dim` coordinates; the slacks are free."""
+class OnFirst(Blocks):
+    """h of the first `dim` of `total` coordinates; the slacks are free."""
 
     def __init__(self, inner: Prox, dim: int, total: int) -> None:
-        self.inner, self.dim, self.indicator = inner, dim, inner.indicator
+        super().__init__(inner, Zero(), dim)
+        self.indicator = inner.indicator
         if inner.curvature is not None:
             self.curvature = np.concatenate([np.broadcast_to(inner.curvature, dim), np.zeros(total - dim)])
-
-    def value(self, w: Vector) -> float:
-        return self.inner.value(w[: self.dim])
-
-    def prox(self, v: Vector, step: float) -> Vector:
-        return np.concatenate([self.inner.prox(v[: self.dim], step), v[self.dim :]])
-
-    def subdifferential_distance(self, v: Vector, w: Vector) -> float:
-        free = float(np.max(np.abs(v[self.dim :]), initial=0.0))
-        return max(self.inner.subdifferential_distance(v[: self.dim], w[: self.dim]), free)
-
-    def descent(self, slope: Vector, w: Vector) -> tuple[float, Vector]:
-        fall, free = self.inner.descent(slope[: self.dim], w[: self.dim])
-        return fall, np.concatenate([free, np.abs(slope[self.dim :])])
 
 
 def coupled_scale(problem: FederatedProblem, w: Vector) -> float:
@@ -79,16 +66,20 @@ def coupled_scale(problem: FederatedProblem, w: Vector) -> float:
     Without it the augmented Lagrangian methods need many more rounds when the maps are flat. Raises DataError, naming
     the owner, when a map is not finite at w.
     """
-    slopes = [0.0]
+    steepest = 0.0
     for share in problem.shares:
-        if share.coupled is not None:
-            value, jacobian = share.coupled.value_and_jacobian(w)
-            if not (np.all(np.isfinite(value)) and np.all(np.isfinite(jacobian))):
-                raise DataError(
-                    f"{share.label}: its coupled map is not finite at the start; check its data, or change w0"
-                )
-            slopes.append(float(np.max(np.linalg.norm(jacobian, axis=1))))
-    return 1 / max(slopes) if max(slopes) > 0 else 1.0
+        if share.coupled is None:
+            continue
+        value, jacobian = share.coupled.value_and_jacobian(w)
+        if not (np.all(np.isfinite(value)) and np.all(np.isfinite(jacobian))):
+            raise DataError(
+                f"{share.label}: its coupled map is not finite at the start; check its data, or change w0",
+                code="FP-DATA-101",
+            )
+        steepest = max(steepest, float(np.max(np.linalg.norm(jacobian, axis=1))))
+    if steepest == 0:
+        return 1.0
+    return 1 / steepest
 
 
 def decouple(problem: FederatedProblem, dim: int, scale: float = 1.0) -> FederatedProblem:
@@ -99,31 +90,33 @@ def decouple(problem: FederatedProblem, dim: int, scale: float = 1.0) -> Federat
     length = problem.coupled_length
     if not length:
         return problem
-    owners = [share.label for share in problem.shares if share.coupled is not None]
-    total = dim + len(owners) * length
-    identity = np.eye(length)
-
-    def lifted(share: Share, extra: Constraint | None) -> Share:
-        constraints = (
-            []
-            if share.constraint is None
-            else [Constraint(extend(share.constraint.function, total, inner_dim=dim), share.constraint.cone)]
-        )
-        if extra is not None:
-            constraints.append(extra)
-        objective = None if share.objective is None else extend(share.objective, total, inner_dim=dim)
-        return SlackShare(objective, all_of(constraints), name=share.name, original=share, original_dim=dim)
-
+    parts = sum(share.coupled is not None for share in problem.shares)
+    total = dim + parts * length
     shares: list[Share] = []
+    start = dim  # of the slack of the next owner that has one
     for share in problem.shares:
-        extra = None
-        if share.coupled is not None:
-            slack = np.zeros((length, total))
-            start = dim + owners.index(share.label) * length
-            slack[:, start : start + length] = -identity
-            rows = scale * extend(share.coupled, total, inner_dim=dim) + Affine(slack)
-            extra = Constraint(rows, Nonnegative(length))
-        shares.append(lifted(share, extra))
-    sum_of_slacks = Affine(np.hstack([np.zeros((length, dim)), *[identity] * len(owners)]))
-    server = lifted(problem.server, Constraint(sum_of_slacks, Nonnegative(length)))
+        if share.coupled is None:
+            shares.append(_lift(share, dim, total))
+            continue
+        minus_slack = np.zeros((length, total))
+        minus_slack[:, start : start + length] = -np.eye(length)
+        start += length
+        rows = scale * extend(share.coupled, total, inner_dim=dim) + Affine(minus_slack)
+        shares.append(_lift(share, dim, total, rows))
+    sum_of_slacks = Affine(np.hstack([np.zeros((length, dim)), *[np.eye(length)] * parts]))
+    server = _lift(problem.server, dim, total, sum_of_slacks)
     return SlackProblem(shares, server, problem, dim, scale)
+
+
+def _lift(share: Share, dim: int, total: int, rows: Map | None = None) -> Share:
+    """The share over vectors of length total, of which w holds the first dim, with the constraint rows <= 0 added."""
+    objective = None
+    constraints: list[Constraint] = []
+    if share.objective is not None:
+        objective = extend(share.objective, total, inner_dim=dim)
+    if share.constraint is not None:
+        function = extend(share.constraint.function, total, inner_dim=dim)
+        constraints.append(Constraint(function, share.constraint.cone))
+    if rows is not None:
+        constraints.append(Constraint(rows, Nonnegative(rows.length or 0)))
+    return SlackShare(objective, combine(constraints), name=share.name, original=share, original_dim=dim)

@@ -7,15 +7,13 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedpact.errors import DataError, ProblemError
 from fedpact.functions import Function
 from fedpact.problem.share import Share
-from fedpact.prox import Prox, Zero
-from fedpact.types import to_real
-
-Vector = NDArray[np.float64]
+from fedpact.prox import Prox, Zero, check_prox
+from fedpact.types import Vector, to_real
 
 
 class FederatedProblem:
@@ -25,127 +23,196 @@ class FederatedProblem:
     server:      a Share with the global constraint (and data only the server sees), or None
     regularizer: h, a Prox; None means h = 0
 
-    Checked here, before any round: names, dimensions, cone lengths, and the data of every function. Raises
+    Checked here, before any exchange: names, dimensions, cone lengths, and the data of every function. Raises
     ProblemError or DataError; the message names the owner and the remedy.
     """
 
-    #: Is it about operators rather than functions? See `MonotoneProblem`.
+    #: True when the shares hold operators rather than functions; see `MonotoneProblem`.
     monotone = False
 
     def __init__(self, shares: Iterable[Share], server: Share | None = None, regularizer: Prox | None = None) -> None:
-        self.shares: tuple[Share, ...] = _named(list(shares))
-        if server is not None and not isinstance(server, Share):
-            raise ProblemError(f"the server must be an fp.Share that holds its constraint, got {type(server).__name__}")
-        self.server: Share = Share(name="server") if server is None else replace(server, name=server.name or "server")
+        self.shares: tuple[Share, ...] = _name_owners(list(shares))
+        self.server: Share = _name_server(server)
         self.regularizer: Prox = Zero() if regularizer is None else regularizer
-        if not isinstance(self.regularizer, Prox):
-            raise ProblemError(f"the regularizer must be one of fedpact.prox, got {type(regularizer).__name__}")
-        if self.server.coupled is not None:
-            raise ProblemError("the server cannot hold a part of a coupled constraint: give it to a share")
-        for share in (self.server, *self.shares):
-            _check_data(share)
-            if not self.monotone and any(
-                isinstance(p, Function) and not p.gradient_field for p in share.parts.values()
-            ):
-                raise ProblemError(
-                    f"{share.label}: holds an operator; give operators to MonotoneProblem or MinimaxProblem"
-                )
-        self.dim: int | None = _common_dimension((self.server, *self.shares))
-        self.coupled_length: int = _coupled_length(self.shares)
-        _check_reserved(self.names, self.server.label, self.coupled_length)
-        if self.dim is not None and (defect := self.regularizer.defect(self.dim)):
-            raise ProblemError(f"regularizer: {defect}")
+        check_prox("the regularizer", self.regularizer)
+        for share in self.holders:
+            _check_parts(share)
+            if not self.monotone:
+                _refuse_operators(share)
+        self.dim: int | None = _find_dimension(self.holders)
+        self.coupled_length: int = _find_coupled_length(self.shares)
+        _check_reserved_names(self.names, self.server.label, self.coupled_length)
+        check_prox("the regularizer", self.regularizer, self.dim)
+
+    @property
+    def holders(self) -> tuple[Share, ...]:
+        """The server and the owners: whoever may hold a constraint, in the order of the multipliers."""
+        return (self.server, *self.shares)
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the owners."""
         return tuple(share.label for share in self.shares)
 
     @property
     def has_hessian(self) -> bool:
-        return all(share.has_hessian for share in (self.server, *self.shares))
+        """Whether all functions have second derivatives."""
+        return all(share.has_hessian for share in self.holders)
 
     @cached_property
     def convex(self) -> bool:
-        """Is it known to be convex? Then a stationary and feasible point is optimal."""
-        return all(share.convex for share in (self.server, *self.shares))
+        """Whether the problem is known to be convex: a stationary and feasible point is then optimal."""
+        return all(share.convex for share in self.holders)
 
     def start(self, w0: ArrayLike | None) -> Vector:
-        """A start inside dom(h): w0 checked, or the point of dom(h) that h prefers near zero, or near the start that a
-        function suggests (a network begins with its own parameters, since zero is a stationary point of most).
+        """The starting point: a copy of w0, or a default inside dom(h) when w0 is None.
 
-        Raises ProblemError when the dimension is unknown or w0 does not fit.
+        Raises ProblemError when the dimension is unknown, or when w0 has another length, is not finite or lies outside
+        dom(h).
         """
         if w0 is None:
-            if self.dim is None:
-                raise ProblemError("the dimension is not known from the functions; give w0, a vector of that length")
-            parts = [part for share in (self.server, *self.shares) for part in share.parts.values()]
-            w = next((part.start.copy() for part in parts if part.start is not None), np.zeros(self.dim))
-            return w if self.regularizer.contains(w) else self.regularizer.prox(w, 1.0)
-        try:
-            w = to_real(w0).copy()
-        except (TypeError, ValueError) as error:
-            raise ProblemError(f"w0 is not a vector of real numbers ({error})") from error
-        if w.ndim != 1 or (self.dim is not None and w.size != self.dim):
-            raise ProblemError(f"w0 has shape {w.shape}, the problem needs a vector of length {self.dim}")
-        if not np.all(np.isfinite(w)):
-            raise ProblemError(f"w0 has {np.sum(~np.isfinite(w))} non-finite entries; give finite numbers")
-        if defect := self.regularizer.defect(w.size):
-            raise ProblemError(f"regularizer: {defect}")
+            return self._default_start()
+        w = read_vector("w0", w0, self.dim).copy()
+        finite = np.isfinite(w)
+        if not finite.all():
+            raise ProblemError(
+                f"w0 has {np.sum(~finite)} entries that are NaN or infinite; give finite numbers",
+                code="FP-PROBLEM-109",
+            )
+        check_prox("the regularizer", self.regularizer, w.size)
         if not self.regularizer.contains(w):
             raise ProblemError(
-                f"w0 lies outside the domain of {self.regularizer!r}; start at its prox of w0, or leave w0 out"
+                f"w0 lies outside the domain of {self.regularizer!r}; start at its prox of w0, or leave w0 out",
+                code="FP-PROBLEM-110",
             )
         return w
+
+    def _default_start(self) -> Vector:
+        """Zero, or the first start that a function suggests, moved into dom(h) by the proximal map.
+
+        A network suggests its own parameters, since zero is a stationary point of most.
+        """
+        if self.dim is None:
+            raise ProblemError(
+                "the dimension is not known from the functions; give w0, a vector of that length",
+                code="FP-PROBLEM-106",
+            )
+        w = np.zeros(self.dim)
+        parts = [part for share in self.holders for part in share.parts.values()]
+        suggested = [part.start for part in parts if part.start is not None]
+        if suggested:
+            w = suggested[0].copy()
+        if self.regularizer.contains(w):
+            return w
+        return self.regularizer.prox(w, 1.0)
 
     def own(self, w: Vector, server_multiplier: Vector) -> tuple[FederatedProblem, Vector, Vector, Vector]:
         """(problem, w, server multiplier, coupled multiplier) in the user's variables.
 
-        server_multiplier: the coupled constraint's behind it, where a method takes that as it is
+        server_multiplier: followed by the coupled constraint's, where a method takes that constraint as it is
         """
         server, coupled = np.split(server_multiplier, [self.server.multiplier_length])
         return self, w, server, coupled
 
 
-def _named(shares: Sequence[Share]) -> tuple[Share, ...]:
+def read_vector(what: str, given: ArrayLike, length: int | None) -> Vector:
+    """`given` as a float64 vector of this length, of any length when None; not copied when it is one already.
+
+    what: the subject of the error, such as "w0". Raises ProblemError when it holds other things or does not fit.
+    """
+    try:
+        vector = to_real(given)
+    except (TypeError, ValueError) as error:
+        raise ProblemError(f"{what} is not a vector of real numbers ({error})", code="FP-PROBLEM-107") from error
+    if vector.ndim != 1 or length not in (None, vector.size):
+        wanted = "of any length" if length is None else f"of length {length}"
+        raise ProblemError(f"{what} has shape {vector.shape}; give a vector {wanted}", code="FP-PROBLEM-108")
+    return vector
+
+
+def _name_owners(shares: Sequence[Share]) -> tuple[Share, ...]:
+    """The shares, each with a name of its own: 'client 1' and so on where none was given."""
     if not shares:
-        raise ProblemError("a problem needs at least one share; give FederatedProblem([Share(...), ...])")
-    for i, share in enumerate(shares, 1):
+        raise ProblemError(
+            "a problem needs at least one share; give FederatedProblem([Share(...), ...])", code="FP-PROBLEM-111"
+        )
+    named: dict[str, Share] = {}
+    for number, share in enumerate(shares, 1):
+        default = f"client {number}"
         if not isinstance(share, Share):
-            raise ProblemError(f"client {i}: expected an fp.Share, got {type(share).__name__}")
-    named = tuple(share if share.name else replace(share, name=f"client {i}") for i, share in enumerate(shares, 1))
-    names = [share.label for share in named]
-    for name in names:
-        if names.count(name) > 1:
-            raise ProblemError(f"two owners are called {name!r}; give each share a name of its own")
-    for share in named:
+            raise ProblemError(f"{default}: expected an fp.Share, got {type(share).__name__}", code="FP-PROBLEM-112")
+        name = share.name or default
+        if name in named:
+            raise ProblemError(
+                f"two owners are called {name!r}; give each share a name of its own", code="FP-PROBLEM-113"
+            )
         if not share.parts:
             raise ProblemError(
-                f"{share.label}: the share is empty; give it an objective or a constraint, or leave it out"
+                f"{name}: the share is empty; give it an objective or a constraint, or leave it out",
+                code="FP-PROBLEM-114",
             )
-    return named
+        named[name] = share if share.name else replace(share, name=name)
+    return tuple(named.values())
 
 
-def _check_reserved(names: Sequence[str], server: str, coupled_length: int) -> None:
-    """The certificate reports violations by name: no owner may share one with the server or the coupled constraint."""
-    for taken, by in ((server, "the server"), ("coupled" if coupled_length else None, "the coupled constraint")):
-        if taken in names:
-            raise ProblemError(f"an owner is called {taken!r}, which names {by}; give that share another name")
+def _name_server(server: Share | None) -> Share:
+    """The server's share, with a name; an empty one for None."""
+    if server is None:
+        return Share(name="server")
+    if not isinstance(server, Share):
+        raise ProblemError(
+            f"the server must be an fp.Share that holds its constraint, got {type(server).__name__}",
+            code="FP-PROBLEM-103",
+        )
+    if server.coupled is not None:
+        raise ProblemError(
+            "the server cannot hold a part of a coupled constraint; give it to a share", code="FP-PROBLEM-104"
+        )
+    return replace(server, name=server.name or "server")
 
 
-def _check_data(share: Share) -> None:
+def _check_parts(share: Share) -> None:
+    """The data of every function, and that constraint and cone are of one length."""
     for role, part in share.parts.items():
-        if defect := part.defect():
-            raise DataError(f"{share.label}: {role} {part!r}: {defect}")
-    if share.constraint is not None:
-        length, cone = share.constraint.function.length, share.constraint.cone
-        if length not in (None, cone.dim):
+        defect = part.defect()
+        if defect is not None:
+            raise DataError(f"{share.label}: {role} {part!r}: {defect}", code="FP-DATA-100")
+    if share.constraint is None:
+        return
+    function = share.constraint.function
+    cone = share.constraint.cone
+    if function.length not in (None, cone.dim):
+        raise ProblemError(
+            f"{share.label}: its constraint {function!r} has length {function.length}, its cone {cone!r} has dimension "
+            f"{cone.dim}; use a cone of dimension {function.length}",
+            code="FP-PROBLEM-116",
+        )
+
+
+def _refuse_operators(share: Share) -> None:
+    for part in share.parts.values():
+        if isinstance(part, Function) and not part.gradient_field:
             raise ProblemError(
-                f"{share.label}: its constraint {share.constraint.function!r} has length {length}, its cone {cone!r} "
-                f"has dimension {cone.dim}; use a cone of dimension {length}"
+                f"{share.label}: holds an operator; give operators to MonotoneProblem or MinimaxProblem",
+                code="FP-PROBLEM-105",
             )
 
 
-def _common_dimension(shares: Iterable[Share]) -> int | None:
+def _check_reserved_names(names: Sequence[str], server: str, coupled_length: int) -> None:
+    """The certificate reports violations by name: no owner may share one with the server or the coupled constraint."""
+    reserved = {server: "the server"}
+    if coupled_length:
+        reserved["coupled"] = "the coupled constraint"
+    for name in names:
+        if name in reserved:
+            raise ProblemError(
+                f"an owner is called {name!r}, which names {reserved[name]}; give that share another name",
+                code="FP-PROBLEM-115",
+            )
+
+
+def _find_dimension(shares: Iterable[Share]) -> int | None:
+    """The length of w that all functions take; None when none of them knows its own."""
     dim: int | None = None
     first = ""
     for share in shares:
@@ -153,23 +220,36 @@ def _common_dimension(shares: Iterable[Share]) -> int | None:
             if part.dim is None:
                 continue
             if dim is None:
-                dim, first = part.dim, f"{share.label}'s {role}"
+                dim = part.dim
+                first = f"{share.label}'s {role}"
             elif part.dim != dim:
                 raise ProblemError(
                     f"{share.label}: its {role} takes vectors of length {part.dim}, but {first} takes length {dim}; "
-                    "all owners must use the same columns in the same order"
+                    "all owners must use the same columns in the same order",
+                    code="FP-PROBLEM-117",
                 )
     return dim
 
 
-def _coupled_length(shares: Sequence[Share]) -> int:
-    parts = [(share.label, share.coupled) for share in shares if share.coupled is not None]
-    for label, part in parts:
-        if part.length is None:
-            raise ProblemError(f"{label}: the length of its coupled map is unknown; give SmoothMap(fun, length=...)")
-        if part.length != parts[0][1].length:
+def _find_coupled_length(shares: Iterable[Share]) -> int:
+    """The length of the coupled constraint; 0 when no owner holds a part of it."""
+    length = 0
+    first = ""
+    for share in shares:
+        if share.coupled is None:
+            continue
+        if share.coupled.length is None:
             raise ProblemError(
-                f"{label}: its coupled map has length {part.length}, but {parts[0][0]}'s has {parts[0][1].length}; "
-                "the maps are added up, so all lengths must agree"
+                f"{share.label}: the length of its coupled map is unknown; give SmoothMap(fun, length=...)",
+                code="FP-PROBLEM-118",
             )
-    return int(parts[0][1].length or 0) if parts else 0
+        if not first:
+            length = share.coupled.length
+            first = share.label
+        elif share.coupled.length != length:
+            raise ProblemError(
+                f"{share.label}: its coupled map has length {share.coupled.length}, but {first}'s has {length}; the "
+                "maps are added up, so all lengths must agree",
+                code="FP-PROBLEM-119",
+            )
+    return length

@@ -67,10 +67,10 @@ def owner_evidence(share: Share, w: Vector, weights: Vector, tangent: Vector | N
     """
     if share.constraint is None:
         return row_evidence(np.zeros(0), np.zeros((0, w.size)), w, np.zeros(0))
-    cone, function = share.constraint.cone, share.constraint.function
+    function = share.constraint.function
     at = w if tangent is None else tangent
     value, jacobian = function.value_and_jacobian(at)
-    projected = cone.project_dual(weights)
+    projected = share.constraint.cone.project_dual(weights)
     bend, concave = bending(function, share.constraint.convex, at, projected)
     return row_evidence(value + jacobian @ (w - at), jacobian, w, projected, bend, concave)
 
@@ -78,14 +78,19 @@ def owner_evidence(share: Share, w: Vector, weights: Vector, tangent: Vector | N
 def row_evidence(
     value: Vector, jacobian: Matrix, w: Vector, weights: Vector, bend: Vector | None = None, concave: bool = False
 ) -> Evidence:
-    """The evidence of rows with these values and slopes at w, and weights in their dual cone."""
+    """The evidence of rows with these values and slopes at w, and weights in their dual cone.
+
+    bend, concave: as in Evidence; no curvature by default
+    """
     terms = np.abs(value - jacobian @ w) + np.abs(jacobian) @ np.abs(w)
     sizes = np.abs(weights)
+    if bend is None:
+        bend = np.zeros_like(w)
     return Evidence(
         value=float(weights @ value),
         gradient=jacobian.T @ weights,
         spread=np.abs(jacobian).T @ sizes,
-        bend=np.zeros_like(w) if bend is None else bend,
+        bend=bend,
         size=float(sizes @ terms),
         concave=concave,
     )
@@ -126,17 +131,18 @@ def gap(regularizer: Prox, w: Vector, total: Evidence) -> float:
     The relative change of J that makes g vanish, rounding included, over the part of `size` that `value` is; the better
     of what holds in the whole space and in dom(h).
     """
-    everywhere = 0.0, np.abs(total.gradient)
+    everywhere = (0.0, np.abs(total.gradient))
     inside = regularizer.descent(total.gradient, w)
     scale = total.spread + np.sqrt(total.bend * total.size)
-    found = np.inf
+    smallest = np.inf
     for fall, free in (everywhere, inside):
         left = total.value - fall
-        if left > 0:
-            counts = free > 0
-            uncancelled = float(np.max(free[counts] / np.maximum(scale[counts], TINY), initial=0.0))
-            found = min(found, (uncancelled + ROUNDING) * total.size / left)
-    return found
+        if left <= 0:
+            continue
+        counts = free > 0
+        uncancelled = float(np.max(free[counts] / np.maximum(scale[counts], TINY), initial=0.0))
+        smallest = min(smallest, (uncancelled + ROUNDING) * total.size / left)
+    return smallest
 
 
 def conflict(regularizer: Prox, w: Vector, total: Evidence, sizes: Mapping[str, float]) -> tuple[str, ...]:
@@ -161,8 +167,8 @@ def prove_infeasible(
     It is a proof for convex constraints. Raises ProblemError when lengths do not fit, as `certify` does.
     """
     point, each, coupled = check_multipliers(problem, w, weights, coupled_weights)
-    holders = (problem.server, *problem.shares)
-    found = {h.label: owner_evidence(h, point, v) for h, v in zip(holders, each, strict=True)}
+    pairs = zip(problem.holders, each, strict=True)
+    found = {holder.label: owner_evidence(holder, point, weight) for holder, weight in pairs}
     if problem.coupled_length:
         found["coupled"] = _coupled_evidence(problem, point, coupled)
     sizes = {name: evidence.size for name, evidence in found.items()}

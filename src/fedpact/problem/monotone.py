@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fedpact.errors import ProblemError
 from fedpact.functions import Operator, Saddle
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Share
-from fedpact.prox import Blocks, Prox, Zero
+from fedpact.prox import Blocks, Prox, Zero, check_prox
 
 
 class MonotoneProblem(FederatedProblem):
     """Find x with 0 in sum_i F_i(x) + dh(x), F_i monotone: an m-player game, a variational inequality.
 
-    operators: one Operator (or Share that holds one) per owner; regularizer: h, a Prox
+    operators:   one Operator (or Share that holds one) per owner
+    regularizer: h, a Prox; None means zero
+
+    Raises ProblemError when a share holds anything but an operator.
     """
 
     monotone = True
     convex = True  # what the operators promise: a zero of their sum is the answer, not only a candidate
 
     def __init__(self, operators: Iterable[Operator | Share], regularizer: Prox | None = None) -> None:
-        given = list(operators)
-        shares = [one if isinstance(one, Share) else Share(one, name=f"client {i}") for i, one in enumerate(given, 1)]
-        for i, share in enumerate(shares, 1):
-            if share.objective is None or share.constraint is not None or share.coupled is not None:
+        shares: list[Share] = []
+        for number, given in enumerate(operators, 1):
+            name = f"client {number}"
+            share = given if isinstance(given, Share) else Share(given, name=name)
+            if set(share.parts) != {"objective"}:
                 raise ProblemError(
-                    f"{share.name or f'client {i}'}: a monotone problem takes operators only; a set that w must lie in "
-                    "is a regularizer, for example fp.prox.Box or fp.prox.Simplex"
+                    f"{share.name or name}: a monotone problem takes operators only; a set that w must lie in is a "
+                    "regularizer, for example fp.prox.Box or fp.prox.Simplex",
+                    code="FP-PROBLEM-120",
                 )
+            shares.append(share)
         super().__init__(shares, None, regularizer)
 
 
@@ -36,30 +42,43 @@ class MinimaxProblem(MonotoneProblem):
     """min_u max_v  g(u) + sum_i f_i(u, v) - h(v), f_i convex in u and concave in v; the answer is w = (u, v).
 
     functions: one Saddle (or Share that holds one) per owner, all with the same split
-    minimizer: g, a Prox on u; maximizer: h, a Prox on v
+    minimizer: g, a Prox on u; maximizer: h, a Prox on v; None means zero
     """
 
     def __init__(
         self, functions: Iterable[Saddle | Share], minimizer: Prox | None = None, maximizer: Prox | None = None
     ) -> None:
         given = list(functions)
-        splits: dict[int, str] = {}
-        for i, one in enumerate(given, 1):
-            function = one.objective if isinstance(one, Share) else one
-            name = (one.name if isinstance(one, Share) else None) or f"client {i}"
-            if not isinstance(function, Saddle):
-                raise ProblemError(
-                    f"{name}: expected a function f(u, v), got {type(function).__name__}; wrap a callable as "
-                    "fp.functions.Saddle(fun, split), split the length of u"
-                )
-            splits.setdefault(function.split, name)
-            if len(splits) > 1:
-                (split, first), (other, _) = splits.items()
-                raise ProblemError(
-                    f"{name}: its u has length {other}, that of {first} {split}; all owners must split w alike"
-                )
-        for role, given_prox in (("minimizer", minimizer), ("maximizer", maximizer)):
-            if given_prox is not None and not isinstance(given_prox, Prox):
-                raise ProblemError(f"the {role} must be one of fedpact.prox, got {type(given_prox).__name__}")
-        self.split = next(iter(splits), 0)
-        super().__init__(given, Blocks(minimizer or Zero(), maximizer or Zero(), self.split, saddle=True))
+        self.split = _find_split(given)
+        first = Zero() if minimizer is None else minimizer
+        second = Zero() if maximizer is None else maximizer
+        check_prox("the minimizer", first)
+        check_prox("the maximizer", second)
+        super().__init__(given, Blocks(first, second, self.split, saddle=True))
+
+
+def _find_split(given: Sequence[Saddle | Share]) -> int:
+    """The length of u, which all owners must agree on; 0 for no owner."""
+    split: int | None = None
+    first = ""
+    for number, held in enumerate(given, 1):
+        name = f"client {number}"
+        function: object = held
+        if isinstance(held, Share):
+            name = held.name or name
+            function = held.objective
+        if not isinstance(function, Saddle):
+            raise ProblemError(
+                f"{name}: expected a function f(u, v), got {type(function).__name__}; wrap a callable as "
+                "fp.functions.Saddle(fun, split), split the length of u",
+                code="FP-PROBLEM-121",
+            )
+        if split is None:
+            split = function.split
+            first = name
+        elif function.split != split:
+            raise ProblemError(
+                f"{name}: its u has length {function.split}, that of {first} {split}; all owners must split w alike",
+                code="FP-PROBLEM-122",
+            )
+    return split or 0

@@ -11,17 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedpact.cones import PSD, Cone, Exponential, Nonnegative, Product, SecondOrder, Zero
 from fedpact.errors import ProblemError
 from fedpact.functions import Function, Map
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Constraint, Share
 from fedpact.prox import Prox
-
-Vector = NDArray[np.float64]
+from fedpact.types import Matrix, Vector
 
 
 class Stated(Protocol):
@@ -31,11 +27,16 @@ class Stated(Protocol):
 
 
 class RemoteProblem:
-    """A problem whose shares are built at their owners: owner name -> what the engine hands to that owner.
+    """A problem whose shares are built at their owners. It is solved like any other: fp.solve(problem, engine=...).
 
-    On Ray and in process that is a function that returns the Share (it runs at the owner, and is given the task where
-    there is one), or the Share itself; a Flower site has its own data, and builds its share from the task. `server` and
-    `regularizer` are as in FederatedProblem. It is solved like any other: fp.solve(problem, engine=...).
+    sources:     owner name -> what the engine hands to that owner. On Ray and in process that is the Share, or a
+                 function that returns it (it runs at the owner, and is given the task where there is one); a Flower
+                 site has its own data, and builds its share from the task
+    server:      as in FederatedProblem
+    regularizer: as in FederatedProblem
+    task:        what owners build their share from, or None
+
+    Raises ProblemError when there are no sources.
     """
 
     def __init__(
@@ -46,17 +47,20 @@ class RemoteProblem:
         task: Stated | None = None,
     ) -> None:
         if not sources:
-            raise ProblemError("a problem needs at least one owner; give RemoteProblem({name: function, ...})")
+            raise ProblemError(
+                "a problem needs at least one owner; give RemoteProblem({name: function, ...})", code="FP-PROBLEM-124"
+            )
         self.sources = dict(sources)
         self.server = server
         self.regularizer = regularizer
         self.task = task
 
-    def described(self, descriptions: Mapping[str, Description]) -> FederatedProblem:
+    def assemble(self, descriptions: Mapping[str, Description]) -> FederatedProblem:
         """The problem as the server sees it, from what the owners say about their shares."""
         shares = [stand_in(name, descriptions[name]) for name in self.sources]
         problem = FederatedProblem(shares, self.server, self.regularizer)
-        problem.convex = problem.server.convex and all(said.convex for said in descriptions.values())
+        owners_convex = all(description.convex for description in descriptions.values())
+        problem.convex = problem.server.convex and owners_convex
         return problem
 
 
@@ -64,12 +68,12 @@ class RemoteProblem:
 class Description:
     """What an owner says about its share.
 
-    dim:       length of w; -1 when its functions do not tell
-    objective: is there one?
+    dim:       length of w; -1 when its functions do not know it
+    objective: whether there is one
     cone:      of its constraint, as JSON; empty when there is none
     coupled:   length of its part of the coupled constraint; 0 when there is none
-    hessian:   have all its functions second derivatives?
-    convex:    are its objective and its constraints known to be convex?
+    hessian:   whether all its functions have second derivatives
+    convex:    whether its objective and its constraints are known to be convex
     """
 
     dim: int
@@ -81,43 +85,64 @@ class Description:
 
 
 def describe(share: Share) -> Description:
-    """Checks the share as FederatedProblem does, and says what the server must know."""
+    """Check the share as FederatedProblem does, and say what the server must know."""
     problem = FederatedProblem([share])
-    cone = "" if share.constraint is None else json.dumps(cone_to_json(share.constraint.cone))
-    dim = -1 if problem.dim is None else problem.dim
-    return Description(dim, share.objective is not None, cone, problem.coupled_length, share.has_hessian, share.convex)
+    cone = ""
+    if share.constraint is not None:
+        cone = json.dumps(cone_to_json(share.constraint.cone))
+    return Description(
+        dim=-1 if problem.dim is None else problem.dim,
+        objective=share.objective is not None,
+        cone=cone,
+        coupled=problem.coupled_length,
+        hessian=share.has_hessian,
+        convex=share.convex,
+    )
 
 
 def stand_in(name: str, said: Description) -> Share:
     """A share for the server: it has the shape of the owner's, and cannot be evaluated."""
     dim = said.dim if said.dim >= 0 else None
-    objective = Elsewhere(name, dim, said.hessian) if said.objective else None
+    objective = None
     constraint = None
+    coupled = None
+    if said.objective:
+        objective = Elsewhere(name, dim, said.hessian)
     if said.cone:
         cone = cone_from_json(json.loads(said.cone))
         constraint = Constraint(MapElsewhere(name, dim, cone.dim, said.hessian), cone)
-    coupled = MapElsewhere(name, dim, said.coupled, said.hessian) if said.coupled else None
+    if said.coupled:
+        coupled = MapElsewhere(name, dim, said.coupled, said.hessian)
     return Share(objective, constraint, coupled, name)
+
+
+def _unknown_here(what: str) -> ProblemError:
+    return ProblemError(f"{what} is known to its owner only; use a federated method", code="FP-PROBLEM-125")
 
 
 class Elsewhere(Function):
     """Stands for a function that only its owner can evaluate."""
 
     def __init__(self, owner: str, dim: int | None, has_hessian: bool) -> None:
-        self.owner, self.dim, self.has_hessian = owner, dim, has_hessian
+        self.owner = owner
+        self.dim = dim
+        self.has_hessian = has_hessian
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        raise ProblemError(f"{self.owner}: its objective is known to itself only; use a federated method")
+        raise _unknown_here(f"{self.owner}: its objective")
 
 
 class MapElsewhere(Map):
     """Stands for a map that only its owner can evaluate."""
 
     def __init__(self, owner: str, dim: int | None, length: int, has_hessian: bool) -> None:
-        self.owner, self.dim, self.length, self.has_hessian = owner, dim, length, has_hessian
+        self.owner = owner
+        self.dim = dim
+        self.length = length
+        self.has_hessian = has_hessian
 
-    def value_and_jacobian(self, w: Vector) -> tuple[Vector, Vector]:
-        raise ProblemError(f"{self.owner}: its constraint is known to itself only; use a federated method")
+    def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
+        raise _unknown_here(f"{self.owner}: its constraint")
 
 
 class OtherCone(Cone):
@@ -127,9 +152,9 @@ class OtherCone(Cone):
         self.dim = dim
 
     def project(self, v: Vector) -> Vector:
-        raise ProblemError("this cone is known to its owner only")
+        raise _unknown_here("this cone")
 
-    def project_dual_jacobian(self, v: Vector) -> Vector:
+    def project_dual_jacobian(self, v: Vector) -> Matrix:
         return self.project(v)
 
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
@@ -137,16 +162,20 @@ class OtherCone(Cone):
 
 
 def cone_to_json(cone: Cone) -> Any:
+    """[kind, size]; the kind is empty for a cone of the owner's own making."""
     if isinstance(cone, Product):
         return ["Product", [cone_to_json(part) for part in cone.cones]]
     if isinstance(cone, PSD):
         return ["PSD", cone.order]
-    name = type(cone).__name__
-    return [name if name in CONES else "", cone.dim]
+    kind = type(cone).__name__
+    if kind not in CONES:
+        kind = ""
+    return [kind, cone.dim]
 
 
-def cone_from_json(text: Any) -> Cone:
-    kind, size = text
+def cone_from_json(written: Any) -> Cone:
+    """The cone that `cone_to_json` wrote."""
+    kind, size = written
     if kind == "Product":
         return Product([cone_from_json(part) for part in size])
     cone: Cone = CONES[kind](size)

@@ -6,22 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedpact.cones import Cone, Nonnegative, Product
 from fedpact.errors import ProblemError
 from fedpact.functions import Function, Map, Stack, as_map
-
-Vector = NDArray[np.float64]
+from fedpact.types import Matrix, Vector
 
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
     """function(w) <=_cone 0, that is: -function(w) lies in the cone.
 
-    `function` is a Map, or a scalar Function (a map of length one). That its length is the cone's is checked by
-    FederatedProblem, which knows the owner's name.
+    function: a Map, or a scalar Function (a map of length one)
+    cone:     a Cone of the same length, which FederatedProblem checks since it knows the owner's name
+
+    Raises ProblemError when either is of another type.
     """
 
     function: Map
@@ -30,12 +28,12 @@ class Constraint:
     def __post_init__(self) -> None:
         object.__setattr__(self, "function", as_map(self.function))
         if not isinstance(self.cone, Cone):
-            raise ProblemError(f"a constraint needs a cone of fedpact.cones, got {self.cone!r}")
+            raise ProblemError(f"a constraint needs a cone of fedpact.cones, got {self.cone!r}", code="FP-PROBLEM-100")
 
     @property
     def convex(self) -> bool:
-        """Is the set of points that meet it known to be convex?"""
-        return _convex(self.function, self.cone)
+        """Whether the set of feasible points is known to be convex."""
+        return _is_convex(self.function, self.cone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +44,9 @@ class Share:
     constraint: a Constraint, a sequence of them (all must hold), or None
     coupled:    a Map whose sum over all owners must be <= 0, or None
     name:       how messages call the owner; by default its number, as in 'client 3'
-    measures:   what this owner tells about a finished model, by name (its rows, the recall on them, ...), or None
+    measures:   what this owner reports about a finished model, by name (its rows, the recall on them, ...), or None
+
+    Raises ProblemError when a part is of another type.
     """
 
     objective: Function | None = None
@@ -59,46 +59,62 @@ class Share:
         if self.objective is not None and not isinstance(self.objective, Function):
             raise ProblemError(
                 f"{self.label}: the objective must be one of fedpact.functions, got {type(self.objective).__name__}; "
-                "wrap a Python callable as fp.functions.Smooth(fun)"
+                "wrap a Python callable as fp.functions.Smooth(fun)",
+                code="FP-PROBLEM-101",
             )
-        given: Any = self.constraint
-        several = isinstance(given, Sequence) and not isinstance(given, str)
-        constraints = list(given) if several else [] if given is None else [given]
-        for one in constraints:
-            if not isinstance(one, Constraint):
-                raise ProblemError(
-                    f"{self.label}: the constraint must be fp.Constraint(function, cone), got {type(one).__name__}"
-                )
-        object.__setattr__(self, "constraint", all_of(constraints))
+        object.__setattr__(self, "constraint", combine(self._list_constraints()))
         if self.coupled is not None:
             try:
                 object.__setattr__(self, "coupled", as_map(self.coupled))
             except ProblemError as error:
                 raise error.within(f"{self.label}: the coupled constraint") from error
 
+    def _list_constraints(self) -> list[Constraint]:
+        """The constraints as they were given: none, one, or a sequence of them."""
+        given: Any = self.constraint
+        if given is None:
+            return []
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            given = [given]
+        for constraint in given:
+            if not isinstance(constraint, Constraint):
+                raise ProblemError(
+                    f"{self.label}: the constraint must be fp.Constraint(function, cone), got "
+                    f"{type(constraint).__name__}",
+                    code="FP-PROBLEM-102",
+                )
+        return list(given)
+
     @property
     def label(self) -> str:
+        """How messages call the owner."""
         return self.name or "a share"
 
     @property
     def parts(self) -> dict[str, Function | Map]:
         """The functions this share is made of, by their role."""
-        constraint = None if self.constraint is None else self.constraint.function
-        roles = {"objective": self.objective, "constraint": constraint, "coupled constraint": self.coupled}
-        return {role: part for role, part in roles.items() if part is not None}
+        parts: dict[str, Function | Map] = {}
+        if self.objective is not None:
+            parts["objective"] = self.objective
+        if self.constraint is not None:
+            parts["constraint"] = self.constraint.function
+        if self.coupled is not None:
+            parts["coupled constraint"] = self.coupled
+        return parts
 
     @property
     def multiplier_length(self) -> int:
+        """Length of the multiplier of its constraint; 0 without one."""
         return 0 if self.constraint is None else self.constraint.cone.dim
 
     @property
     def has_hessian(self) -> bool:
-        """Do all parts of this share have second derivatives?"""
+        """Whether all parts have second derivatives."""
         return all(part.has_hessian for part in self.parts.values())
 
     @property
     def convex(self) -> bool:
-        """Are its objective and its constraints known to be convex?"""
+        """Whether its objective and its constraints are known to be convex."""
         return all(part is None or part.convex for part in (self.objective, self.constraint, self.coupled))
 
     def own(self, w: Vector, multiplier: Vector) -> tuple[Share, Vector, Vector]:
@@ -110,19 +126,27 @@ class Share:
 class Unscaled:
     """An owner's rows before the scaling of their columns is agreed on; NaN where a value is absent."""
 
-    X: Vector
+    X: Matrix
 
 
-def all_of(constraints: Sequence[Constraint]) -> Constraint | None:
+def combine(constraints: Sequence[Constraint]) -> Constraint | None:
     """One constraint that holds when all of them do; None for an empty sequence."""
-    if len(constraints) < 2:
-        return constraints[0] if constraints else None
-    return Constraint(Stack([c.function for c in constraints]), Product([c.cone for c in constraints]))
+    if not constraints:
+        return None
+    if len(constraints) == 1:
+        return constraints[0]
+    functions = Stack([constraint.function for constraint in constraints])
+    cones = Product([constraint.cone for constraint in constraints])
+    return Constraint(functions, cones)
 
 
-def _convex(function: Map, cone: Cone) -> bool:
-    """Is {w : function(w) <=_cone 0} known to be convex? Straight maps suit every cone, convex rows the orthant."""
+def _is_convex(function: Map, cone: Cone) -> bool:
+    """Whether {w : function(w) <=_cone 0} is known to be convex.
+
+    It is for affine maps with any cone, and for convex rows with the orthant. A stack is judged part by part where its
+    parts are those of a product of cones.
+    """
     if isinstance(function, Stack) and isinstance(cone, Product):
-        pairs = list(zip(function.parts, cone.cones, strict=False))
-        return all(part.length == one.dim and _convex(part, one) for part, one in pairs)
+        pairs = zip(function.parts, cone.cones, strict=False)
+        return all(part.length == factor.dim and _is_convex(part, factor) for part, factor in pairs)
     return function.affine or (function.convex and isinstance(cone, Nonnegative))

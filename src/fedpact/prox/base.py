@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from fedpact.errors import ProblemError
 from fedpact.types import Vector
 
 #: Points outside a bounded domain by at most this much, relative to max(1, bound), count as lying on its boundary.
@@ -51,3 +52,15 @@ class Prox(ABC):
     def defect(self, dim: int) -> str | None:
         """Why h cannot be used for vectors of length dim, with the remedy; None if it can."""
         return None
+
+
+def check_prox(what: str, given: object, dim: int | None = None) -> None:
+    """Raises ProblemError unless `given` is a Prox that takes vectors of length dim, where dim is known.
+
+    what: the subject of the error, such as "the regularizer"
+    """
+    if not isinstance(given, Prox):
+        raise ProblemError(f"{what} must be one of fedpact.prox, got {type(given).__name__}", code="FP-PROBLEM-185")
+    defect = None if dim is None else given.defect(dim)
+    if defect is not None:
+        raise ProblemError(f"{what}: {defect}", code="FP-PROBLEM-186")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedpact.errors import ProblemError
-from fedpact.prox.base import Prox
+from fedpact.prox.base import Prox, check_prox
 from fedpact.types import Vector
 
 
@@ -17,9 +16,8 @@ class Blocks(Prox):
     """
 
     def __init__(self, first: Prox, second: Prox, split: int, *, saddle: bool = False) -> None:
-        for part in (first, second):
-            if not isinstance(part, Prox):
-                raise ProblemError(f"Blocks: both parts must be a Prox of fedpact.prox, got {type(part).__name__}")
+        check_prox("Blocks: the first part", first)
+        check_prox("Blocks: the second part", second)
         self.first = first
         self.second = second
         self.split = split

@@ -39,11 +39,15 @@ class Custom(Prox):
     def prox(self, v: Vector, step: float) -> Vector:
         w = np.array(self._prox(v.copy(), step), dtype=np.float64)
         if w.shape != v.shape:
-            raise ProblemError(f"Custom: prox returned shape {w.shape}; expected {v.shape}, the shape of its argument")
+            raise ProblemError(
+                f"Custom: prox returned shape {w.shape}; expected {v.shape}, the shape of its argument",
+                code="FP-PROBLEM-187",
+            )
         if np.all(np.isfinite(v)) and not np.all(np.isfinite(w)):
             raise ProblemError(
                 "Custom: prox returned NaN or infinite values for a finite v; return the w that minimises "
-                "step * h(w) + |w - v|^2 / 2"
+                "step * h(w) + |w - v|^2 / 2",
+                code="FP-PROBLEM-188",
             )
         return w
 
@@ -51,7 +55,8 @@ class Custom(Prox):
         distance = float(self._distance(v.copy(), w.copy()))
         if np.isnan(distance) and np.all(np.isfinite(v)) and np.all(np.isfinite(w)):
             raise ProblemError(
-                "Custom: subdifferential_distance came back as NaN; return a number, or inf where w is outside dom(h)"
+                "Custom: subdifferential_distance returned NaN; return a number, or inf where w is outside dom(h)",
+                code="FP-PROBLEM-189",
             )
         return distance
 

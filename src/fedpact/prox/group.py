@@ -110,5 +110,7 @@ def _indices(number: int, group: ArrayLike) -> NDArray[np.intp]:
     array = np.asarray(group)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         found = f"shape {array.shape} and type {array.dtype}"
-        raise ProblemError(f"GroupL2: group {number} must be a list of integer indices; got {found}")
+        raise ProblemError(
+            f"GroupL2: group {number} must be a list of integer indices; got {found}", code="FP-PROBLEM-193"
+        )
     return array.astype(np.intp)

@@ -22,7 +22,9 @@ class Simplex(Prox):
     def __init__(self, total: float = 1.0) -> None:
         given = as_weight("Simplex", "total", total)
         if isinstance(given, np.ndarray):
-            raise ProblemError(f"Simplex: total must be a number; got a vector of {given.size} entries")
+            raise ProblemError(
+                f"Simplex: total is a vector of {given.size} entries; give one number", code="FP-PROBLEM-192"
+            )
         self.total = given
 
     def value(self, w: Vector) -> float:

@@ -6,18 +6,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
-from fedpact.types import Vector, to_array
+from fedpact.types import Vector, to_numbers
 
 
 def as_weight(owner: str, name: str, given: ArrayLike) -> float | Vector:
     """`given` as a float or a float64 vector; ProblemError when it is neither."""
     try:
-        array = to_array(given)
-    except ValueError as error:  # ragged lists, masks
-        raise ProblemError(f"{owner}: {name} must be a number or a vector of numbers ({error})") from error
-    if array.dtype.kind not in "biuf" or array.ndim > 1:
-        found = f"an array of shape {array.shape} and type {array.dtype}"
-        raise ProblemError(f"{owner}: {name} must be a number or a vector of numbers; got {found}")
+        array = to_numbers(given)
+    except ValueError as error:  # ragged lists, masks, text, complex numbers
+        raise ProblemError(
+            f"{owner}: {name} must be a number or a vector of numbers ({error})", code="FP-PROBLEM-190"
+        ) from error
+    if array.ndim > 1:
+        raise ProblemError(
+            f"{owner}: {name} has shape {array.shape}; give a number or a vector of numbers", code="FP-PROBLEM-191"
+        )
     if array.ndim == 0:
         return float(array)
     return np.array(array, dtype=np.float64)

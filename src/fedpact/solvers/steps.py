@@ -85,7 +85,7 @@ def describe_problem(problem: RemoteProblem, session: Session) -> FederatedProbl
     """One exchange: the problem as the server sees it."""
     answers = session.ask(describe_share, Order())
     said = {owner: Description(**vars(answer)) for owner, answer in zip(session.owners, answers, strict=True)}
-    return problem.described(said)
+    return problem.assemble(said)
 
 
 # ---------------------------------------------------------------------------------------------------------------- judge

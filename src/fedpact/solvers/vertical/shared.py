@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedpact.errors import DataError
 from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step
 from fedpact.problem import Certificate, Party, Piece, VerticalProblem
-from fedpact.problem.vertical import table
+from fedpact.problem.party import read_table
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.run import Run
 from fedpact.solvers.steps import FAR, Ending
@@ -204,7 +204,7 @@ def rows_of(pieces: Sequence[Piece], parties: Mapping[str, ArrayLike]) -> dict[s
     for name, X in parties.items():
         if name not in known:
             raise DataError(f"{name}: has no piece of this model; its parties are {', '.join(known)}")
-        rows[name] = len(table(name, X, known[name].columns))
+        rows[name] = len(read_table(name, X, known[name].columns))
     if len(set(rows.values())) > 1:
         told = ", ".join(f"{name} {count}" for name, count in rows.items())
         raise DataError(f"the parties have different numbers of rows ({told}); align them by id (fedpact.alignment)")

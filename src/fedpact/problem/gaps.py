@@ -1,0 +1,140 @@
+"""Gaps of mean loss between groups: which groups are compared, over which rows, and how large a gap may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedpact.errors import DataError, ProblemError
+from fedpact.types import Matrix, Vector, to_array, to_real
+
+#: Rows that count in a group's mean: those with y = 1, all, or those of either class in a gap of its own.
+Gap = Literal["positives", "all", "classes"]
+Mask = NDArray[np.bool_]
+
+
+def compare_groups(
+    y: Vector, group: ArrayLike | None, gap: Gap, pairs: Sequence[tuple[Any, Any]] | None
+) -> tuple[Matrix, tuple[str, ...]]:
+    """The gaps as rows of weights, whose products with the losses they are, and their names: (gaps, n) and (gaps,).
+
+    y: labels, positive for class 1; group: one label per row; pairs: of groups, every two when None
+
+    Raises DataError or ProblemError.
+    """
+    if group is None:
+        if pairs is not None:
+            raise ProblemError(
+                "pairs of groups are given without group; give one group label per row", code="FP-PROBLEM-133"
+            )
+        return np.zeros((0, y.size)), ()
+    members = _read_groups(group, y)
+    names = _list_groups(members)
+    compared = combinations(names, 2) if pairs is None else _check_pairs(pairs, names)
+    rows: list[Vector] = []
+    titles: list[str] = []
+    for first, second in compared:
+        for condition, counted in _conditions(y, gap).items():
+            means = [_mean_weights(members, name, counted, condition) for name in (first, second)]
+            rows.append(means[0] - means[1])
+            titles.append(", ".join(filter(None, [f"{first!s} - {second!s}", condition])))
+    return np.array(rows), tuple(titles)
+
+
+def read_bounds(max_gap: ArrayLike | None, names: Sequence[str]) -> Vector:
+    """One bound for each gap, from a number or a vector. Raises ProblemError when it does not fit the gaps."""
+    if not names:
+        if max_gap is not None:
+            raise ProblemError("max_gap is given without group; give one group label per row", code="FP-PROBLEM-135")
+        return np.zeros(0)
+    if max_gap is None:
+        raise ProblemError(
+            "groups are given without max_gap, the largest gap between them; give a number, or 0",
+            code="FP-PROBLEM-129",
+        )
+    try:
+        bounds = np.atleast_1d(to_real(max_gap))
+    except (TypeError, ValueError):
+        bounds = np.zeros(0)  # refused below
+    fits = bounds.shape in ((1,), (len(names),))
+    if not fits or not np.all(np.isfinite(bounds)) or np.any(bounds < 0):
+        raise ProblemError(
+            f"max_gap = {max_gap!r}: give a number of at least 0, or one for each of {', '.join(map(repr, names))}",
+            code="FP-PROBLEM-136",
+        )
+    return np.broadcast_to(bounds, (len(names),)).copy()
+
+
+def _read_groups(group: ArrayLike, y: Vector) -> NDArray[Any]:
+    """The group label of every row; none may be missing."""
+    try:
+        members = to_array(group)
+    except ValueError as error:  # ragged lists, masks
+        raise DataError(f"group is not a vector ({error}); give one group label per row", code="FP-DATA-111") from error
+    if members.shape != y.shape:
+        raise DataError(
+            f"group has shape {members.shape}, y has {y.size} rows; give one group label per row", code="FP-DATA-112"
+        )
+    missing = sum(member is None for member in members.flat)
+    if members.dtype.kind == "f":
+        missing = int(np.sum(~np.isfinite(members)))
+    if missing:
+        raise DataError(f"group has {missing} missing values; give every row a group", code="FP-DATA-113")
+    return members
+
+
+def _list_groups(members: NDArray[Any]) -> list[Any]:
+    """The distinct groups in order; at least two."""
+    try:
+        names = list(np.unique(members))
+    except TypeError as error:
+        raise DataError(
+            f"group has labels that cannot be compared ({error}); use text or numbers only", code="FP-DATA-114"
+        ) from error
+    if len(names) < 2:
+        raise DataError(
+            f"all rows are of group {names[0]!s}; a gap needs two groups, so leave group out", code="FP-DATA-115"
+        )
+    return names
+
+
+def _check_pairs(pairs: Sequence[tuple[Any, Any]], names: Sequence[Any]) -> Sequence[tuple[Any, Any]]:
+    if not (len(pairs) and all(len(set(pair)) == len(pair) == 2 for pair in pairs)):
+        raise ProblemError(
+            f"pairs = {pairs!r}: give at least one pair of two different groups, or leave it out",
+            code="FP-PROBLEM-134",
+        )
+    for name in (name for pair in pairs for name in pair):
+        if name not in names:
+            raise DataError(
+                f"pairs: no row is of group {name!s}; the groups are {', '.join(map(str, names))}", code="FP-DATA-116"
+            )
+    return pairs
+
+
+def _conditions(y: Vector, gap: Gap) -> dict[str, Mask]:
+    """The rows that count in a mean, by the condition that they meet; the empty one is met by all."""
+    positive = {"y = 1": y > 0}
+    if gap == "positives":
+        return positive
+    if gap == "classes":
+        return positive | {"y = 0": y <= 0}
+    return {"": np.ones(y.size, dtype=np.bool_)}
+
+
+def _mean_weights(members: NDArray[Any], name: Any, counted: Mask, condition: str) -> Vector:
+    """The weights whose product with the losses is their mean over the counted rows of a group."""
+    chosen = counted & (members == name)
+    if not chosen.any():
+        raise DataError(
+            f"group {name!s} has no row with {condition}, so its mean loss is undefined; leave the group out of pairs, "
+            'or use gap="all"',
+            code="FP-DATA-117",
+        )
+    weights = np.zeros(members.size)
+    weights[chosen] = 1.0 / chosen.sum()
+    return weights

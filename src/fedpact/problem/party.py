@@ -1,0 +1,180 @@
+"""A party of a vertical problem: the columns that it holds, and the piece of the model that it keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpact.errors import DataError, FedpactError, ProblemError
+from fedpact.prox import Prox, check_prox
+from fedpact.types import Matrix, Vector, to_real
+
+#: Written into every file, so that another format is refused rather than misread.
+FORMAT = "fedpact-piece-1"
+#: Rows that an error lists.
+SHOWN = 5
+#: A column counts as constant when its deviation is below this part of its largest entry: rounding.
+CONSTANT = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """One holder's part of a model, which it keeps for itself: scores are ((X - mean) / scale) @ theta.
+
+    The coordinator's piece has no columns: its theta is the intercept.
+    """
+
+    name: str
+    theta: Vector
+    mean: Vector
+    scale: Vector
+    columns: tuple[str, ...] = ()
+
+    def scores(self, X: ArrayLike) -> Vector:
+        """This piece's part of the scores of new rows. Raises DataError when they do not fit."""
+        rows = read_table(self.name, X, self.columns)
+        if rows.shape[1] != self.theta.size:
+            raise DataError(
+                f"{self.name}: X has {rows.shape[1]} columns, its piece of the model {self.theta.size}; give the "
+                "columns of the training, in their order",
+                code="FP-DATA-118",
+            )
+        return np.asarray((rows - self.mean) / self.scale @ self.theta)
+
+    def save(self, path: str | Path) -> Path:
+        """Write one .npz file and return its path; nothing is pickled."""
+        target = Path(f"{str(path).removesuffix('.npz')}.npz")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        meta = json.dumps({"format": FORMAT, "name": self.name, "columns": self.columns})
+        with target.open("wb") as file:
+            np.savez(file, theta=self.theta, mean=self.mean, scale=self.scale, meta=np.array(meta))
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> Piece:
+        """Read what `save` wrote. Raises FedpactError when the file is damaged or of another format."""
+        try:
+            with np.load(Path(path), allow_pickle=False) as file:
+                meta = json.loads(str(file["meta"]))
+                if meta["format"] != FORMAT:
+                    raise FedpactError(
+                        f"{path} is not a piece of a model of format {FORMAT}; train and save it again", code="FP-100"
+                    )
+                return cls(meta["name"], file["theta"], file["mean"], file["scale"], tuple(meta["columns"]))
+        except (OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile) as error:
+            raise FedpactError(
+                f"{path} cannot be read as a piece of a model ({error}); save it again", code="FP-101"
+            ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Party:
+    """What one party holds.
+
+    X:           its columns of every row, as they enter the model
+    curvature:   of its quadratic h_k, one for each column
+    columns:     their names, for messages
+    mean, scale: subtracted from its own columns and divided by, and kept for new rows
+    keep:        a file to which this party writes its piece of the model at the end; empty: none
+    """
+
+    X: Matrix
+    curvature: Vector
+    name: str
+    columns: tuple[str, ...] = ()
+    mean: Vector = field(default_factory=lambda: np.zeros(0))
+    scale: Vector = field(default_factory=lambda: np.zeros(0))
+    keep: str = ""
+
+    multiplier_length: int = 0  # of the constraints, which are the coordinator's
+
+    @property
+    def label(self) -> str:
+        """How messages call the party."""
+        return self.name
+
+    def piece(self, theta: Vector) -> Piece:
+        """Its piece of the model with these coefficients."""
+        return Piece(self.name, theta, self.mean, self.scale, self.columns)
+
+
+def build_party(
+    name: str, X: ArrayLike, h: Prox, rows: int, columns: tuple[str, ...], standardize: bool, keep: str | Path | None
+) -> Party:
+    """What one party holds, from its columns as they were given."""
+    matrix = read_table(name, X, columns)
+    width = matrix.shape[1]
+    if len(matrix) != rows:
+        raise DataError(
+            f"{name}: X has {len(matrix)} rows, y has {rows}; align the parties by id first (fedpact.alignment)",
+            code="FP-DATA-110",
+        )
+    check_prox(f"{name}: the regularizer", h, width)
+    if h.curvature is None:
+        raise ProblemError(
+            f"{name}: the regularizer {h!r} is not quadratic; vertical methods take fp.prox.SquaredL2",
+            code="FP-PROBLEM-131",
+        )
+    mean = np.zeros(width)
+    scale = np.ones(width)
+    if standardize:
+        mean = matrix.mean(axis=0)
+        deviation = matrix.std(axis=0)
+        varies = deviation > CONSTANT * np.max(np.abs(matrix), axis=0, initial=0.0)
+        scale = np.where(varies, deviation, 1.0)
+        matrix = np.where(varies, (matrix - mean) / scale, 0.0)
+    file = ""
+    if keep:
+        file = str(Path(keep).absolute() / f"{name}.npz")  # absolute: a party may work in a process of its own
+    return Party(
+        X=np.ascontiguousarray(matrix),  # as it travels: BLAS adds up a slice of a table in another order
+        curvature=np.broadcast_to(np.asarray(h.curvature, dtype=np.float64), (width,)).copy(),
+        name=name,
+        columns=columns,
+        mean=mean,
+        scale=scale,
+        keep=file,
+    )
+
+
+def read_table(name: str, X: ArrayLike, columns: Sequence[str] = ()) -> Matrix:
+    """X as a matrix of finite numbers, one row per person.
+
+    name: the party, for messages; columns: the names of its columns, or none. Raises DataError.
+    """
+    try:
+        matrix = to_real(X)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{name}: X is not a dense table of numbers ({error}); encode text columns", code="FP-DATA-106"
+        ) from error
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise DataError(
+            f"{name}: X has shape {matrix.shape}; give a matrix with at least one column, one row per person",
+            code="FP-DATA-107",
+        )
+    if columns and len(columns) != matrix.shape[1]:
+        raise DataError(
+            f"{name}: X has {matrix.shape[1]} columns, but there are {len(columns)} column names; name each once",
+            code="FP-DATA-108",
+        )
+    finite = np.isfinite(matrix)
+    if not finite.all():
+        first = int(np.flatnonzero(~finite.all(axis=0))[0])
+        bad = np.flatnonzero(~finite[:, first])
+        column = repr(columns[first]) if columns else str(first)
+        shown = ", ".join(str(row) for row in bad[:SHOWN])
+        if bad.size > SHOWN:
+            shown += ", ..."
+        raise DataError(
+            f"{name}: column {column} has {bad.size} missing or infinite values (rows {shown}); impute them, or drop "
+            "the rows at every party",
+            code="FP-DATA-109",
+        )
+    return matrix
