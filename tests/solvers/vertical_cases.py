@@ -155,6 +155,8 @@ class Door:
             pause = next((w for n, o, w in reversed(self.sent) if n == name and o.round == order.round), "")
             if isinstance(pause, float):
                 time.sleep(pause)
+            elif callable(pause):
+                pause()
             reply = handle(step, order, task)
             self.states.setdefault(name, []).append(owner._memory.state)
             return reply

@@ -382,15 +382,17 @@ class Pace:
         if not pays:
             self.finishing, self.back, self.rest = False, True, 2
 
-    def stretch(self, step: Vector, smooth: bool) -> float:
+    def stretch(self, step: Vector, lagging: bool) -> float:
         """How much longer than Newton's step w may go: more than 1 only on an exponential tail.
 
         There (a class that a rare column separates, and the minimiser far out) Newton's steps keep direction and length
-        while the gradient falls by e; a step k times longer makes it fall by e^k.
+        while the gradient falls by e; a step k times longer makes it fall by e^k. It also misses constraints that bind
+        k - 1 times as much as before, so it must be stationarity that lags behind.
         """
-        before, self.previous = self.previous, step
+        before = self.previous
+        self.previous = step
         even = before is not None and float(np.linalg.norm(step - before)) <= EVEN * float(np.linalg.norm(before))
-        self.longer = min(2 * self.longer, LONGEST) if even and smooth else 1.0
+        self.longer = min(2 * self.longer, LONGEST) if even and lagging else 1.0
         return self.longer
 
     def accept(self, base: Sums, now: Sums, used: float) -> bool:
@@ -415,6 +417,11 @@ class Pace:
         return now.certificate is not None and now.certificate.worst <= factor * NEAR * self.first
 
 
+def lags(certificate: Certificate | None, tol: tuple[float, float]) -> bool:
+    """Whether stationarity is farther from its tolerance than feasibility is."""
+    return certificate is not None and certificate.stationarity * tol[1] > certificate.feasibility * tol[0]
+
+
 @dataclass
 class Server:
     """The server's variables: its own point, the pace, and what was seen."""
@@ -431,6 +438,7 @@ class Server:
     proof_at: int = 0  # iteration from which on a proof of conflict may be sought
     wait: int = WAIT
     away: float = AWAY
+    judged: int = 0  # iteration of the latest certificate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -468,7 +476,10 @@ class InteriorPoint(Solver[Server]):
         packed = unpack(matrix, origin.size)
         diagonal = pace.steady(diagonal)
         step, used = model_step(packed, slope, diagonal, regularizer, origin, pace.damping, 1e-3 * run.tol[0])
-        longer = pace.stretch(step, regularizer.curvature is not None) if pace.finishing else 1.0
+        longer = 1.0
+        if pace.finishing:
+            smooth = regularizer.curvature is not None
+            longer = pace.stretch(step, lagging=smooth and lags(state.now.certificate, run.tol))
 
         # 2. one exchange: everybody takes it
         order = Advance(
@@ -484,7 +495,7 @@ class InteriorPoint(Solver[Server]):
             best=run.best.iteration == run.first + state.k,
             back=pace.back,
             near=pace.finishing or pace.near(state.now, 5),
-            judge=pace.worth_judging(state.now, run.tol) or self._is_far(state, origin + step),
+            judge=self._worth_judging(run, state, origin + step),
         )
         state.now = at.advance(order)
         state.k += 1
@@ -517,6 +528,8 @@ class InteriorPoint(Solver[Server]):
         owners = len(run.owners)
         certificate = now.certificate
         judged = None if certificate is None else (certificate, now.objective)
+        if judged is not None:
+            state.judged = state.k
         missed = now.miss if certificate is None else certificate.violation
         if missed <= max(0.5 * state.lowest, run.tol[1]):
             state.lowest = missed
@@ -553,6 +566,11 @@ class InteriorPoint(Solver[Server]):
         if not missed or run.problem.convex or run.rounds_left <= HAND_OVER or run.problem.coupled_length:
             return None
         return Verdict("stalled", "the constraints stay missed", then="proximal-al")
+
+    def _worth_judging(self, run: Run, state: Server, w: Vector) -> bool:
+        """Near the end, far out, and from time to time: the loop sees only by a certificate that nothing improves."""
+        overdue = state.k - state.judged >= self.patience
+        return overdue or state.pace.worth_judging(state.now, run.tol) or self._is_far(state, w)
 
     def _is_far(self, state: Server, w: Vector) -> bool:
         return bool(np.max(np.abs(w)) > FARTHER * state.away)
