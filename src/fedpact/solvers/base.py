@@ -80,18 +80,19 @@ def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
     if kind is bool:
         if isinstance(value, bool | np.bool_):
             return bool(value)
-        raise OptionError(f"{name} = {value!r}: give True or False")
+        raise OptionError(f"{name} = {value!r}: give True or False", code="FP-OPTION-250")
     if kind is str:
         if value in about.choices:
             return str(value)
-        raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices if c)}")
+        choices = ", ".join(repr(choice) for choice in about.choices if choice)
+        raise OptionError(f"{name} = {value!r}: choose {choices}", code="FP-OPTION-251")
     number = isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
     if kind is int and number and (isinstance(value, Integral) or float(value).is_integer()) and about.allows(value):
         return int(value)
     if kind is float and number and about.allows(float(value)):
         return float(value)
     noun = "a whole number" if kind is int else "a number"
-    raise OptionError(f"{name} = {value!r}: give {noun} {about.range}".rstrip())
+    raise OptionError(f"{name} = {value!r}: give {noun} {about.range}".rstrip(), code="FP-OPTION-252")
 
 
 def _is_finite(value: Any) -> bool:
@@ -190,7 +191,7 @@ class Solver(ABC, Generic[S]):
         for name in options:
             if name not in known:
                 takes = f"it takes {', '.join(known)}" if known else "it takes none: there is nothing to tune"
-                raise OptionError(f"method {cls.name!r} has no option {name!r}; {takes}")
+                raise OptionError(f"method {cls.name!r} has no option {name!r}; {takes}", code="FP-OPTION-253")
         return cls(**{name: value for name, value in options.items() if value is not None})
 
     @property

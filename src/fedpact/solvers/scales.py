@@ -110,9 +110,10 @@ def mean_curvature(function: Function, w: Vector) -> float:
 
 def _check(what: str, array: Vector, shape: tuple[int, ...]) -> None:
     if array.shape != shape:
-        raise ProblemError(f"its {what} has shape {array.shape} at the start, expected {shape}")
+        found = f"its {what} has shape {array.shape} at the start, expected {shape}"
+        raise ProblemError(found, code="FP-PROBLEM-250")
     if not np.all(np.isfinite(array)):
-        raise DataError(
-            f"its {what} is not finite at the start ({np.sum(~np.isfinite(array))} NaN or infinite values); "
-            "check the data and the function there, or start from another w0"
-        )
+        count = np.sum(~np.isfinite(array))
+        found = f"its {what} is not finite at the start ({count} NaN or infinite values)"
+        remedy = "check the data and the function there, or start from another w0"
+        raise DataError(f"{found}; {remedy}", code="FP-DATA-250")

@@ -148,11 +148,13 @@ class Solution:
             with np.load(Path(path), allow_pickle=False) as file:
                 meta = json.loads(str(file["meta"]))
                 if meta.pop("format", None) != FORMAT:
-                    raise FedpactError(f"{path} is not a saved fedpact solution of format {FORMAT}")
+                    found = f"{path} is not a saved solution of format {FORMAT}"
+                    raise FedpactError(f"{found}; load it with the version that saved it", code="FP-250")
                 multipliers = [file[f"multiplier_{i}"] for i in range(meta.pop("multipliers"))]
                 w, coupled = file["w"], file["coupled_multiplier"]
         except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, BadZipFile) as error:
-            raise FedpactError(f"{path} cannot be read as a saved solution ({error}); save it again") from error
+            found = f"{path} cannot be read as a saved solution ({error})"
+            raise FedpactError(f"{found}; save it again", code="FP-251") from error
         history = meta.pop("history")
         communication = meta.pop("communication")
         return cls(

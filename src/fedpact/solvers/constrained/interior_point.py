@@ -87,8 +87,6 @@ MISSED = 12
 FARTHER = 1e3
 AWAY = 1e4
 
-UNUSABLE = "its Hessian is not finite at the start; check the function there, or start from another w0"
-
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
 
@@ -124,8 +122,7 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, System]:
     introduce(share, None, Introduce(w=order.w))
     local, cone = measured(share, order.w), cone_of(share)
     point, system = settled(share, cone, order.w, local, *first_pair(cone, local, order.holders), order)
-    if not system.usable:
-        raise DataError(UNUSABLE)
+    check_usable(system)
     return at_start(point), system
 
 
@@ -152,6 +149,13 @@ def balance(share: Share, state: State, order: Balance) -> tuple[State, Balanced
     if share.constraint is not None:
         weights = share.constraint.cone.project_dual(weights)
     return replace(state, weights=weights), balanced(share, cone, order.w, weights, order.coupled)
+
+
+def check_usable(system: System) -> None:
+    """Raise DataError for the first system of a holder whose Hessian is not finite."""
+    if not system.usable:
+        remedy = "check the function there, or start from another w0"
+        raise DataError(f"its Hessian is not finite at the start; {remedy}", code="FP-DATA-251")
 
 
 def at_start(point: Point) -> State:
@@ -233,8 +237,8 @@ class Coordinator:
         share_of_gradient = np.linalg.norm(replies.total.gradient) / order.holders
         slack, multiplier = first_pair(self.cone, replace(local, gradient=np.array([share_of_gradient])), order.holders)
         point, own = settled(server, self.cone, self.w, local, slack, multiplier, order)
-        if not own.usable:
-            raise DataError(f"{server.label}: {UNUSABLE}")
+        with named(server.label, begin.__name__):
+            check_usable(own)
         self.state = at_start(replace(point, clean=np.append(point.clean[: self.split], none)))
         return self._sums(own, replies, none, judged=True)
 
