@@ -239,7 +239,19 @@ CODES = {
     "FP-OPTION-201": "local_solver newton needs a Hessian or Jacobian; give one, or choose another local_solver",
     "FP-OPTION-202": "the local_solver minimises, and the objective is an operator; choose extragradient or newton",
     # ---- solvers/constrained, solvers/vertical and the rest of solvers: numbers from 250
-    #
+    "FP-250": "the file is a saved solution of another format; load it with the version that saved it",
+    "FP-251": "the file cannot be read as a saved solution; check its path, or save the solution again",
+    "FP-DATA-250": "a function is not finite at the start; check the data and the function, or give another w0",
+    "FP-DATA-251": "a Hessian is not finite at the start; check the function there, or give another w0",
+    "FP-DATA-252": "a party has no piece of the model; predict with the parties that trained it",
+    "FP-DATA-253": "the parties have different numbers of rows; align them by id",
+    "FP-OPTION-250": "an option of the method is neither True nor False; give one of them",
+    "FP-OPTION-251": "an option of the method is none of its choices; choose one of those that the message lists",
+    "FP-OPTION-252": "an option of the method is not a number of its range; the message and the options page say which",
+    "FP-OPTION-253": "the method has no option of this name; the message and the options page list those it has",
+    "FP-OPTION-254": "fedbcd has no constraint; leave group and max_gap out, or use fair-vfl",
+    "FP-OPTION-255": "an asynchronous run cannot be kept; leave the checkpoint out",
+    "FP-PROBLEM-250": "a function gives another shape than the problem states; check the function and its dimensions",
     # ---- federation, engines and jobs: numbers from 300
     "FP-CHECKPOINT-301": "a round on record asked for something else; solve from the start, with another folder",
     "FP-CHECKPOINT-302": "the folder of the checkpoint is a file; give a folder",

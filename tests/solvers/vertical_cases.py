@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 import fedpact as fp
 from fedpact.engines import InProcess
-from fedpact.errors import OwnerLost
+from fedpact.errors import FedpactError, OwnerLost
 from fedpact.federation import Fleet, Order, Step
 from fedpact_experiments import datasets
 
@@ -107,6 +108,16 @@ def assert_same_run(one: fp.Solution, other: fp.Solution, *, traffic: bool = Tru
         assert one.communication == other.communication
 
 
+@contextmanager
+def refused(code: str, *facts: str) -> Iterator[None]:
+    """An error with this code, whose message holds these facts."""
+    with pytest.raises(FedpactError) as caught:
+        yield
+    assert caught.value.code == code
+    for fact in facts:
+        assert fact in str(caught.value)
+
+
 # --------------------------------------------------------------------------------------------------------- engines
 
 
@@ -155,6 +166,8 @@ class Door:
             pause = next((w for n, o, w in reversed(self.sent) if n == name and o.round == order.round), "")
             if isinstance(pause, float):
                 time.sleep(pause)
+            elif callable(pause):
+                pause()
             reply = handle(step, order, task)
             self.states.setdefault(name, []).append(owner._memory.state)
             return reply

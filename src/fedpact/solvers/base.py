@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from numbers import Integral, Real
+from numbers import Real
 from types import NoneType
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
 
@@ -55,6 +55,7 @@ class Option:
         return " and ".join(f"{word} {end:g}" for word, end in ends if math.isfinite(end))
 
     def allows(self, value: float) -> bool:
+        """Whether this number is finite and within the range."""
         inside = self.least <= value <= self.most
         return inside and self.above < value < self.below and math.isfinite(value)
 
@@ -68,7 +69,8 @@ def option(default: Any, doc: str, **about: Any) -> Any:
 def options_of(kind: type[Solver[Any]]) -> dict[str, tuple[Any, Any, Option]]:
     """The options of a method by name: their type, default and description."""
     hints = get_type_hints(kind)
-    return {f.name: (hints[f.name], f.default, f.metadata["option"]) for f in fields(kind) if "option" in f.metadata}
+    declared = [f for f in fields(kind) if "option" in f.metadata]
+    return {f.name: (hints[f.name], f.default, f.metadata["option"]) for f in declared}
 
 
 def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
@@ -78,20 +80,32 @@ def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
         return None
     kind = next(k for k in kinds if k is not NoneType)
     if kind is bool:
-        if isinstance(value, bool | np.bool_):
-            return bool(value)
-        raise OptionError(f"{name} = {value!r}: give True or False")
+        return _check_flag(name, value)
     if kind is str:
-        if value in about.choices:
-            return str(value)
-        raise OptionError(f"{name} = {value!r}: choose {', '.join(repr(c) for c in about.choices if c)}")
+        return _check_choice(name, about, value)
+    return _check_number(name, kind, about, value)
+
+
+def _check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise OptionError(f"{name} = {value!r}: give True or False", code="FP-OPTION-250")
+    return bool(value)
+
+
+def _check_choice(name: str, about: Option, value: Any) -> str:
+    if value not in about.choices:
+        choices = ", ".join(repr(choice) for choice in about.choices if choice)
+        raise OptionError(f"{name} = {value!r}: choose {choices}", code="FP-OPTION-251")
+    return str(value)
+
+
+def _check_number(name: str, kind: type[int] | type[float], about: Option, value: Any) -> float:
     number = isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
-    if kind is int and number and (isinstance(value, Integral) or float(value).is_integer()) and about.allows(value):
-        return int(value)
-    if kind is float and number and about.allows(float(value)):
-        return float(value)
+    whole = number and float(value).is_integer()
+    if number and (whole or kind is float) and about.allows(float(value)):
+        return kind(value)
     noun = "a whole number" if kind is int else "a number"
-    raise OptionError(f"{name} = {value!r}: give {noun} {about.range}".rstrip())
+    raise OptionError(f"{name} = {value!r}: give {noun} {about.range}".rstrip(), code="FP-OPTION-252")
 
 
 def _is_finite(value: Any) -> bool:
@@ -132,7 +146,9 @@ class Needs:
     def refusal(self, problem: FederatedProblem | VerticalProblem) -> str:
         """Why the problem cannot be taken, with the owner's name and what to use instead; empty when it can."""
         if isinstance(problem, VerticalProblem):
-            return "" if self.columns else 'needs all columns at every owner; use "vertical-al", "fair-vfl", "fedbcd"'
+            if self.columns:
+                return ""
+            return 'needs all columns at every owner; use "vertical-al", "fair-vfl", "fedbcd"'
         if self.columns:
             return "is for an fp.VerticalProblem, whose parties hold different columns"
         if problem.monotone and not self.operators:
@@ -187,10 +203,12 @@ class Solver(ABC, Generic[S]):
     def build(cls, options: dict[str, Any]) -> Solver[S]:
         """The method with these options; None means the default. OptionError names what is unknown or out of range."""
         known = options_of(cls)
+        takes = "it takes none: there is nothing to tune"
+        if known:
+            takes = f"it takes {', '.join(known)}"
         for name in options:
             if name not in known:
-                takes = f"it takes {', '.join(known)}" if known else "it takes none: there is nothing to tune"
-                raise OptionError(f"method {cls.name!r} has no option {name!r}; {takes}")
+                raise OptionError(f"method {cls.name!r} has no option {name!r}; {takes}", code="FP-OPTION-253")
         return cls(**{name: value for name, value in options.items() if value is not None})
 
     @property

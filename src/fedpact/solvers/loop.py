@@ -38,7 +38,8 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
         while following is not None:
             run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
             _hand_over(run)
-            before, solver = verdict, following
+            before = verdict
+            solver = following
             verdict, state = _iterate(run, solver)
             if verdict.status in ("stalled", "max_rounds"):
                 verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
@@ -90,7 +91,9 @@ def _explain(run: Run, solver: Solver[Any], verdict: Verdict) -> Verdict:
     if verdict.status != "stalled" or solver.needs.columns or run.rounds_left <= 1 or run.best.certificate is None:
         return verdict
     found = wrong_derivatives(run, run.best.w)
-    return replace(verdict, reason=f"{found}; {verdict.reason}") if found else verdict
+    if not found:
+        return verdict
+    return replace(verdict, reason=f"{found}; {verdict.reason}")
 
 
 def _interrupted(run: Run, how: str) -> Verdict:
@@ -145,6 +148,7 @@ class Watch:
         return True
 
     def _stalled(self, iterate: Iterate, state: Any) -> Verdict | None:
+        """Stalled, when a certificate shows that nothing has improved for the method's patience."""
         idle = iterate.number - self.since
         if iterate.judged is None or idle < self.solver.patience:
             return None
@@ -170,7 +174,9 @@ class Watch:
         if iterate.judged is not None and iterate.judged[0].violation <= run.tol[1]:
             return None
         names = self.solver.conflict(run, state, iterate.w)
-        return infeasible(names, best) if names else None
+        if not names:
+            return None
+        return infeasible(names, best)
 
 
 # ------------------------------------------------------------------------------------------------------------ hand-over
@@ -183,9 +189,10 @@ def _fallback(run: Run, verdict: Verdict) -> Solver[Any] | None:
     if not verdict.then or run.rounds_left <= HAND_OVER or run.best.certificate is None:
         return None
     following: Solver[Any] = METHODS[verdict.then]()
-    if run.problem.coupled_length and not following.needs.coupled:
+    takes_coupled = following.needs.coupled or not run.problem.coupled_length
+    if not takes_coupled or following.needs.refusal(run.problem):
         return None
-    return None if following.needs.refusal(run.problem) else following
+    return following
 
 
 def _hand_over(run: Run) -> None:

@@ -110,12 +110,16 @@ class Best:
     multiplier: Vector = field(default_factory=lambda: np.zeros(0))
 
     def offer(self, iterate: Iterate) -> None:
+        """Take a judged iterate if it is at least as good."""
         assert iterate.judged is not None
         certificate, objective = iterate.judged
         first = self.certificate is None or self.latest_only
         if first or certificate.missed(self.tol) <= self.judged.missed(self.tol):
-            self.iteration, self.w, self.multiplier = iterate.number, iterate.w, iterate.multiplier
-            self.certificate, self.objective = certificate, objective
+            self.iteration = iterate.number
+            self.w = iterate.w
+            self.multiplier = iterate.multiplier
+            self.certificate = certificate
+            self.objective = objective
 
     @property
     def judged(self) -> Certificate:
@@ -174,6 +178,7 @@ class Run:
 
     @property
     def rounds(self) -> int:
+        """Exchanges of this solve so far."""
         return self.session.ledger.rounds - self.begun.rounds
 
     @property
@@ -203,6 +208,7 @@ class Run:
         self._report(iterate)
 
     def _record(self, iterate: Iterate, certificate: Certificate, objective: float) -> None:
+        """Write a judged iterate into the history, with what was evaluated since the last one."""
         self.history.outer.append(
             OuterRecord(
                 iteration=iterate.number,
@@ -220,18 +226,24 @@ class Run:
             )
         )
         self._judged_at = iterate.number
-        self._gradients = self._hessians = 0
+        self._gradients = 0
+        self._hessians = 0
 
     def _report(self, iterate: Iterate) -> None:
-        seen = self.best.certificate
+        """Call the listeners; raise Stop when one of them returns True."""
+        stationarity = np.inf
+        feasibility = np.inf
+        if self.best.certificate is not None:
+            stationarity = self.best.certificate.stationarity
+            feasibility = self.best.certificate.feasibility
         progress = Progress(
             method=self.method,
             iteration=iterate.number,
             inner=iterate.inner,
             rounds=self.rounds,
             bytes=self.bytes,
-            stationarity=np.inf if seen is None else seen.stationarity,
-            feasibility=np.inf if seen is None else seen.feasibility,
+            stationarity=stationarity,
+            feasibility=feasibility,
             objective=self.best.objective,
             choice=self.choice,
             w=self.problem.own(iterate.w, iterate.multiplier)[1],

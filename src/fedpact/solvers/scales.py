@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +14,23 @@ from fedpact.problem import Share
 from fedpact.solvers.run import Run
 from fedpact.types import Vector
 
+#: Step of a difference of gradients, relative to the size of w.
+STEP = 1e-6
+#: Changes of a gradient below this part of it are rounding.
+ROUNDING = 1e-13
+
 
 @dataclass(frozen=True, kw_only=True)
 class Introduce(Order):
+    """Evaluate everything once at w."""
+
     w: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class Introduced(Reply):
+    """How large an owner's derivatives are."""
+
     curvature: Summed[float]  # mean diagonal of the objective's Hessian, estimated with one product
     slope: float  # mean squared norm of the constraint's gradients
 
@@ -38,7 +46,8 @@ class Scales:
 @client_step
 def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduced]:
     """Evaluate everything once at the start. Raises ProblemError or DataError when shapes or values are unusable."""
-    curvature = slope = 0.0
+    curvature = 0.0
+    slope = 0.0
     w = order.w
     if share.objective is not None:
         value, gradient = share.objective.value_and_gradient(w)
@@ -55,20 +64,12 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
 
 
 def look(run: Run) -> Scales:
-    """One exchange: the scales at the start."""
-    own = look_at(run.problem.server, run.start)
-    seen = run.ask(introduce, Introduce(w=run.start))
+    """One exchange: the scales at the start. An error of the server's share names it, as one at an owner does."""
+    order = Introduce(w=run.start)
+    with named(run.problem.server.label, introduce.__name__):
+        _, own = introduce(run.problem.server, None, order)
+    seen = run.ask(introduce, order)
     return Scales(own.curvature + seen.total.curvature, max(own.slope, *(s.slope for s in seen)))
-
-
-def look_at(share: Share, w: Vector) -> Introduced:
-    """The look at a share of this process; an error names it, as one at an owner does."""
-    with named(share.label, introduce.__name__):
-        return introduce(share, None, Introduce(w=w))[1]
-
-
-def together(seen: Sequence[Introduced]) -> Scales:
-    return Scales(sum(s.curvature for s in seen), max(s.slope for s in seen))
 
 
 def default_penalty(scales: Scales) -> float:
@@ -97,22 +98,29 @@ def mean_curvature(function: Function, w: Vector) -> float:
     |J v| / sqrt(d) for operators, where v' J v may vanish (skew J). Changes of the size of rounding count as none.
     """
     v = np.random.default_rng(0).choice([-1.0, 1.0], w.size)
-    if function.has_hessian:
-        product = function.hessian_product(w, v)
-    else:
-        step, here = 1e-6 * (1 + float(np.max(np.abs(w), initial=0.0))), function.gradient(w)
-        change = function.gradient(w + step * v) - here
-        product = change / step if np.linalg.norm(change) > 1e-13 * np.linalg.norm(here) else np.zeros_like(w)
+    product = function.hessian_product(w, v) if function.has_hessian else _difference(function, w, v)
     if function.gradient_field:
         return abs(float(v @ product)) / w.size
     return float(np.linalg.norm(product) / np.sqrt(w.size))
 
 
+def _difference(function: Function, w: Vector, v: Vector) -> Vector:
+    """J v by a difference of gradients; zero when the change is no more than rounding."""
+    step = STEP * (1 + float(np.max(np.abs(w), initial=0.0)))
+    here = function.gradient(w)
+    change = function.gradient(w + step * v) - here
+    if not np.linalg.norm(change) > ROUNDING * np.linalg.norm(here):
+        return np.zeros_like(w)
+    return change / step
+
+
 def _check(what: str, array: Vector, shape: tuple[int, ...]) -> None:
+    """Raise ProblemError for another shape, DataError for numbers that are not finite."""
     if array.shape != shape:
-        raise ProblemError(f"its {what} has shape {array.shape} at the start, expected {shape}")
+        found = f"its {what} has shape {array.shape} at the start, expected {shape}"
+        raise ProblemError(found, code="FP-PROBLEM-250")
     if not np.all(np.isfinite(array)):
-        raise DataError(
-            f"its {what} is not finite at the start ({np.sum(~np.isfinite(array))} NaN or infinite values); "
-            "check the data and the function there, or start from another w0"
-        )
+        count = np.sum(~np.isfinite(array))
+        found = f"its {what} is not finite at the start ({count} NaN or infinite values)"
+        remedy = "check the data and the function there, or start from another w0"
+        raise DataError(f"{found}; {remedy}", code="FP-DATA-250")

@@ -127,7 +127,9 @@ class Solution:
 
     def save(self, path: str | Path) -> Path:
         """Write one .npz: the arrays, and everything else as JSON text under 'meta'. Nothing is pickled."""
-        target = Path(path) if str(path).endswith(".npz") else Path(f"{path}.npz")
+        target = Path(path)
+        if not target.name.endswith(".npz"):
+            target = Path(f"{path}.npz")
         meta: dict[str, Any] = {
             "format": FORMAT,
             **{k: getattr(self, k) for k in ("status", "reason", "objective", "tol", "method", "conflict", "convex")},
@@ -148,11 +150,14 @@ class Solution:
             with np.load(Path(path), allow_pickle=False) as file:
                 meta = json.loads(str(file["meta"]))
                 if meta.pop("format", None) != FORMAT:
-                    raise FedpactError(f"{path} is not a saved fedpact solution of format {FORMAT}")
+                    found = f"{path} is not a saved solution of format {FORMAT}"
+                    raise FedpactError(f"{found}; load it with the version that saved it", code="FP-250")
                 multipliers = [file[f"multiplier_{i}"] for i in range(meta.pop("multipliers"))]
-                w, coupled = file["w"], file["coupled_multiplier"]
+                w = file["w"]
+                coupled = file["coupled_multiplier"]
         except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, BadZipFile) as error:
-            raise FedpactError(f"{path} cannot be read as a saved solution ({error}); save it again") from error
+            found = f"{path} cannot be read as a saved solution ({error})"
+            raise FedpactError(f"{found}; save it again", code="FP-251") from error
         history = meta.pop("history")
         communication = meta.pop("communication")
         return cls(

@@ -11,6 +11,7 @@ import fedpact as fp
 from fedpact import data, tasks
 from fedpact.errors import OptionError
 from fedpact.solvers.constrained.condensation import pack, unpack
+from fedpact_experiments.datasets import adult_a
 
 BOUND = 0.2
 
@@ -55,7 +56,7 @@ def test_a_dozen_exchanges_on_real_data(name, n, data_folder):
 
 def test_adult_has_levels_of_one_class(data_folder):
     """Along such a column the class-0 loss falls forever, and no class-1 loss changes: no minimiser."""
-    table = data.adult_a(data_folder)
+    table = adult_a(data_folder)
     levels = [j for j in range(table.X.shape[1]) if set(np.unique(table.X[:, j])) == {0.0, 1.0}]
     assert [j for j in levels if not table.y[table.X[:, j] == 1].any()]
 
@@ -328,6 +329,7 @@ def test_curved_constraints_that_exclude_each_other(kind, seed):
     found = solve(fp.FederatedProblem(shares), tol=1e-4, w0=rng.standard_normal(4))
     assert found.status == "infeasible"
     assert found.conflict == ("client 1", "client 2")
+    assert found.rounds <= 30  # Algorithm 1 alone takes hundreds
 
 
 def test_a_start_where_a_violation_is_flat_proves_nothing():
@@ -370,6 +372,7 @@ def test_where_newton_steps_run_away(bounded):
     assert found.reason == "the certificate meets the tolerances"
     assert any("goes on" in note for note in found.history.notes) == bounded
     np.testing.assert_allclose(found.w, 0.0, atol=1e-6)
+    assert found.rounds <= 100
 
 
 def test_what_was_found_before_consensus_is_not_lost():

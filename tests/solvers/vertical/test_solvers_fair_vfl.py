@@ -23,6 +23,7 @@ from vertical_cases import (
     misses,
     pooled,
     real,
+    refused,
     rows,
     small,
     stop_at,
@@ -506,37 +507,45 @@ def test_the_limit_of_exchanges_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code", "facts"),
     [
-        ({"eta": 0}, "eta = 0: .*above 0"),
-        ({"dual_step": -1}, "dual_step = -1: .*above 0"),
-        ({"noise": -0.1}, "noise = -0.1: .*at least 0"),
-        ({"local_updates": 1.5}, "local_updates = 1.5: .*whole number of at least 1"),
-        ({"schedule": "linear"}, "schedule = 'linear': .*'constant'.*'theory'"),
-        ({"schedule": 3}, "schedule = 3: .*'constant'.*'theory'"),
-        ({"asynchronous": 1}, "asynchronous = 1: .*True or False"),
-        ({"penalty": 1}, "'fair-vfl' has no option 'penalty'.* eta,.* dual_step"),
-        ({"asynchronous": True, "secure_sum": True}, "secure_sum=True needs rounds of all owners; this method asks"),
-        ({"w0": np.zeros(9)}, "w0: vertical methods start at zero"),
+        ({"eta": 0}, "FP-OPTION-252", ("eta = 0", "above 0")),
+        ({"dual_step": -1}, "FP-OPTION-252", ("dual_step = -1", "above 0")),
+        ({"noise": -0.1}, "FP-OPTION-252", ("noise = -0.1", "at least 0")),
+        ({"local_updates": 1.5}, "FP-OPTION-252", ("local_updates = 1.5", "whole number of at least 1")),
+        ({"schedule": "linear"}, "FP-OPTION-251", ("schedule = 'linear'", "'constant'", "'theory'")),
+        ({"schedule": 3}, "FP-OPTION-251", ("schedule = 3", "'constant'", "'theory'")),
+        ({"asynchronous": 1}, "FP-OPTION-250", ("asynchronous = 1",)),
+        ({"penalty": 1}, "FP-OPTION-253", ("'fair-vfl'", "'penalty'", "eta", "dual_step")),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
 )
-def test_misuse(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+def test_misuse(options: dict[str, Any], code: str, facts: tuple[str, ...]) -> None:
+    with refused(code, *facts):
+        fp.solve(small(), "fair-vfl", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [({"asynchronous": True, "secure_sum": True}, "secure_sum=True"), ({"w0": np.zeros(9)}, "w0")],
+    ids=["secure_sum", "w0"],
+)
+def test_what_no_vertical_method_takes(options: dict[str, Any], fact: str) -> None:
+    with pytest.raises(OptionError, match=fact):
         fp.solve(small(), "fair-vfl", **options)
 
 
 def test_asynchronous_runs_are_not_kept(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="asynchronous runs cannot be kept: who answers first is not on record"):
+    with refused("FP-OPTION-255", "checkpoint"):
         fp.solve(small(), "fair-vfl", asynchronous=True, checkpoint=tmp_path)
 
 
 def test_fedbcd_refuses_a_constraint_and_half_updates() -> None:
-    with pytest.raises(OptionError, match='"fedbcd" has no constraint: leave group and max_gap out, or use "fair-vfl"'):
+    with refused("FP-OPTION-254", "group", "max_gap", "fair-vfl"):
         fp.solve(small(), "fedbcd")
-    with pytest.raises(OptionError, match=r"local_updates = 2.5: give a whole number of at least 1"):
+    with refused("FP-OPTION-252", "local_updates = 2.5", "at least 1"):
         fp.solve(small(0, None), "fedbcd", local_updates=2.5)
-    with pytest.raises(OptionError, match="method 'fedbcd' has no option 'asynchronous'"):
+    with refused("FP-OPTION-253", "'fedbcd'", "'asynchronous'"):
         fp.solve(small(0, None), "fedbcd", asynchronous=True)
 
 

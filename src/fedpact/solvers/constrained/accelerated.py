@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedpact.federation import Answers, Order, Summed, client_step, named
-from fedpact.problem import Share
+from fedpact.problem import Certificate, Share
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.constrained.anderson import Memory, mix_next
 from fedpact.solvers.local.constrained import Warm, constrained
@@ -43,33 +43,39 @@ from fedpact.types import Vector
 
 #: rho at the start, relative to the mean curvature of one holder's objective.
 START = 2.0
-#: rho is looked at every WAIT rounds, and half as often after each change. It moves when the curvature seen, averaged
-#: over WINDOW rounds, is RISE times larger or FALL times smaller, by at most LEAP ...
+#: rho is looked at every so many rounds, and half as often after each change.
 WAIT = 8
+#: It moves when the curvature seen, averaged over so many rounds,
 WINDOW = 4
+#: is this many times larger,
 RISE = 3.0
+#: or this many times smaller;
 FALL = 30.0
+#: by at most this factor;
 LEAP = 10.0
-#: ... and only while WAIT rounds leave more than SLOW (to rise) or SLOWER (to fall) of the residual.
+#: and only while WAIT rounds leave more than this part of the residual (to rise)
 SLOW = 0.2
+#: or than this (to fall).
 SLOWER = 0.9
 #: Local solves reach this part of the residual, as a length.
 FRACTION = 0.1
-#: The certificate is asked for when it is expected within this factor, and at least every AT_LEAST rounds.
+#: The certificate is asked for when it is expected within this factor of the tolerances,
 NEAR = 10.0
+#: and at least every so many rounds.
 AT_LEAST = 5
 #: Rounds without a halved certificate before as many plain steps: so that the multipliers of owners in conflict drift
 #: evenly.
 PLAIN_AFTER = 60
-#: Rounds in a row in which someone fails to solve its subproblem: after DOUBT evidence is asked for, after STUCK it is
-#: given up.
+#: Rounds in a row in which someone fails to solve its subproblem, after which evidence is asked for,
 DOUBT = 3
+#: and after which it is given up.
 STUCK = 10
 #: Rounds without a halved certificate, the constraints missed, after which Algorithm 1 goes on.
 MISSED = 240
-#: Times that rho is raised, by RAISE, because a subproblem is not convex.
-RAISES = 8
+#: rho is raised by this factor because a subproblem is not convex,
 RAISE = 4.0
+#: and at most so many times.
+RAISES = 8
 
 ELSEWHERE = 'method "proximal-al" or "interior-point" may do better; scale the columns'
 
@@ -97,6 +103,8 @@ class State(Holder):
 
 @dataclass(frozen=True, kw_only=True)
 class Begin(Order):
+    """Start at w."""
+
     w: Vector
     coupled: Vector
     iteration: int
@@ -105,12 +113,16 @@ class Begin(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Judged):
+    """Judged at the start; what rho and the first z are made of."""
+
     curvature: Summed[float]
     pull: Summed[Vector]  # grad f(w) + J'mu
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round(Order):
+    """Mix the next z, and take the proximal step around 2 w - z."""
+
     w: Vector
     mix: Vector  # gamma; empty for a plain step
     remember: int  # differences to keep, this round's included
@@ -149,7 +161,9 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
     w = order.w
     seen = introduce(share, None, Introduce(w=w))[1]
     price = price_of(share, state, order.warm)
-    gradient = np.zeros_like(w) if share.objective is None else share.objective.gradient(w)
+    gradient = np.zeros_like(w)
+    if share.objective is not None:
+        gradient = share.objective.gradient(w)
     if share.constraint is not None and order.warm >= 0:
         gradient = gradient + share.constraint.function.value_and_jacobian(w)[1].T @ price
     fresh = State(
@@ -212,7 +226,9 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
         steps=steps,
         changes=changes,
     )
-    terms = judged_terms(share, w, found.multiplier, order.coupled) if order.judge else no_terms()
+    terms = no_terms()
+    if order.judge:
+        terms = judged_terms(share, w, found.multiplier, order.coupled)
     return after, Moved(
         residual=residual,
         squared=float(residual @ residual),
@@ -272,6 +288,21 @@ class Pace:
         return factor
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """One round: the owners' replies, the sums over all holders that the acceleration needs, and who failed."""
+
+    replies: Answers[Moved]
+    everyone: Moved
+    failed: list[str]
+    indefinite: bool  # was a subproblem not convex?
+
+    @property
+    def norm(self) -> float:
+        """|F| over all holders."""
+        return float(np.sqrt(self.everyone.squared))
+
+
 @dataclass
 class Server:
     """The server's variables.
@@ -300,8 +331,23 @@ class Server:
     expected: float = np.inf
     lowest: float = np.inf
     idle: int = 0
-    stuck: int = 0
+    stuck: int = 0  # rounds in a row in which a holder failed to solve its subproblem
     violated: bool = False  # did the latest judged point miss a constraint?
+
+    def see(self, outcome: Outcome, judged: tuple[Certificate, float] | None, tol: tuple[float, float]) -> None:
+        """Note who failed, and how the certificate compares with the residual."""
+        self.stuck = self.stuck + 1 if outcome.failed else 0
+        self.idle += 1
+        if judged is None:
+            return
+        certificate = judged[0]
+        missed = certificate.missed(tol)
+        self.expected = missed / max(outcome.norm, 1e-300)
+        self.judged_at = self.k
+        self.violated = certificate.violation > tol[1]
+        if missed < 0.5 * self.lowest:
+            self.lowest = missed
+            self.idle = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,32 +422,14 @@ class Accelerated(Solver[Server]):
             judge=state.judge,
             coupled=np.zeros(0),
         )
-        own: list[Moved] = []
-        if state.shared:
-            state.own, mine = advance(run.problem.server, state.own, replace(order, judge=False))
-            own = [mine]
-        coupled = run.problem.own(w, state.own.price)[3]
-        replies = run.ask(advance, replace(order, coupled=coupled))
-        everyone = replies.total
-        for mine in own:
-            everyone = replace(everyone, **{name: getattr(everyone, name) + getattr(mine, name) for name in MIXED})
+        outcome = self._exchange(run, state, order)
 
         # 2. what it says
-        judged = certificate_of(run.problem, w, state.own.price, replies) if order.judge else None
-        norm = float(np.sqrt(everyone.squared))
-        names = (*run.problem.names, run.problem.server.label)
-        failed = [name for name, reply in zip(names, [*replies, *own], strict=False) if not reply.converged]
-        state.stuck = state.stuck + 1 if failed else 0
-        state.idle += 1
-        if judged is not None:
-            missed = judged[0].missed(run.tol)
-            state.expected = missed / max(norm, 1e-300)
-            state.judged_at = state.k
-            state.violated = judged[0].violation > run.tol[1]
-            if missed < 0.5 * state.lowest:
-                state.lowest = missed
-                state.idle = 0
-        target = 1 / state.expected if state.expected > 0 else norm
+        judged = None
+        if order.judge:
+            judged = certificate_of(run.problem, w, state.own.price, outcome.replies)
+        state.see(outcome, judged, run.tol)
+        target = 1 / state.expected if state.expected > 0 else outcome.norm
         iterate = Iterate(
             number=run.first + state.k,
             w=w,
@@ -409,17 +437,35 @@ class Accelerated(Solver[Server]):
             judged=judged,
             penalty=state.penalty,
             consensus_penalty=state.penalty,
-            gradients=int(replies.total.gradients),
-            hessians=int(replies.total.hessians),
-            record=InnerRecord(run.first + state.k, run.rounds, norm, target, state.penalty),
+            gradients=int(outcome.replies.total.gradients),
+            hessians=int(outcome.replies.total.hessians),
+            record=InnerRecord(run.first + state.k, run.rounds, outcome.norm, target, state.penalty),
             conflict=state.stuck == DOUBT,
             escape=state.stuck == DOUBT,
-            end=self._end(state, failed),
+            end=self._end(state, outcome.failed),
         )
 
-        # 3. the next z and rho
-        self._mix(run, state, w, everyone, replies, own, norm)
+        # 3. the next z and rho, and what the next round asks for
+        self._mix(run, state, outcome)
+        self._plan(run, state, outcome.norm)
         return iterate
+
+    def _exchange(self, run: Run, state: Server, order: Round) -> Outcome:
+        """One exchange: the proximal steps of all holders; the server takes its own first, as it knows the prices."""
+        problem = run.problem
+        own: list[Moved] = []
+        if state.shared:
+            state.own, mine = advance(problem.server, state.own, replace(order, judge=False))
+            own = [mine]
+        coupled = problem.own(order.w, state.own.price)[3]
+        replies = run.ask(advance, replace(order, coupled=coupled))
+        everyone = replies.total
+        for mine in own:
+            everyone = replace(everyone, **{name: getattr(everyone, name) + getattr(mine, name) for name in MIXED})
+        holders = [*replies, *own]
+        names = (*problem.names, problem.server.label)
+        failed = [name for name, reply in zip(names, holders, strict=False) if not reply.converged]
+        return Outcome(replies, everyone, failed, indefinite=any(reply.indefinite for reply in holders))
 
     def fallback(self, state: Server) -> str:
         """Algorithm 1 goes on where the subproblems are not convex."""
@@ -436,26 +482,20 @@ class Accelerated(Solver[Server]):
             state.penalty = state.following
         return w
 
-    def _mix(
-        self,
-        run: Run,
-        state: Server,
-        w: Vector,
-        everyone: Moved,
-        replies: Answers[Moved],
-        own: list[Moved],
-        norm: float,
-    ) -> None:
+    def _mix(self, run: Run, state: Server, outcome: Outcome) -> None:
+        """The sum of the next z, accelerated or plain, and rho; a new rho begins without a memory."""
         plain = state.idle // PLAIN_AFTER % 2 == 1
-        state.mix, state.remember = state.anderson.take(state.z, everyone, state.remember, plain=plain)
+        state.mix, state.remember = state.anderson.take(state.z, outcome.everyone, state.remember, plain=plain)
         state.z = mix_next(state.anderson, state.mix)
-        indefinite = any(reply.indefinite for reply in (*replies, *own))
-        factor = state.pace.factor(everyone, indefinite, state.penalty)
+        factor = state.pace.factor(outcome.everyone, outcome.indefinite, state.penalty)
         if factor != 1:
             state.following = factor * state.penalty
             state.remember = 0
             run.note(f"round {state.k}: consensus penalty rho = {state.following:.3g}")
-        length = FRACTION * state.penalty * norm / np.sqrt(state.holders * w.size)
+
+    def _plan(self, run: Run, state: Server, norm: float) -> None:
+        """Accuracy of the next proximal steps, and whether the next round asks for the certificate."""
+        length = FRACTION * state.penalty * norm / np.sqrt(state.holders * run.start.size)
         state.accuracy = max(length, state.floor)
         near = norm * state.expected <= NEAR
         due = state.k - state.judged_at >= AT_LEAST

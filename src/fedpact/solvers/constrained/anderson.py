@@ -21,11 +21,15 @@ RELAXATION = 1.6
 TIKHONOV = 1e-10
 #: Where |dF| is less than this part of |dz| the extrapolation is damped: owners in conflict drift like that forever.
 SLOWEST = 1e-5
-#: A step after which the residual is DOUBLED times the lowest is taken back and the memory dropped; the memory is
-#: halved when the residual is SURPRISE times what a linear map gives.
-DOUBLED, SURPRISE = 2.0, 2.0
+#: A step after which the residual is this many times the lowest is taken back, and the memory dropped.
+DOUBLED = 2.0
+#: The memory is halved when the residual is this many times what a linear map gives.
+SURPRISE = 2.0
+#: A step is not expected to leave less than this part of the residual, whatever a linear map would.
+LEAST_LEFT = 0.25
 #: A2DR: accelerate while |F| <= BOUND |F_first| (1 + steps / BLOCK)^-(1 + 1e-6).
-BOUND, BLOCK = 100.0, 10
+BOUND = 100.0
+BLOCK = 10
 
 
 class Held(Protocol):
@@ -95,8 +99,27 @@ class Memory:
 
         plain: do not accelerate now.
         """
-        residual = part.residual
         norm = float(np.sqrt(part.squared))
+        self._store(z, part, remember, norm)
+        self._watch_prediction(norm)
+        if norm > DOUBLED * self.lowest:
+            self._keep(1)
+            if self.predicted < np.inf:  # go back: gamma = 1 for the newest difference is the plain step from before
+                self.predicted = np.inf
+                self.rest = max(self.rest, 1)
+                return np.ones(1), 1
+            self.lowest = np.inf
+        self.lowest = min(self.lowest, norm)
+        self.predicted = np.inf
+        self.rest = max(self.rest - 1, -1)
+        mix = np.zeros(0)
+        if self.steps and self.rest < 0 and norm <= self._bound() and not plain:
+            mix = self._accelerate(norm, part.against[-len(self.steps) :])
+        return mix, min(len(self.steps) + 1, self.size)
+
+    def _store(self, z: Vector, part: Part, remember: int, norm: float) -> None:
+        """Keep the newest differences and their products; none when rho is new, which is a new beginning."""
+        residual = part.residual
         if remember:
             self.steps = (*self.steps, z - self.z)[-remember:]
             self.changes = (*self.changes, residual - self.residual)[-remember:]
@@ -104,34 +127,35 @@ class Memory:
             oldest = len(self.gram) - row.size + 1
             self.gram = np.block([[self.gram[oldest:, oldest:], row[:-1, None]], [row]])
             self.squares = np.append(self.squares, part.stepped)[-remember:]
-        else:  # rho is new
+        else:
             self._keep(0)
-            self.first, self.accelerated, self.lowest, self.predicted = norm, 0, np.inf, np.inf
-        self.z, self.residual = z, residual
+            self.first = norm
+            self.accelerated = 0
+            self.lowest = np.inf
+            self.predicted = np.inf
+        self.z = z
+        self.residual = residual
+
+    def _watch_prediction(self, norm: float) -> None:
+        """Halve the memory, and rest for longer each time, where the residual is far from what a linear map gives."""
         if norm > SURPRISE * self.predicted:
             self.surprises += 1
             self.rest = 2**self.surprises // 4
             self._keep((len(self.steps) + 1) // 2)
         elif np.isfinite(self.predicted):
             self.surprises = 0
-        if norm > DOUBLED * self.lowest:
-            self._keep(1)
-            if self.predicted < np.inf:  # go back: gamma = 1 for the newest difference is the plain step from before
-                self.predicted, self.rest = np.inf, max(self.rest, 1)
-                return np.ones(1), 1
-            self.lowest = np.inf
-        self.lowest, self.predicted = min(self.lowest, norm), np.inf
-        self.rest = max(self.rest - 1, -1)
-        bound = BOUND * self.first * (1 + self.accelerated / BLOCK) ** -(1 + 1e-6)
-        mix = np.zeros(0)
-        if self.steps and self.rest < 0 and norm <= bound and not plain:
-            self.accelerated += 1
-            against = part.against[-len(self.steps) :]
-            mix = self._mix(against)
-            # |F - sum_j gamma_j dF_j| is what a linear map would leave at most; less than a quarter is not expected
-            left = float(norm**2 - mix @ (2 * against - self.gram @ mix))
-            self.predicted = max(float(np.sqrt(max(left, 0.0))), 0.25 * norm)
-        return mix, min(len(self.steps) + 1, self.size)
+
+    def _bound(self) -> float:
+        """|F| up to which A2DR accelerates: summable, so that in the end the plain iteration decides."""
+        return BOUND * self.first * float((1 + self.accelerated / BLOCK) ** -(1 + 1e-6))
+
+    def _accelerate(self, norm: float, against: Vector) -> Vector:
+        """gamma, and what a linear map would leave of the residual at most: |F - sum_j gamma_j dF_j|."""
+        self.accelerated += 1
+        mix = self._mix(against)
+        left = float(norm**2 - mix @ (2 * against - self.gram @ mix))
+        self.predicted = max(float(np.sqrt(max(left, 0.0))), LEAST_LEFT * norm)
+        return mix
 
     def _mix(self, against: Vector) -> Vector:
         """gamma by regularized least squares, every column scaled to one."""
@@ -143,5 +167,7 @@ class Memory:
     def _keep(self, number: int) -> None:
         """Forget all but the newest differences."""
         first = len(self.steps) - number
-        self.steps, self.changes, self.gram = self.steps[first:], self.changes[first:], self.gram[first:, first:]
+        self.steps = self.steps[first:]
+        self.changes = self.changes[first:]
+        self.gram = self.gram[first:, first:]
         self.squares = self.squares[first:]

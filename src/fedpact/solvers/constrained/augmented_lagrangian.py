@@ -7,6 +7,7 @@ import numpy as np
 from fedpact.cones import Zero
 from fedpact.functions import Function, Matrix, Vector
 from fedpact.problem import Share
+from fedpact.solvers.constrained.condensation import apply
 from fedpact.solvers.local import Constant
 
 
@@ -25,13 +26,15 @@ class AugmentedLagrangian(Function):
     """
 
     def __init__(self, share: Share, multiplier: Vector, penalty: float, dim: int) -> None:
-        self.share, self.multiplier, self.penalty = share, multiplier, penalty
+        self.share = share
+        self.multiplier = multiplier
+        self.penalty = penalty
         self.dim = dim
-        constraint = share.constraint
         self.has_hessian = share.has_hessian
-        self.constant_hessian = (share.objective is None or share.objective.constant_hessian) and (
-            constraint is None or (constraint.function.affine and isinstance(constraint.cone, Zero))
-        )
+        constraint = share.constraint
+        quadratic = share.objective is None or share.objective.constant_hessian
+        linear = constraint is None or (constraint.function.affine and isinstance(constraint.cone, Zero))
+        self.constant_hessian = quadratic and linear
 
     def shifted(self, value: Vector) -> Vector:
         """P_{K*}(mu + beta c): the multiplier that the classical update would take next."""
@@ -39,8 +42,10 @@ class AugmentedLagrangian(Function):
         return self.share.constraint.cone.project_dual(self.multiplier + self.penalty * value)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        objective = self.share.objective
-        value, gradient = (0.0, np.zeros_like(w)) if objective is None else objective.value_and_gradient(w)
+        value = 0.0
+        gradient = np.zeros_like(w)
+        if self.share.objective is not None:
+            value, gradient = self.share.objective.value_and_gradient(w)
         if self.share.constraint is not None:
             c, jacobian = self.share.constraint.function.value_and_jacobian(w)
             shifted = self.shifted(c)
@@ -49,32 +54,29 @@ class AugmentedLagrangian(Function):
         return value, gradient
 
     def hessian(self, w: Vector) -> Matrix:
-        objective, constraint = self.share.objective, self.share.constraint
-        total = np.zeros((w.size, w.size)) if objective is None else np.array(objective.hessian(w))
+        total = np.zeros((w.size, w.size))
+        if self.share.objective is not None:
+            total += self.share.objective.hessian(w)
+        constraint = self.share.constraint
         if constraint is not None:
             c, jacobian = constraint.function.value_and_jacobian(w)
             if not constraint.function.affine:
                 total += constraint.function.weighted_hessian(w, self.shifted(c))
-            total += self.penalty * jacobian.T @ _times(self._slope(c), jacobian)
+            total += self.penalty * jacobian.T @ apply(self._slope(c), jacobian)
         return total
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        objective, constraint = self.share.objective, self.share.constraint
-        product = np.zeros_like(w) if objective is None else objective.hessian_product(w, v)
+        product = np.zeros_like(w)
+        if self.share.objective is not None:
+            product = self.share.objective.hessian_product(w, v)
+        constraint = self.share.constraint
         if constraint is not None:
             c, jacobian = constraint.function.value_and_jacobian(w)
             if not constraint.function.affine:
                 product = product + constraint.function.weighted_hessian_product(w, self.shifted(c), v)
-            product = product + self.penalty * jacobian.T @ _times(self._slope(c), jacobian @ v)
+            product = product + self.penalty * jacobian.T @ apply(self._slope(c), jacobian @ v)
         return np.asarray(product)
 
     def _slope(self, value: Vector) -> Matrix:
         assert self.share.constraint is not None
         return self.share.constraint.cone.project_dual_jacobian(self.multiplier + self.penalty * value)
-
-
-def _times(slope: Matrix, right: Matrix) -> Matrix:
-    """slope @ right, where a vector stands for a diagonal."""
-    if slope.ndim == 2:
-        return np.asarray(slope @ right)
-    return slope[:, None] * right if right.ndim == 2 else slope * right

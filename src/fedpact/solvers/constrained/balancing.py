@@ -26,13 +26,14 @@ from fedpact.federation import Order, Summed
 from fedpact.problem import Share, owner_evidence
 from fedpact.problem.infeasibility import SMALL, bending, gap
 from fedpact.prox import Prox
-from fedpact.solvers.constrained.condensation import apply, lagrangian_hessian, measured, pack
+from fedpact.solvers.constrained.condensation import apply, evaluate, lagrangian_hessian, pack
 from fedpact.solvers.evidence import Pull, Weighed, sendable
 from fedpact.types import Matrix, Vector
 
-#: Steps at most, and the part of the gap that a step may leave.
+#: Steps at most: near a proof they converge quadratically.
 STEPS = 8
-PROGRESS = 0.3
+#: Part of the gap that a step may leave. The first step of a curved constraint often closes only a tenth of it.
+PROGRESS = 0.9
 #: Singular values below this part of the largest are zero: directions that no constraint sees.
 RANK = 1e-13
 
@@ -49,13 +50,15 @@ class Balance(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Balanced(Weighed):
+    """An owner's evidence for its corrected weights, and its part of the system of the next step."""
+
     matrix: Summed[Vector]  # J' Q_v J + H, packed
     coupled: Summed[Vector]
     coupled_jacobian: Summed[Matrix]
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def corrected(cone: Cone, jacobian: Matrix, weights: Vector, step: Vector) -> Vector:
+def correct_weights(cone: Cone, jacobian: Matrix, weights: Vector, step: Vector) -> Vector:
     """v + Q_v J dw; v itself when that is too large for numbers."""
     found = weights + apply(cone.quadratic(weights), jacobian @ step)
     return found if np.all(np.isfinite(found)) else weights
@@ -68,14 +71,13 @@ def stiffness(cone: Cone, jacobian: Matrix, weights: Vector) -> Matrix:
     return found if np.all(np.isfinite(found)) else np.zeros_like(found)
 
 
-def balanced(share: Share, cone: Cone, w: Vector, weights: Vector, coupled: Vector) -> Balanced:
+def gather_evidence(share: Share, cone: Cone, w: Vector, weights: Vector, coupled: Vector) -> Balanced:
     """One owner's evidence at w for its weights and those of the coupled constraint, and its part of the next step."""
     found = sendable(owner_evidence(share, w, weights))
-    local = measured(share, w)
-    bend, concave = np.zeros_like(w), False
-    value, slope = np.zeros(coupled.size), np.zeros((coupled.size, w.size))
+    local = evaluate(share, w, coupled.size)
+    bend = np.zeros_like(w)
+    concave = False
     if share.coupled is not None:
-        value, slope = local.coupled, local.coupled_jacobian
         bend, concave = bending(share.coupled, share.coupled.convex, w, coupled)
     bent = lagrangian_hessian(replace(share, objective=None), w, weights, coupled)
     return Balanced(
@@ -86,8 +88,8 @@ def balanced(share: Share, cone: Cone, w: Vector, weights: Vector, coupled: Vect
         size=found.size,
         concave=found.concave or concave,
         matrix=pack(stiffness(cone, local.jacobian, weights) + bent),
-        coupled=value,
-        coupled_jacobian=slope,
+        coupled=local.coupled,
+        coupled_jacobian=local.coupled_jacobian,
     )
 
 
@@ -114,7 +116,8 @@ def seek_conflict(
     for _ in range(min(STEPS, steps) - 1):
         if distance <= SMALL or not np.isfinite(distance) or found.total.concave:
             break
-        gradient, before = found.total.gradient, distance
+        gradient = found.total.gradient
+        before = distance
         free = regularizer.descent(gradient, w)[1] > 0
         step = balancing_step(matrix, np.where(free, gradient, 0.0))
         found, matrix = ask(Balance(w=w + step, step=step, scale=0.0, coupled=np.zeros(0)))

@@ -30,6 +30,8 @@ from fedpact.types import Matrix, Vector
 
 @dataclass(frozen=True, kw_only=True)
 class State(Holder):
+    """A holder's multiplier, and where it is heading."""
+
     drift: Vector
 
     @property
@@ -39,6 +41,8 @@ class State(Holder):
 
 @dataclass(frozen=True, kw_only=True)
 class Update(Order):
+    """Update the multiplier at w^{k+1}."""
+
     w: Vector
     coupled: Vector
     penalty: float
@@ -48,6 +52,8 @@ class Update(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Updated(Judged):
+    """Judged with the new multiplier; change: |mu^{k+1} - mu^k| / beta, max-norm."""
+
     change: float
 
 
@@ -95,6 +101,8 @@ class Named(Function):
 
 @dataclass
 class Server:
+    """w^k, the server's own multiplier, the penalty, and how the certificate develops."""
+
     w: Vector
     own: State  # the server as a holder of its own constraint
     penalty: float
@@ -117,14 +125,16 @@ class CentralizedProximalAL(Solver[Server]):
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         assert isinstance(run, PooledRun)
-        penalty = default_penalty(look(run)) if self.penalty is None else self.penalty
+        penalty = self.penalty
+        if penalty is None:
+            penalty = default_penalty(look(run))
         state = Server(run.start, first_state(run.problem.server), penalty, Pace(run.tol))
         judged = judge_point(run, run.start)
         return state, Iterate(number=0, w=run.start, multiplier=state.own.price, judged=judged, penalty=penalty)
 
     def step(self, run: Run, state: Server) -> Iterate:
         # 1. minimise l_k
-        s = run.tol[0] if self.accuracy is None else self.accuracy
+        s = self.accuracy or run.tol[0]
         tau = outer_accuracy(s, state.k, run.tol)
         beta = state.penalty
         pooled = anchored(self._augmented(run, state), 1 / beta, state.w)

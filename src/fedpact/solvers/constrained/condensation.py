@@ -16,7 +16,7 @@ import numpy as np
 
 from fedpact.cones import Cone, Nonnegative, Product, Zero
 from fedpact.federation import Order, Reply, Summed, not_finite
-from fedpact.problem import Share, owner_terms
+from fedpact.problem import Share, Terms, owner_terms
 from fedpact.types import Matrix, Vector
 
 #: A slack starts at least this far inside its cone, relative to the size and slope of the constraint.
@@ -25,6 +25,8 @@ ROOM = 0.01
 FRACTION = 0.99
 #: Equalities, and bounds that bind, weigh this much more than the Hessian.
 FIRM = 1e5
+#: At most this is added to I - P' where it is singular, so that a flat Hessian does not make a binding row soft.
+MOST_GIVE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -128,16 +130,31 @@ def cone_of(share: Share, coupled: int = 0) -> Cone:
     return Product(cones)
 
 
-def measured(share: Share, w: Vector) -> Local:
-    objective, gradient = (0.0, np.zeros_like(w)) if share.objective is None else share.objective.value_and_gradient(w)
-    none = np.zeros(0), np.zeros((0, w.size))
-    value, jacobian = none if share.constraint is None else share.constraint.function.value_and_jacobian(w)
-    coupled, coupled_jacobian = none if share.coupled is None else share.coupled.value_and_jacobian(w)
+def evaluate(share: Share, w: Vector, coupled_length: int = 0) -> Local:
+    """Values and derivatives of all parts of a share at w; zero for a part that it does not have.
+
+    coupled_length: rows of the coupled constraint, in which not every owner has a part
+    """
+    objective = 0.0
+    gradient = np.zeros_like(w)
+    value = np.zeros(0)
+    jacobian = np.zeros((0, w.size))
+    coupled = np.zeros(coupled_length)
+    coupled_jacobian = np.zeros((coupled_length, w.size))
+    if share.objective is not None:
+        objective, gradient = share.objective.value_and_gradient(w)
+    if share.constraint is not None:
+        value, jacobian = share.constraint.function.value_and_jacobian(w)
+    if share.coupled is not None:
+        coupled, coupled_jacobian = share.coupled.value_and_jacobian(w)
     return Local(objective, gradient, value, jacobian, coupled, coupled_jacobian)
 
 
 def lagrangian_hessian(share: Share, w: Vector, multiplier: Vector, coupled: Vector) -> Matrix:
-    hessian = np.zeros((w.size, w.size)) if share.objective is None else share.objective.hessian(w)
+    """hess f + sum_k multiplier_k hess c_k + sum_k coupled_k hess (coupled part)_k, at w."""
+    hessian = np.zeros((w.size, w.size))
+    if share.objective is not None:
+        hessian = share.objective.hessian(w)
     if share.constraint is not None and not share.constraint.function.affine:
         hessian = hessian + share.constraint.function.weighted_hessian(w, multiplier[: share.multiplier_length])
     if share.coupled is not None and not share.coupled.affine:
@@ -154,7 +171,7 @@ def first_pair(cone: Cone, local: Local, holders: int) -> tuple[Vector, Vector]:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def moved(cone: Cone, origin: Point, step: Vector, target: float, finishing: bool) -> tuple[Vector, Vector]:
+def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing: bool) -> tuple[Vector, Vector]:
     """Slack and multiplier after the step, each with the longest step (up to 1) that stays inside the cone."""
     change = origin.local.jacobian @ step
     if finishing:
@@ -165,60 +182,87 @@ def moved(cone: Cone, origin: Point, step: Vector, target: float, finishing: boo
     multiplier_step = origin.barrier.multiplier(change, target) - origin.multiplier
     slack_length = min(1.0, FRACTION * cone.longest_step(origin.slack, slack_step))
     multiplier_length = min(1.0, FRACTION * cone.longest_step(origin.multiplier, multiplier_step))
-    return (
-        origin.slack + slack_length * slack_step,
-        origin.multiplier + np.where(cone.has_slack, multiplier_length, 1.0) * multiplier_step,
-    )
+    slack = origin.slack + slack_length * slack_step
+    multiplier = origin.multiplier + np.where(cone.has_slack, multiplier_length, 1.0) * multiplier_step
+    return slack, multiplier
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def settled(
+def condense(
     share: Share, cone: Cone, w: Vector, local: Local, slack: Vector, multiplier: Vector, look: Look
 ) -> tuple[Point, System]:
-    """The point and the system of a holder at w; the rows of the server (and of its `local`) end with coupled ones."""
+    """Eliminate slack and multiplier at w: the holder's point, and its share of the systems that `look` asks for.
+
+    The rows of the server (and of its `local`) end with coupled ones. Where a number is not finite the system is void.
+    """
+    # 1. the Hessian of the Lagrangian
     clean = cone.clean(multiplier, local.value, local.jacobian)
-    void = Point(w, slack, multiplier, clean, local, None, None), _void(w.size, look)
-    hessian = lagrangian_hessian(share, w, clean if look.finishing else multiplier, look.coupled)
+    void = Point(w, slack, multiplier, clean, local, None, None), void_system(w.size, look)
+    weights = clean if look.finishing else multiplier
+    hessian = lagrangian_hessian(share, w, weights, look.coupled)
     if not _finite(np.array(local.objective), local.gradient, local.value, local.jacobian, hessian):
         return void
     diagonal = np.abs(np.diagonal(hessian))
     curvature = look.curvature or float(np.mean(diagonal)) or 1.0
-    barrier = None if look.finishing else barrier_model(cone, local, slack, multiplier, curvature)
-    finish = finish_model(cone, local, multiplier, curvature) if look.near else None
+
+    # 2. how the multiplier answers a step of w, and what that leaves of the system
+    barrier = None
+    if not look.finishing:
+        barrier = barrier_model(cone, local, slack, multiplier, curvature)
+    finish = None
+    if look.near:
+        finish = finish_model(cone, local, multiplier, curvature)
     point = Point(w, slack, multiplier, clean, local, barrier, finish)
-    jacobian, empty = local.jacobian, np.zeros(0)
-    terms = owner_terms(share, w, clean[: share.multiplier_length], look.judged_coupled) if look.judge else None
+    matrix, slope, centring = eliminate(hessian, local, barrier)
+    near_matrix, near_slope, _ = eliminate(hessian, local, finish)
+
+    # 3. the terms of the certificate
+    terms = Terms(objective=0.0, gradient=np.zeros(0), coupled=np.zeros(0), feasibility=0.0, violation=0.0)
+    if look.judge:
+        terms = owner_terms(share, w, clean[: share.multiplier_length], look.judged_coupled)
     system = System(
         usable=True,
-        matrix=empty if barrier is None else pack(hessian + jacobian.T @ apply(barrier.weight, jacobian)),
-        slope=empty if barrier is None else local.gradient + jacobian.T @ barrier.pull,
-        centring=empty if barrier is None else jacobian.T @ barrier.inverse,
-        near_matrix=empty if finish is None else pack(hessian + jacobian.T @ apply(finish.weight, jacobian)),
-        near_slope=empty if finish is None else local.gradient + jacobian.T @ finish.pull,
+        matrix=matrix,
+        slope=slope,
+        centring=centring,
+        near_matrix=near_matrix,
+        near_slope=near_slope,
         diagonal=diagonal,
         gradient=local.gradient,
-        price=jacobian.T @ multiplier,
+        price=local.jacobian.T @ multiplier,
         priced=float(multiplier @ local.value),
         objective=local.objective,
         complementarity=float(slack @ multiplier),
         degree=cone.degree,
         miss=float(np.sum((local.value + slack) ** 2)),
         size=float(np.sum(local.value**2)),
-        coupled=np.zeros(look.coupled.size) if share.coupled is None else local.coupled,
-        coupled_jacobian=np.zeros((look.coupled.size, w.size)) if share.coupled is None else local.coupled_jacobian,
-        judged=empty if terms is None else terms.gradient,
-        feasibility=0.0 if terms is None else terms.feasibility,
-        violation=0.0 if terms is None else terms.violation,
+        coupled=local.coupled,
+        coupled_jacobian=local.coupled_jacobian,
+        judged=terms.gradient,
+        feasibility=terms.feasibility,
+        violation=terms.violation,
     )
     # Multipliers of constraints that exclude each other grow without bound; such a point is refused, not an error.
     return (point, system) if not_finite(system) is None else void
+
+
+def eliminate(hessian: Matrix, local: Local, model: Model | None) -> tuple[Vector, Vector, Vector]:
+    """M_i (packed), r_i at tau = 0 and dr_i / dtau of a model; empty without one."""
+    if model is None:
+        empty = np.zeros(0)
+        return empty, empty, empty
+    J = local.jacobian
+    matrix = pack(hessian + J.T @ apply(model.weight, J))
+    return matrix, local.gradient + J.T @ model.pull, J.T @ model.inverse
 
 
 def barrier_model(cone: Cone, local: Local, slack: Vector, multiplier: Vector, curvature: float) -> Model:
     """D, D (c + s) and s^-1; an equality has no slack, its row is firm: z+ = z + D (c + J d)."""
     weight = cone.scaling(slack, multiplier)
     firm = np.where(cone.has_slack, 0.0, FIRM * curvature / _mean_square(local.jacobian))
-    weight = weight + (firm if weight.ndim == 1 else np.diag(firm))
+    if weight.ndim == 2:
+        firm = np.diag(firm)
+    weight = weight + firm
     pull = np.where(cone.has_slack, 0.0, multiplier) + apply(weight, local.value + slack)
     return Model(weight, pull, cone.inverse(slack))
 
@@ -231,8 +275,9 @@ def finish_model(cone: Cone, local: Local, multiplier: Vector, curvature: float)
     theta = cone.sensitivity(local.jacobian)
     shifted = multiplier + theta * local.value
     derivative = cone.project_dual_jacobian(shifted)
-    gap, none = cone.project_dual(shifted) - multiplier, np.zeros(cone.dim)
-    give = np.minimum(theta * _mean_square(local.jacobian) / (FIRM * curvature), 1e-3)
+    gap = cone.project_dual(shifted) - multiplier
+    none = np.zeros(cone.dim)
+    give = np.minimum(theta * _mean_square(local.jacobian) / (FIRM * curvature), MOST_GIVE)
     if derivative.ndim == 1:
         stiff = 1 / (1 - derivative + give)
         return Model(stiff * derivative * theta, multiplier + stiff * gap, none)
@@ -245,7 +290,9 @@ def apply(weight: Matrix, columns: Matrix) -> Matrix:
     """weight @ columns, for a weight given as a matrix or as a diagonal."""
     if weight.ndim == 2:
         return weight @ columns
-    return weight * columns if columns.ndim == 1 else weight[:, None] * columns
+    if columns.ndim == 2:
+        return weight[:, None] * columns
+    return weight * columns
 
 
 def pack(matrix: Matrix) -> Vector:
@@ -267,14 +314,31 @@ def _mean_square(jacobian: Matrix) -> float:
     return float(np.sum(jacobian**2)) / max(len(jacobian), 1) or 1.0
 
 
-def _void(dim: int, look: Look) -> System:
-    """Zeros in the shapes that were asked for, so that they can be added all the same."""
-    none, empty = np.zeros(dim), np.zeros(0)
-    matrix, vector = (empty, empty) if look.finishing else (np.zeros(dim * (dim + 1) // 2), none)
-    near_matrix, near_vector = (np.zeros(dim * (dim + 1) // 2), none) if look.near else (empty, empty)
+def void_system(dim: int, look: Look) -> System:
+    """A zero System of the requested shape, returned when this holder's values are not finite."""
+    vector = np.zeros(dim)
+    packed = pack(np.zeros((dim, dim)))
+    empty = np.zeros(0)
+    rows = look.coupled.size
     return System(
-        usable=False, matrix=matrix, slope=vector, centring=vector, near_matrix=near_matrix, near_slope=near_vector,
-        diagonal=none, gradient=none, price=none, priced=0.0, objective=0.0, complementarity=0.0, degree=0, miss=0.0,
-        size=0.0, coupled=np.zeros(look.coupled.size), coupled_jacobian=np.zeros((look.coupled.size, dim)),
-        judged=none if look.judge else empty, feasibility=0.0, violation=0.0,
-    )  # fmt: skip
+        usable=False,
+        matrix=empty if look.finishing else packed,
+        slope=empty if look.finishing else vector,
+        centring=empty if look.finishing else vector,
+        near_matrix=packed if look.near else empty,
+        near_slope=vector if look.near else empty,
+        diagonal=vector,
+        gradient=vector,
+        price=vector,
+        priced=0.0,
+        objective=0.0,
+        complementarity=0.0,
+        degree=0,
+        miss=0.0,
+        size=0.0,
+        coupled=np.zeros(rows),
+        coupled_jacobian=np.zeros((rows, dim)),
+        judged=vector if look.judge else empty,
+        feasibility=0.0,
+        violation=0.0,
+    )

@@ -32,12 +32,13 @@ from fedpact.solvers.solution import InnerRecord
 from fedpact.solvers.steps import Judged, certificate_of, judge_point, judged_terms
 from fedpact.types import Matrix, Vector
 
-#: The penalty moves by PENALTY_FACTOR when primal and dual residual differ by more than IMBALANCE ...
+#: The penalty moves when primal and dual residual differ by more than this factor,
 IMBALANCE = 3.0
+#: by this factor,
 PENALTY_FACTOR = 2.0
-#: ... at first after PATIENCE rounds, then one round later each time, and no more after ADAPT_UNTIL: from there on
-#: Theorem 4.2 applies.
+#: at first after this many rounds, then one round later each time,
 PATIENCE = 4
+#: and no more after this many: from there on Theorem 4.2 applies.
 ADAPT_UNTIL = 2000
 #: Rounds without a halved residual after which the iteration is given up.
 STAGNATION = 5000
@@ -61,6 +62,8 @@ class Consensus:
 
 @dataclass(frozen=True, kw_only=True)
 class Round(Order):
+    """Solve the owner's subproblem (15) around w to this accuracy."""
+
     w: Vector
     accuracy: float
     next_penalty: float
@@ -68,6 +71,8 @@ class Round(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Updated(Reply):
+    """What an owner proposes to the server, and the residuals of its round."""
+
     proposal: Summed[Vector]
     stationarity: Summed[float]
     primal: Summed[float]  # |u_new - w|^2

@@ -32,22 +32,29 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedpact.errors import DataError
-from fedpact.federation import Answers, client_step, named
+from fedpact.federation import Answers, add_up, client_step, named
 from fedpact.problem import Certificate, Share, Terms, assemble, owner_evidence
 from fedpact.problem.infeasibility import row_evidence
 from fedpact.solvers.base import Needs, Solver
-from fedpact.solvers.constrained.balancing import Balance, Balanced, balanced, corrected, seek_conflict, stiffness
+from fedpact.solvers.constrained.balancing import (
+    Balance,
+    Balanced,
+    correct_weights,
+    gather_evidence,
+    seek_conflict,
+    stiffness,
+)
 from fedpact.solvers.constrained.condensation import (
     Local,
     Look,
     Point,
     System,
+    condense,
     cone_of,
+    evaluate,
     first_pair,
     lagrangian_hessian,
-    measured,
-    moved,
-    settled,
+    move_pair,
     unpack,
 )
 from fedpact.solvers.evidence import Pull, pull
@@ -57,37 +64,66 @@ from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.steps import Holder
 from fedpact.types import Matrix, Vector
 
+# The target tau.
+#: Part of the complementarity that the first step aims at: nothing is known yet of how steps succeed.
+FIRST_TARGET = 0.1
+#: ... and that any later step aims at, at most; less after good progress (Mehrotra's rule has the third power).
+MOST_TARGET = 0.3
 #: The target never falls below this part of the residual, so complementarity does not run ahead of it.
 BEHIND = 0.003
-#: Added to M as a multiple of the Hessian's diagonal, so that directions without curvature do not move;
-#: times or over RELAX when a step was dropped or kept.
-LEAST_DAMPING, RELAX = 1e-9, 10.0
+
+# The damping lambda.
+#: Added to M as a multiple of the Hessian's diagonal, so that directions without curvature do not move.
+LEAST_DAMPING = 1e-9
+#: Damping after a step that was dropped, at least: less would hardly change the next one.
+DROPPED_DAMPING = 1e-4
+#: Damping is multiplied by this when a step was dropped, and divided by it when one was kept.
+RELAX = 10.0
 #: In a column that has become flat the diagonal counts as this part of the largest it was: it does not run away.
 FLAT = 0.01
-#: Certificates are asked for when the residual is within this factor of the tolerance, or the semismooth step is near.
-JUDGED = 1e3
-#: The semismooth step is tried when the certificate has come down to this part of the first residual ...
-NEAR = 0.007
-#: ... and left when it has not halved the certificate in this many steps, or made it grow by this factor.
-PATIENCE, WORSE = 5, 10.0
-#: Newton steps that keep their direction are made longer, up to this factor.
-LONGEST, EVEN = 4.0, 0.05
-#: A barrier step is dropped when it misses the constraints LEFT times more than before, and than SIZE of their values.
-LEFT, SIZE = 10.0, 0.1
+
+# Which barrier steps are kept.
+#: Residuals below this part of the first one may grow.
+SMALL = 1e-3
+#: A step is dropped when it misses the constraints this many times more than before ...
+LEFT = 10.0
+#: ... unless that is little: this many times less than their values at the start.
+SIZE = 0.1
 #: Relative to the objective: a rise that is no more than its rounding is none.
 ROUNDING = 1e-10
-#: Iterations in which the miss of the constraints does not halve before a proof is sought that they conflict (then
-#: WAIT more each time, doubled), while at least PROOF exchanges are left; and before Algorithm 1 goes on where the
-#: constraints may be non-convex.
+
+# The semismooth steps.
+#: They are tried when the certificate has come down to this part of the first residual,
+NEAR = 0.007
+#: their system is asked for a little before that,
+SOON = 5.0
+#: and they are left when the certificate has not halved in this many steps,
+PATIENCE = 5
+#: or has grown by this factor;
+WORSE = 10.0
+#: then the barrier goes on for at least this many steps.
+REST = 2
+#: Steps that differ by this part of their length keep their direction ...
+EVEN = 0.05
+#: ... and are made longer, up to this factor.
+LONGEST = 4.0
+
+# When something is asked for that costs the owners work, or exchanges.
+#: Certificates: when the residual is within this factor of the tolerance,
+JUDGED = 1e3
+#: or within this factor of where the semismooth steps begin.
+JUDGED_NEAR = 20.0
+#: A proof of conflict: when the miss of the constraints has not halved in this many iterations,
 SUSPECT = 3
+#: then after this many more, doubled each time,
 WAIT = 2
+#: and while this many exchanges are left.
 PROOF = 4
+#: Algorithm 1 goes on when it has not halved in this many, where the constraints may be non-convex.
 MISSED = 12
-#: A point FARTHER times farther out than AWAY may have no end; it is asked again when it is FARTHER times farther.
+#: A point this many times farther out than AWAY may have no end; it is asked again when it is as much farther still.
 FARTHER = 1e3
 AWAY = 1e4
-
-UNUSABLE = "its Hessian is not finite at the start; check the function there, or start from another w0"
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
@@ -103,12 +139,16 @@ class State(Holder):
 
 @dataclass(frozen=True, kw_only=True)
 class Begin(Look):
+    """Start at w; holders: the owners and the server."""
+
     w: Vector
     holders: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advance(Look):
+    """Take a step, and say what is found there."""
+
     iteration: int
     step: Vector
     longer: float  # w takes the step times this, slack and multiplier as it is
@@ -122,10 +162,11 @@ class Advance(Look):
 def begin(share: Share, state: Any, order: Begin) -> tuple[State, System]:
     """Check the share at the start, choose the first slack and multiplier, and give their system."""
     introduce(share, None, Introduce(w=order.w))
-    local, cone = measured(share, order.w), cone_of(share)
-    point, system = settled(share, cone, order.w, local, *first_pair(cone, local, order.holders), order)
-    if not system.usable:
-        raise DataError(UNUSABLE)
+    cone = cone_of(share)
+    local = evaluate(share, order.w, order.coupled.size)
+    slack, multiplier = first_pair(cone, local, order.holders)
+    point, system = condense(share, cone, order.w, local, slack, multiplier, order)
+    check_usable(system)
     return at_start(point), system
 
 
@@ -135,8 +176,9 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     origin = origin_of(state, order)
     cone = cone_of(share)
     w = origin.w + order.longer * order.step
-    pair = moved(cone, origin, order.step, order.target, order.finishing)
-    point, system = settled(share, cone, w, measured(share, w), *pair, order)
+    slack, multiplier = move_pair(cone, origin, order.step, order.target, order.finishing)
+    local = evaluate(share, w, order.coupled.size)
+    point, system = condense(share, cone, w, local, slack, multiplier, order)
     return move_to(state, order, point), system
 
 
@@ -147,14 +189,22 @@ def balance(share: Share, state: State, order: Balance) -> tuple[State, Balanced
     if order.scale:
         weights = order.scale * state.latest.multiplier
     else:
-        jacobian = measured(share, order.w - order.step).jacobian
-        weights = corrected(cone, jacobian, state.weights, order.step)
+        jacobian = evaluate(share, order.w - order.step).jacobian
+        weights = correct_weights(cone, jacobian, state.weights, order.step)
     if share.constraint is not None:
         weights = share.constraint.cone.project_dual(weights)
-    return replace(state, weights=weights), balanced(share, cone, order.w, weights, order.coupled)
+    return replace(state, weights=weights), gather_evidence(share, cone, order.w, weights, order.coupled)
+
+
+def check_usable(system: System) -> None:
+    """Raise DataError for the first system of a holder whose Hessian is not finite."""
+    if not system.usable:
+        remedy = "check the function there, or start from another w0"
+        raise DataError(f"its Hessian is not finite at the start; {remedy}", code="FP-DATA-251")
 
 
 def at_start(point: Point) -> State:
+    """The state at the first point, which no certificate has called the best yet."""
     return State(
         iteration=0,
         price=point.clean,
@@ -182,66 +232,77 @@ def move_to(state: State, order: Advance, point: Point) -> State:
 
 @dataclass(frozen=True)
 class Sums:
-    """The systems of all holders added up, and what the server reads off them."""
+    """The systems of all holders added up, and what the server reads off them.
+
+    usable:       False when a value of some holder is not finite here: then all else is void
+    stationarity: distance of 0 from grad f + J'z + the subdifferential of h
+    miss:         |c + s| over all holders
+    certificate:  of w and the clean multipliers, with the objective, when it was asked for
+    """
 
     usable: bool
-    matrix: Vector
-    slope: Vector
-    centring: Vector
-    near_matrix: Vector
-    near_slope: Vector
-    diagonal: Vector
-    stationarity: float
-    miss: float
-    size: float
-    complementarity: float  # mean over the degree of all cones
-    degree: int
-    priced: float  # <z, c>
-    certificate: Certificate | None
-    objective: float
+    system: System
+    stationarity: float = np.inf
+    miss: float = np.inf
+    certificate: Certificate | None = None
+    objective: float = np.nan
 
     @property
     def residual(self) -> float:
         return max(self.stationarity, self.miss)
 
     @property
+    def size(self) -> float:
+        """|c| over all holders."""
+        return float(np.sqrt(self.system.size))
+
+    @property
+    def degree(self) -> int:
+        return int(self.system.degree)
+
+    @property
+    def complementarity(self) -> float:
+        """Mean of <s, z> over the degree of all cones."""
+        return self.system.complementarity / max(self.degree, 1)
+
+    @property
     def curvature(self) -> float:
-        return float(np.mean(self.diagonal))
+        return float(np.mean(self.system.diagonal))
 
 
 class Coordinator:
     """The server: a holder of its own constraint and of the coupled one, and the one who adds up."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.problem = run, run.problem
-        server = self.problem.server
-        self.split = server.multiplier_length
-        self.cone = cone_of(server, self.problem.coupled_length)
+        self.run = run
+        self.problem = run.problem
+        self.split = self.problem.server.multiplier_length  # its own rows come first, then the coupled ones
+        self.cone = cone_of(self.problem.server, self.problem.coupled_length)
         self.w = run.start
         self.state: State
 
     def begin(self) -> Sums:
         """One exchange: the first systems."""
-        run, server = self.run, self.problem.server
+        server = self.problem.server
         none = np.zeros(self.problem.coupled_length)
-        order = Begin(w=self.w, holders=len(run.owners) + 1, coupled=none, judged_coupled=none)
-        replies = run.ask(begin, order)
+        order = Begin(w=self.w, holders=len(self.run.owners) + 1, coupled=none, judged_coupled=none)
+        replies = self.run.ask(begin, order)
         with named(server.label, begin.__name__):
             introduce(server, None, Introduce(w=self.w))
         local = self.local_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
         # Without an objective of its own the server's multipliers are as strong as those of an owner on average.
         share_of_gradient = np.linalg.norm(replies.total.gradient) / order.holders
         slack, multiplier = first_pair(self.cone, replace(local, gradient=np.array([share_of_gradient])), order.holders)
-        point, own = settled(server, self.cone, self.w, local, slack, multiplier, order)
-        if not own.usable:
-            raise DataError(f"{server.label}: {UNUSABLE}")
+        point, own = condense(server, self.cone, self.w, local, slack, multiplier, order)
+        with named(server.label, begin.__name__):
+            check_usable(own)
         self.state = at_start(replace(point, clean=np.append(point.clean[: self.split], none)))
         return self._sums(own, replies, none, judged=True)
 
     def advance(self, order: Advance) -> Sums:
         """One exchange: everybody takes the step; the server's own multipliers are known before, so owners get them."""
         origin = origin_of(self.state, order)
-        slack, multiplier = moved(self.cone, origin, order.step, order.target, order.finishing)
+        slack, multiplier = move_pair(self.cone, origin, order.step, order.target, order.finishing)
         expected = self.cone.clean(multiplier, -slack, origin.local.jacobian)[self.split :]
         if order.finishing:
             expected = np.maximum(multiplier[self.split :], 0.0)
@@ -249,7 +310,7 @@ class Coordinator:
         self.w = origin.w + order.longer * order.step
         replies = self.run.ask(advance, order)
         local = self.local_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
-        point, own = settled(self.problem.server, self.cone, self.w, local, slack, multiplier, order)
+        point, own = condense(self.problem.server, self.cone, self.w, local, slack, multiplier, order)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
         self.state = move_to(self.state, order, point)
         return self._sums(own, replies, expected, order.judge)
@@ -257,7 +318,7 @@ class Coordinator:
     def local_at(self, w: Vector, coupled: Vector, coupled_jacobian: Matrix) -> Local:
         """The server's share at w, with the coupled constraint as further rows."""
         with named(self.problem.server.label, "evaluating the share"):
-            local = measured(self.problem.server, w)
+            local = evaluate(self.problem.server, w, self.problem.coupled_length)
         if not self.problem.coupled_length:
             return local
         return replace(
@@ -267,36 +328,28 @@ class Coordinator:
         )
 
     def _sums(self, own: System, replies: Answers[System], coupled: Vector, judged: bool) -> Sums:
-        problem, h, owners = self.problem, self.problem.regularizer, replies.total
-        if not (own.usable and all(r.usable for r in replies)):
-            void = np.zeros(0)
-            return Sums(False, void, void, void, void, void, void, np.inf, np.inf, np.inf, 0.0, 0, 0.0, None, np.inf)
-        price, degree = own.price + owners.price, int(own.degree + owners.degree)
-        certificate, objective = None, np.nan
+        """Add up the systems of all holders; with `judged`, assemble the certificate from their terms."""
+        if not own.usable or not all(reply.usable for reply in replies):
+            return Sums(usable=False, system=own)
+        total = add_up([own, replies.total]).total
+        slope = total.gradient + total.price
+        certificate = None
+        objective = np.nan
         if judged:
             terms = Terms(
-                objective=owners.objective,
-                gradient=owners.judged,
-                coupled=owners.coupled,
+                objective=replies.total.objective,
+                gradient=replies.total.judged,
+                coupled=replies.total.coupled,
                 feasibility=0.0,
                 violation=0.0,
             )
             clean = self.state.latest.clean[: self.split]
-            certificate, objective = assemble(problem, self.w, clean, coupled, terms, replies)
+            certificate, objective = assemble(self.problem, self.w, clean, coupled, terms, replies)
         return Sums(
             usable=True,
-            matrix=own.matrix + owners.matrix,
-            slope=own.slope + owners.slope,
-            centring=own.centring + owners.centring,
-            near_matrix=own.near_matrix + owners.near_matrix,
-            near_slope=own.near_slope + owners.near_slope,
-            diagonal=own.diagonal + owners.diagonal,
-            stationarity=h.subdifferential_distance(-(own.gradient + owners.gradient + price), self.w),
-            miss=float(np.sqrt(own.miss + owners.miss)),
-            size=float(np.sqrt(own.size + owners.size)),
-            complementarity=(own.complementarity + owners.complementarity) / max(degree, 1),
-            degree=degree,
-            priced=own.priced + owners.priced,
+            system=total,
+            stationarity=self.problem.regularizer.subdifferential_distance(-slope, self.w),
+            miss=float(np.sqrt(total.miss)),
             certificate=certificate,
             objective=objective,
         )
@@ -314,7 +367,7 @@ class Balancing:
         """One exchange: the evidence of all holders, the coupled constraint as one of them, and J' Q_v J + H."""
         problem = self.at.problem
         cone = self.at.cone
-        weights = corrected(cone, self.jacobian, self.weights, order.step)
+        weights = correct_weights(cone, self.jacobian, self.weights, order.step)
         if order.scale:
             weights = order.scale * self.weights
         own, coupled = np.split(weights, [self.at.split])
@@ -358,61 +411,94 @@ class Pace:
         return np.maximum(diagonal, FLAT * self.steepest)
 
     def aim(self, base: Sums, before: float) -> None:
-        """The complementarity to aim at: much less than now after good progress, but never ahead of the residual."""
-        ratio = base.complementarity / before if before > 0 else 1.0
-        centring = min(0.3, ratio**2) if np.isfinite(before) else 0.1
+        """The complementarity to aim at: much less than now after good progress, but never ahead of the residual.
+
+        before: complementarity at the accepted point before the base; infinite at the start
+        """
+        if not base.degree:
+            self.target = 0.0
+            return
+        part = FIRST_TARGET
+        if np.isfinite(before):
+            ratio = base.complementarity / before if before > 0 else 1.0
+            part = min(MOST_TARGET, ratio**2)
         least = min(BEHIND * base.residual, base.complementarity)
-        self.target = max(centring * base.complementarity, least) if base.degree else 0.0
+        self.target = max(part * base.complementarity, least)
 
     def choose(self, now: Sums) -> None:
         """Start with semismooth steps when they are near."""
-        if not self.keep or self.rest or not now.near_matrix.size or not self.near(now, 1.0):
+        asked = now.system.near_matrix.size > 0
+        if not self.keep or self.rest or not asked or not self.near(now, 1.0):
             return
         assert now.certificate is not None
-        self.finishing, self.slow, self.longer = True, 0, 1.0
-        self.entry = self.lowest = now.certificate.worst
+        self.finishing = True
+        self.slow = 0
+        self.longer = 1.0
+        self.entry = now.certificate.worst
+        self.lowest = now.certificate.worst
         self.previous = None
 
     def finish(self, now: Sums) -> None:
         """After a semismooth step: does it pay? Else back to the barrier."""
-        worst = now.certificate.worst if now.certificate is not None else np.inf
-        self.slow = 0 if worst <= 0.5 * self.lowest else self.slow + 1
+        worst = np.inf if now.certificate is None else now.certificate.worst
+        if worst <= 0.5 * self.lowest:
+            self.slow = 0
+        else:
+            self.slow += 1
         pays = now.usable and self.slow <= PATIENCE and worst <= WORSE * self.entry
         self.lowest = min(worst, self.lowest)
         if not pays:
-            self.finishing, self.back, self.rest = False, True, 2
+            self.finishing = False
+            self.back = True
+            self.rest = REST
 
-    def stretch(self, step: Vector, smooth: bool) -> float:
+    def stretch(self, step: Vector, lagging: bool) -> float:
         """How much longer than Newton's step w may go: more than 1 only on an exponential tail.
 
         There (a class that a rare column separates, and the minimiser far out) Newton's steps keep direction and length
-        while the gradient falls by e; a step k times longer makes it fall by e^k.
+        while the gradient falls by e; a step k times longer makes it fall by e^k. It also misses constraints that bind
+        k - 1 times as much as before, so it must be stationarity that lags behind.
         """
-        before, self.previous = self.previous, step
+        before = self.previous
+        self.previous = step
         even = before is not None and float(np.linalg.norm(step - before)) <= EVEN * float(np.linalg.norm(before))
-        self.longer = min(2 * self.longer, LONGEST) if even and smooth else 1.0
+        self.longer = min(2 * self.longer, LONGEST) if even and lagging else 1.0
         return self.longer
 
     def accept(self, base: Sums, now: Sums, used: float) -> bool:
-        """After a barrier step: keep it unless both residuals more than doubled, or the constraints were left by far.
-
-        What is small anyway may grow. Without constraints: keep it unless the objective rose.
-        """
-        small = max(base.complementarity, 1e-3 * self.first)
-        doubled = now.stationarity > 2 * max(base.stationarity, small) and now.miss > 2 * max(base.miss, small)
-        good = now.usable and not doubled and now.miss <= LEFT * max(base.miss, small, SIZE * self.size)
-        if self.free:
-            good = now.usable and now.objective <= base.objective + ROUNDING * (1 + abs(base.objective))
-        self.damping = max(LEAST_DAMPING, used / RELAX) if good else max(RELAX * used, 1e-4)
-        self.keep, self.back = good, not good
+        """After a barrier step: whether to keep it, and the damping of the next one. used: damping of this one."""
+        good = now.usable and (self._descends(base, now) if self.free else self._stays_near(base, now))
+        if good:
+            self.damping = max(LEAST_DAMPING, used / RELAX)
+        else:
+            self.damping = max(RELAX * used, DROPPED_DAMPING)
+        self.keep = good
+        self.back = not good
         self.rest = max(self.rest - 1, 0)
         return good
 
+    def _descends(self, base: Sums, now: Sums) -> bool:
+        """Without constraints the objective tells."""
+        return now.objective <= base.objective + ROUNDING * (1 + abs(base.objective))
+
+    def _stays_near(self, base: Sums, now: Sums) -> bool:
+        """Not both residuals more than doubled, nor were the constraints left by far. What is small anyway may grow."""
+        small = max(base.complementarity, SMALL * self.first)
+        doubled = now.stationarity > 2 * max(base.stationarity, small) and now.miss > 2 * max(base.miss, small)
+        return not doubled and now.miss <= LEFT * max(base.miss, small, SIZE * self.size)
+
     def worth_judging(self, now: Sums, tol: tuple[float, float]) -> bool:
-        return self.free or self.finishing or now.residual <= max(JUDGED * max(tol), 20 * NEAR * self.first)
+        close = now.residual <= max(JUDGED * max(tol), JUDGED_NEAR * NEAR * self.first)
+        return self.free or self.finishing or close
 
     def near(self, now: Sums, factor: float) -> bool:
+        """Whether the certificate is within this factor of where semismooth steps begin."""
         return now.certificate is not None and now.certificate.worst <= factor * NEAR * self.first
+
+
+def lags(certificate: Certificate | None, tol: tuple[float, float]) -> bool:
+    """Whether stationarity is farther from its tolerance than feasibility is."""
+    return certificate is not None and certificate.stationarity * tol[1] > certificate.feasibility * tol[0]
 
 
 @dataclass
@@ -431,6 +517,7 @@ class Server:
     proof_at: int = 0  # iteration from which on a proof of conflict may be sought
     wait: int = WAIT
     away: float = AWAY
+    judged: int = 0  # iteration of the latest certificate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -453,71 +540,91 @@ class InteriorPoint(Solver[Server]):
         return state, self._iterate(run, state)
 
     def step(self, run: Run, state: Server) -> Iterate:
-        at, pace, base = state.at, state.pace, state.base
+        at = state.at
+        pace = state.pace
 
         # 1. the Newton step of the semismooth system, when it is near, else of the barrier
         pace.choose(state.now)
         origin = at.state.kept.w if pace.back else at.state.latest.w
+        newton, damping = self._newton_step(run, state, origin)
+        longer = 1.0
         if pace.finishing:
-            pace.target = 0.0
-            matrix, slope, diagonal = state.now.near_matrix, state.now.near_slope, state.now.diagonal
-        else:
-            pace.aim(base, state.before)
-            matrix, slope, diagonal = base.matrix, base.slope + pace.target * base.centring, base.diagonal
-        regularizer = run.problem.regularizer
-        packed = unpack(matrix, origin.size)
-        diagonal = pace.steady(diagonal)
-        step, used = model_step(packed, slope, diagonal, regularizer, origin, pace.damping, 1e-3 * run.tol[0])
-        longer = pace.stretch(step, regularizer.curvature is not None) if pace.finishing else 1.0
+            smooth = run.problem.regularizer.curvature is not None
+            longer = pace.stretch(newton, lagging=smooth and lags(state.now.certificate, run.tol))
 
         # 2. one exchange: everybody takes it
         order = Advance(
             iteration=run.first + state.k + 1,
-            step=step,
+            step=newton,
             longer=longer,
             target=pace.target,
             coupled=np.zeros(0),  # the coordinator puts in its own
             judged_coupled=np.zeros(0),
-            curvature=base.curvature,
+            curvature=state.base.curvature,
             finishing=pace.finishing,
             keep=pace.keep,
             best=run.best.iteration == run.first + state.k,
             back=pace.back,
-            near=pace.finishing or pace.near(state.now, 5),
-            judge=pace.worth_judging(state.now, run.tol) or self._is_far(state, origin + step),
+            near=pace.finishing or pace.near(state.now, SOON),
+            judge=self._worth_judging(run, state, origin + newton),
         )
         state.now = at.advance(order)
         state.k += 1
 
         # 3. was it good?
-        pace.keep = pace.back = False
+        pace.keep = False
+        pace.back = False
         if pace.finishing:
             pace.finish(state.now)
-        elif pace.accept(base, state.now, used):
-            state.before = base.complementarity
+        elif pace.accept(state.base, state.now, damping):
+            state.before = state.base.complementarity
             state.base = state.now
         return self._iterate(run, state)
+
+    def _newton_step(self, run: Run, state: Server, origin: Vector) -> tuple[Vector, float]:
+        """argmin_d d'Md / 2 + r'd + h(origin + d) of the system that is in use, and the damping that M took."""
+        pace = state.pace
+        if pace.finishing:
+            pace.target = 0.0
+            system = state.now.system
+            matrix = system.near_matrix
+            slope = system.near_slope
+        else:
+            pace.aim(state.base, state.before)
+            system = state.base.system
+            matrix = system.matrix
+            slope = system.slope + pace.target * system.centring
+        diagonal = pace.steady(system.diagonal)
+        h = run.problem.regularizer
+        return model_step(unpack(matrix, origin.size), slope, diagonal, h, origin, pace.damping, 1e-3 * run.tol[0])
 
     def fallback(self, state: Server) -> str:
         return "accelerated"
 
     def conflict(self, run: Run, state: Server, w: Vector) -> tuple[str, ...]:
         """Balance the latest multipliers, from sums, until they prove a conflict or it does not pay any more."""
-        if state.now.priced <= 0:
+        value = state.now.system.priced
+        if not state.now.usable or value <= 0:
             return ()
         state.proof_at = state.k + state.wait
         state.wait *= 2
         regularizer = run.problem.regularizer
         steps = run.rounds_left - PROOF
-        point, found = seek_conflict(Balancing(state.at).ask, regularizer, state.at.w, state.now.priced, steps)
+        point, found = seek_conflict(Balancing(state.at).ask, regularizer, state.at.w, value, steps)
         return found.conflict(regularizer, point)
 
     def _iterate(self, run: Run, state: Server) -> Iterate:
+        """The latest point, and which evidence is worth asking for."""
         now = state.now
         owners = len(run.owners)
-        certificate = now.certificate
-        judged = None if certificate is None else (certificate, now.objective)
-        missed = now.miss if certificate is None else certificate.violation
+        judged = None
+        missed = now.miss
+        gradients = owners
+        if now.certificate is not None:
+            judged = (now.certificate, now.objective)
+            missed = now.certificate.violation
+            gradients += owners  # one more each, to judge
+            state.judged = state.k
         if missed <= max(0.5 * state.lowest, run.tol[1]):
             state.lowest = missed
             state.halved = state.k
@@ -532,7 +639,7 @@ class InteriorPoint(Solver[Server]):
             judged=judged,
             penalty=state.pace.target,
             consensus_penalty=state.pace.damping,
-            gradients=owners if judged is None else 2 * owners,  # one each, and one more to judge
+            gradients=gradients,
             hessians=owners,
             conflict=suspect,
             escape=escape,
@@ -540,10 +647,13 @@ class InteriorPoint(Solver[Server]):
         )
 
     def _suspects(self, run: Run, state: Server) -> bool:
-        """Is it worth seeking a proof that constraints conflict? Where they do, <z, c> grows without end."""
+        """Whether to seek a proof that constraints conflict: where they do, <z, c> grows without end."""
         before = state.priced
-        state.priced = max(before, abs(state.now.priced))
-        grows = state.now.usable and state.now.priced > 0 and state.now.priced >= before
+        if not state.now.usable:
+            return False
+        priced = state.now.system.priced
+        state.priced = max(before, abs(priced))
+        grows = priced > 0 and priced >= before
         waited = state.k - state.halved >= SUSPECT and state.k >= state.proof_at
         return grows and waited and run.rounds_left > PROOF
 
@@ -553,6 +663,11 @@ class InteriorPoint(Solver[Server]):
         if not missed or run.problem.convex or run.rounds_left <= HAND_OVER or run.problem.coupled_length:
             return None
         return Verdict("stalled", "the constraints stay missed", then="proximal-al")
+
+    def _worth_judging(self, run: Run, state: Server, w: Vector) -> bool:
+        """Near the end, far out, and from time to time: the loop sees only by a certificate that nothing improves."""
+        overdue = state.k - state.judged >= self.patience
+        return overdue or state.pace.worth_judging(state.now, run.tol) or self._is_far(state, w)
 
     def _is_far(self, state: Server, w: Vector) -> bool:
         return bool(np.max(np.abs(w)) > FARTHER * state.away)

@@ -37,14 +37,15 @@ from fedpact.solvers.scales import default_consensus_penalty, default_penalty, l
 from fedpact.solvers.steps import Holder, Judged, certificate_of, judged_terms, price_of
 from fedpact.types import Vector
 
-#: The penalty grows by GROWTH while a part of the certificate is missed and falls by less than FALL in an iteration,
-#: and by MOST_GROWTH in all.
+#: The penalty grows by this factor
 GROWTH = 5.0
+#: while a part of the certificate is missed and an iteration leaves more than this of it,
 FALL = 0.25
+#: and by this factor in all: where constraints conflict it would grow without end.
 MOST_GROWTH = 1e4
-#: Outer iterations in which a part of the certificate does not halve before evidence for an ending is asked for:
-#: of a conflict by the constraints' part, of an objective that falls forever by the stationarity.
+#: Outer iterations in which the constraints' part does not halve before evidence of a conflict is asked for.
 CONFLICT_AFTER = 3
+#: Outer iterations in which stationarity does not halve before it is asked whether the objective falls forever.
 ESCAPE_AFTER = 5
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
@@ -68,6 +69,8 @@ class State(Holder):
 
 @dataclass(frozen=True, kw_only=True)
 class Start(Order):
+    """Set up the first subproblem around w^0."""
+
     w: Vector
     penalty: float
     consensus_penalty: float
@@ -84,6 +87,8 @@ class Started(Judged):
 
 @dataclass(frozen=True, kw_only=True)
 class Conclude(Order):
+    """Update the multiplier at w^{k+1}, and set up the next subproblem around it."""
+
     w: Vector
     coupled: Vector
     iteration: int
@@ -166,7 +171,9 @@ def next_multiplier(share: Share, w: Vector, multiplier: Vector, penalty: float)
 
 def drift_of(share: Share, before: Vector, after: Vector) -> Vector:
     """P_{K*}(mu^{k+1} - mu^k)."""
-    return before if share.constraint is None else share.constraint.cone.project_dual(after - before)
+    if share.constraint is None:
+        return before
+    return share.constraint.cone.project_dual(after - before)
 
 
 def outer_accuracy(accuracy: float, k: int, tol: tuple[float, float]) -> float:
@@ -187,6 +194,7 @@ class Pace:
     grown: float = 1.0
 
     def see(self, certificate: Certificate, change: float) -> None:
+        """Note the parts of one outer iteration."""
         self.stationarities.append(certificate.stationarity)
         self.changes.append(change)
 
@@ -209,6 +217,7 @@ class Pace:
 
 
 def _slow(seen: list[float], tol: float, window: int) -> bool:
+    """Whether a part is missed and has not halved in this many iterations."""
     return len(seen) > window and seen[-1] > tol and seen[-1] > 0.5 * seen[-1 - window]
 
 
@@ -250,7 +259,9 @@ class ProximalAL(Solver[Server]):
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         scales = look(run)
-        beta = default_penalty(scales) if self.penalty is None else self.penalty
+        beta = self.penalty
+        if beta is None:
+            beta = default_penalty(scales)
         rho = self.consensus_penalty
         if rho is None:
             rho = default_consensus_penalty(scales, len(run.owners))
@@ -303,7 +314,9 @@ class ProximalAL(Solver[Server]):
         found = state.subproblem
         beta = state.penalty
         multiplier, server_change = next_multiplier(run.problem.server, found.w, state.multiplier, beta)
-        next_beta = beta if self.penalty is not None else beta * state.pace.growth()
+        next_beta = beta
+        if self.penalty is None:
+            next_beta = beta * state.pace.growth()
         order = Conclude(
             w=found.w,
             coupled=run.problem.own(found.w, multiplier)[3],
@@ -322,6 +335,9 @@ class ProximalAL(Solver[Server]):
         state.k += 1
         proposals = replies.total.proposal
         state.subproblem = self._subproblem(run, state.k, found.w, multiplier, next_beta, found.penalty, proposals)
+        end = None
+        if found.failure:
+            end = Verdict("stalled", found.failure)
         return Iterate(
             number=run.first + state.k,
             w=state.w,
@@ -332,14 +348,14 @@ class ProximalAL(Solver[Server]):
             consensus_penalty=found.penalty,
             conflict=state.pace.conflict,
             escape=state.pace.escape,
-            end=Verdict("stalled", found.failure) if found.failure else None,
+            end=end,
         )
 
     def _subproblem(
         self, run: Run, k: int, w: Vector, multiplier: Vector, beta: float, rho: float, proposals: Vector
     ) -> admm.Admm:
         """Algorithm 2 on l_k, to the accuracy tau_k."""
-        s = run.tol[0] if self.accuracy is None else self.accuracy
+        s = self.accuracy or run.tol[0]
         return admm.Admm(
             server=local_function(run.problem.server, multiplier, beta, len(run.owners) + 1, w),
             regularizer=run.problem.regularizer,

@@ -414,7 +414,8 @@ class FedBCD(CoordinateDescent):
     def check(self, run: Run) -> None:
         problem: Any = run.problem
         if problem.gap_names:
-            raise OptionError('"fedbcd" has no constraint: leave group and max_gap out, or use "fair-vfl"')
+            remedy = 'leave group and max_gap out, or use "fair-vfl"'
+            raise OptionError(f'"fedbcd" has no constraint: {remedy}', code="FP-OPTION-254")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -448,9 +449,8 @@ class FairVFL(CoordinateDescent):
 
     def check(self, run: Run) -> None:
         if self.asynchronous and run.session.checkpoint is not None:
-            raise OptionError(
-                "asynchronous runs cannot be kept: who answers first is not on record; leave checkpoint out"
-            )
+            why = "asynchronous runs cannot be kept: who answers first is not on record"
+            raise OptionError(f"{why}; leave checkpoint out", code="FP-OPTION-255")
 
     def descent(self, problem: VerticalProblem, parties: Begun, own: Begun, owners: Sequence[str]) -> Descent:
         descent = super().descent(problem, parties, own, owners)

@@ -203,11 +203,13 @@ def rows_of(pieces: Sequence[Piece], parties: Mapping[str, ArrayLike]) -> dict[s
     rows: dict[str, int] = {}
     for name, X in parties.items():
         if name not in known:
-            raise DataError(f"{name}: has no piece of this model; its parties are {', '.join(known)}")
+            trained = ", ".join(known)
+            raise DataError(f"{name}: has no piece of this model; its parties are {trained}", code="FP-DATA-252")
         rows[name] = len(read_table(name, X, known[name].columns))
     if len(set(rows.values())) > 1:
-        told = ", ".join(f"{name} {count}" for name, count in rows.items())
-        raise DataError(f"the parties have different numbers of rows ({told}); align them by id (fedpact.alignment)")
+        counts = ", ".join(f"{name} {count}" for name, count in rows.items())
+        found = f"the parties have different numbers of rows ({counts})"
+        raise DataError(f"{found}; align them by id (fedpact.alignment)", code="FP-DATA-253")
     return {name: NewRows(known[name], np.asarray(X, dtype=np.float64)) for name, X in parties.items()}
 
 
