@@ -119,7 +119,7 @@ def test_regression_errors_name_the_owner() -> None:
         logistic_regression({"a": (X, y)}, -1)
     with raises_code("FP-DATA-049", ""):
         fair_classification({})
-    with raises_code("FP-OPTION-057", "penalty is 0"):
+    with raises_code("FP-OPTION-057", "penalty = 0"):
         fair_classification({"a": (X, y)}, penalty=0)
     with raises_code("FP-OPTION-033", "smoothing is -1"):
         fair_classification({"a": (X, y)}, smoothing=-1)

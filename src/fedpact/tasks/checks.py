@@ -142,7 +142,7 @@ def check_positive(name: str, value: float) -> float:
     """The number as a float. Raises OptionError unless it is positive and finite; `name` begins with its key."""
     if not (_is_finite(name, value) and value > 0):
         key = name.partition(" ")[0]
-        raise OptionError(f"{name} is {value}; it must be a positive number", code="FP-OPTION-057", key=key)
+        raise OptionError(f"{name} = {value}: give a positive number", code="FP-OPTION-057", key=key)
     return float(value)
 
 
