@@ -236,9 +236,9 @@ def test_parquet_files_are_as_silent(columns: dict[str, list[Any]], code: str, t
     ("arrays", "code"),
     [
         ({"A": np.eye(2)}, "FP-DATA-061"),
-        ({"A": np.array([["Ada", "Mary"]]), "b": np.zeros(2)}, "FP-PROBLEM"),
-        ({"A": np.array([[4711.25, 1234.5], [0.0, 0.0]]), "b": np.zeros(2)}, "FP-PROBLEM"),
-        ({"A": np.full((2, 2), np.nan), "b": np.zeros(2)}, "FP-DATA"),
+        ({"A": np.array([["Ada", "Mary"]]), "b": np.zeros(2)}, "FP-PROBLEM-150"),
+        ({"A": np.array([[4711.25, 1234.5], [0.0, 0.0]]), "b": np.zeros(2)}, "FP-PROBLEM-155"),
+        ({"A": np.full((2, 2), np.nan), "b": np.zeros(2)}, "FP-DATA-100"),
     ],
     ids=["no b", "text", "not symmetric", "nan"],
 )
