@@ -32,7 +32,7 @@ from fedpact.federation import Answers, Order, Reply, Summed, Ticket, client_ste
 from fedpact.problem import Certificate, Party, Scored, VerticalProblem
 from fedpact.solvers.base import option
 from fedpact.solvers.run import MARGIN, Iterate, Run, Verdict
-from fedpact.solvers.vertical.shared import Reached, VerticalSolver, certificate_of, gradient_of, theta_at
+from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, gradient_of, theta_at
 from fedpact.types import Vector
 
 #: When f falls by at least this part of what the steps predict,
@@ -63,16 +63,13 @@ DIVERGED = "the steps lead away: eta = {:g} is too small for these columns; give
 
 
 @dataclass(frozen=True)
-class Place:
-    """A party's theta after the order of this number, and that of before it.
+class Place(Placed):
+    """What a party keeps.
 
     scored: the labels and groups that all parties share
     size:   largest eigenvalue of X_k' X_k
     """
 
-    number: int
-    before: Vector
-    theta: Vector
     scored: Scored
     size: float
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,17 +23,13 @@ from fedpact.types import Vector
 S = TypeVar("S")
 
 
-class Placed(Protocol):
-    """A party's state: its theta after the order of this number, and before it."""
+@dataclass(frozen=True)
+class Placed:
+    """A party's state in any method: its theta after the order of this number, and before it."""
 
-    @property
-    def theta(self) -> Vector: ...
-
-    @property
-    def before(self) -> Vector: ...
-
-    @property
-    def number(self) -> int: ...
+    number: int
+    before: Vector
+    theta: Vector
 
 
 def theta_at(state: Placed | None, number: int, dim: int) -> Vector:

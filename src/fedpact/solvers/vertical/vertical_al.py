@@ -34,7 +34,7 @@ from fedpact.federation import Order, Reply, Summed, client_step
 from fedpact.problem import VerticalProblem
 from fedpact.solvers.base import option
 from fedpact.solvers.run import MARGIN, Iterate, Run
-from fedpact.solvers.vertical.shared import Reached, VerticalSolver, certificate_of, gradient_of
+from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, gradient_of
 from fedpact.types import Vector
 
 #: Pairs of steps and changes that are kept.
@@ -58,15 +58,9 @@ STRAIGHT = 1e-12
 
 
 @dataclass(frozen=True)
-class Block:
-    """A party's theta, its gradient there, and its part of the last steps and changes of the gradient, one a row.
+class Block(Placed):
+    """What a party keeps: its gradient at theta, and its part of the last steps and changes of it, one a row."""
 
-    number, before: how many orders it has obeyed, and theta before the last of them
-    """
-
-    number: int
-    before: Vector
-    theta: Vector
     gradient: Vector
     steps: Vector
     changes: Vector
