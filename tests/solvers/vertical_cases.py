@@ -109,7 +109,7 @@ def assert_same_run(one: fp.Solution, other: fp.Solution, *, traffic: bool = Tru
 
 
 @contextmanager
-def refused(code: str, *facts: str) -> Iterator[None]:
+def raises_code(code: str, *facts: str) -> Iterator[None]:
     """An error with this code, whose message holds these facts."""
     with pytest.raises(FedpactError) as caught:
         yield

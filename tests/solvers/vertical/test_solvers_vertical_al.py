@@ -19,8 +19,8 @@ from vertical_cases import (
     matrix,
     misses,
     pooled,
+    raises_code,
     real,
-    refused,
     rows,
     small,
 )
@@ -408,7 +408,7 @@ def test_misuse(method: str, options: dict[str, Any], message: str) -> None:
     ids=["penalty", "reveal", "eta"],
 )
 def test_options_out_of_range(options: dict[str, Any], code: str, facts: tuple[str, ...]) -> None:
-    with refused(code, *facts):
+    with raises_code(code, *facts):
         fp.solve(small(), "vertical-al", **options)
 
 
