@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from faults import raises_code
+from raising import raises_code
 
 from fedpact.alignment import (
     align,

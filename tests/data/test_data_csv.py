@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 from fedpact import data
 

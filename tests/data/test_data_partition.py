@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from faults import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from raising import raises_code
 
 from fedpact.data import by_classes, by_column, by_label, by_quantity, deal_columns, dirichlet, iid, stratified
 from fedpact.data.partition import Rows

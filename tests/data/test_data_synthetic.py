@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import cvxpy as cp
 import numpy as np
-from faults import raises_code
+from raising import raises_code
 
 from fedpact.data import lcqp, neyman_pearson
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 from fedpact.data import Table, standardize, wdbc, with_intercept
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from counting import count
-from faults import raises_code
+from raising import raises_code
 
 import fedpact as fp
 from fedpact.errors import CODES, DataError, OptionError

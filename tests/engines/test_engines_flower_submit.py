@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 from fedpact.cli.main import main
 from fedpact.engines.flower import submit

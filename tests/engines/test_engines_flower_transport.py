@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 import fedpact
 from fedpact.engines.flower.submit import APP

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pytest
 from counting import count
-from faults import raises_code
+from raising import raises_code
 
 import fedpact as fp
 from fedpact import data, tasks

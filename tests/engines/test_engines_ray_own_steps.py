@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 import fedpact as fp
 from fedpact.functions import Quadratic

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
 pytest.importorskip("cryptography", reason="needs the extra 'secure'")

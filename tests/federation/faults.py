@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import fedpact as fp
 from fedpact.cones import Nonnegative
 from fedpact.engines import InProcess
-from fedpact.errors import OwnerLost, class_of
+from fedpact.errors import OwnerLost
 from fedpact.federation import Fleet, Order, RemoteFleet, Site, Step
 from fedpact.functions import Affine, LogisticLoss, Quadratic
 from fedpact.solvers import Progress, Solution
@@ -121,20 +119,6 @@ def bits(found: Solution, *, traffic: bool = True, rounds: bool = True) -> dict[
     if traffic:
         parts["communication"] = found.communication
     return {name: exact(part) for name, part in parts.items()}
-
-
-# -------------------------------------------------------------------------------------------------------------- errors
-
-
-@contextmanager
-def raises_code(code: str, *facts: str) -> Iterator[None]:
-    """Inside, an error of this code is raised; its message begins with the first fact and holds the others."""
-    with pytest.raises(class_of(code)) as caught:
-        yield
-    assert caught.value.code == code
-    said = str(caught.value)
-    assert said.startswith(facts[:1] or "")
-    assert [fact for fact in facts if fact not in said] == []
 
 
 # ------------------------------------------------------------------------------------------------------------ stopping

@@ -30,10 +30,10 @@ from faults import (
     bits,
     clinics,
     exact,
-    raises_code,
     solve,
     stop_at,
 )
+from raising import raises_code
 
 import fedpact as fp
 import fedpact.federation

@@ -30,7 +30,6 @@ from faults import (
     coupled,
     exact,
     gone,
-    raises_code,
     solve,
     stop_at,
     unconstrained,
@@ -38,6 +37,7 @@ from faults import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from raising import raises_code
 
 import fedpact as fp
 import fedpact.data

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 from fedpact.federation import Communication, Ledger, Order, Reply, Session, Traffic
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import exact, raises_code
+from faults import exact
 from numpy.typing import NDArray
+from raising import raises_code
 
 from fedpact.errors import DataError, OwnerError
 from fedpact.federation import Order, Owner, Reply, Sealed, Step, Summed

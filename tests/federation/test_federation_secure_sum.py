@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-from faults import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from raising import raises_code
 
 import fedpact as fp
 from fedpact import data, tasks

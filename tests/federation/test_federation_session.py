@@ -22,10 +22,10 @@ from faults import (
     clinics,
     clinics_elsewhere,
     gone,
-    raises_code,
     solve,
     stop_at,
 )
+from raising import raises_code
 
 import fedpact as fp
 from fedpact.engines import InProcess

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from faults import Fault, Faulty, raises_code
+from faults import Fault, Faulty
+from raising import raises_code
 
 from fedpact.federation import Order, Reply, Session
 

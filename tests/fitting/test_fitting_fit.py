@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 from scipy.optimize import minimize
 from scipy.special import expit
 

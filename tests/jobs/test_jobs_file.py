@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faults import raises_code
 from job_files import change
+from raising import raises_code
 
 from fedpact.cli.main import main
 from fedpact.errors import FedpactError

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import raises_code
 from job_files import change
+from raising import raises_code
 
 from fedpact.cli.init import EXAMPLE, SCHEMA
 from fedpact.errors import OptionError

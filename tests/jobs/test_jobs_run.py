@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from faults import raises_code
 from job_files import change
+from raising import raises_code
 
 import fedpact as fp
 from fedpact.cli.predict import predict

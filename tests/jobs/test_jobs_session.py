@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from faults import raises_code
 from job_files import change
+from raising import raises_code
 from watched import Watched, interrupt, lose
 
 import fedpact as fp

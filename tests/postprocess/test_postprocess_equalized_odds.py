@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 from fedpact.postprocess import DerivedPredictor, equalized_odds
 from fedpact_experiments.datasets import vertical_compas

@@ -7,7 +7,6 @@ import json
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,25 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from raising import raises_code
 
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cli.init import init
 from fedpact.cli.run import run
-from fedpact.errors import FedpactError
 from fedpact.report.tracking import CsvLog, MLflow, TensorBoard, Tracker, forget, tracker
 from fedpact.solvers import Progress, Solution
-
-
-@contextmanager
-def raises(code: str, *facts: str) -> Iterator[None]:
-    """An error of ours with this code, whose message holds these facts."""
-    with pytest.raises(FedpactError) as caught:
-        yield
-    assert caught.value.code == code
-    for fact in facts:
-        assert fact in str(caught.value)
-
 
 SEEN = Progress("proximal-al", 1, 30, 57, 1_234_567, 4.13e-3, 2e-5, 0.25)
 FIELDS = ("method", "iteration", "inner", "rounds", "bytes", "stationarity", "feasibility", "objective")
@@ -129,7 +117,7 @@ def test_a_resumed_csv_log_is_that_of_an_uninterrupted_solve(problem: fp.Federat
 def test_a_log_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     CsvLog(path)(SEEN)
-    with raises("FP-504", "log.csv"):
+    with raises_code("FP-504", "", "log.csv"):
         CsvLog(path)
     assert len(rows(path)) == 1
 
@@ -137,10 +125,10 @@ def test_a_log_is_not_overwritten(tmp_path: Path) -> None:
 def test_csv_logs_that_cannot_be(tmp_path: Path) -> None:
     other = tmp_path / "other.csv"
     other.write_text("x,y\n1,2\n")
-    with raises("FP-505", "other.csv"):
+    with raises_code("FP-505", "", "other.csv"):
         CsvLog(other, resume=True)
     assert other.read_text() == "x,y\n1,2\n"
-    with raises("FP-501", "other.csv"):
+    with raises_code("FP-501", "", "other.csv"):
         CsvLog(other / "below a file.csv")
 
 
@@ -246,10 +234,10 @@ def test_tensorboard_itself_reads_them(
 def test_curves_of_another_run_are_not_mixed_in(tmp_path: Path) -> None:
     with TensorBoard(tmp_path / "tb") as tracking:
         tracking(SEEN)
-    with raises("FP-507", str(tmp_path / "tb")):
+    with raises_code("FP-507", "", str(tmp_path / "tb")):
         TensorBoard(tmp_path / "tb")
     (tmp_path / "file").write_text("")
-    with raises("FP-501", str(tmp_path / "file")):
+    with raises_code("FP-501", "", str(tmp_path / "file")):
         TensorBoard(tmp_path / "file" / "tb")
 
 
@@ -335,7 +323,7 @@ def test_what_mlflow_does_not_take_is_kept(store: str) -> None:
     client.delete_run(run.info.run_id)  # from now on it refuses
     for i in range(1, 501):  # 2500 values: more than one batch
         tracking(replace(SEEN, rounds=i))
-    with raises("FP-510", "2500", run.info.run_id):
+    with raises_code("FP-510", "", "2500", run.info.run_id):
         tracking.close()
     client.restore_run(run.info.run_id)
     tracking.close()
@@ -344,7 +332,7 @@ def test_what_mlflow_does_not_take_is_kept(store: str) -> None:
 
 def test_no_server_of_mlflow(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with raises("FP-509", "'x'"):
+    with raises_code("FP-509", "", "'x'"):
         MLflow("x", uri="http://127.0.0.1:9")
 
 
@@ -359,7 +347,7 @@ def test_a_job_names_its_trackers(tmp_path: Path) -> None:
         tracking(SEEN)  # heard again
         tracking(replace(SEEN, rounds=58))
     assert [row["rounds"] for row in rows(tmp_path / "out" / "progress.csv")] == ["57", "58"]
-    with raises("FP-OPTION-501", "'wandb'", "csv, tensorboard, mlflow"):
+    with raises_code("FP-OPTION-501", "", "'wandb'", "csv, tensorboard, mlflow"):
         tracker("wandb", tmp_path)
 
 
@@ -423,5 +411,5 @@ def test_without_the_package_the_remedy_is_told(
     name: str, module: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with raises(code, f"pip install 'fedpact[{name}]'"):
+    with raises_code(code, "", f"pip install 'fedpact[{name}]'"):
         tracker(name, tmp_path)

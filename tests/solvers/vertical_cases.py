@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 import fedpact as fp
 from fedpact.engines import InProcess
-from fedpact.errors import FedpactError, OwnerLost
+from fedpact.errors import OwnerLost
 from fedpact.federation import Fleet, Order, Step
 from fedpact_experiments import datasets
 
@@ -106,16 +105,6 @@ def assert_same_run(one: fp.Solution, other: fp.Solution, *, traffic: bool = Tru
     if traffic:
         assert one.history == other.history
         assert one.communication == other.communication
-
-
-@contextmanager
-def refused(code: str, *facts: str) -> Iterator[None]:
-    """An error with this code, whose message holds these facts."""
-    with pytest.raises(FedpactError) as caught:
-        yield
-    assert caught.value.code == code
-    for fact in facts:
-        assert fact in str(caught.value)
 
 
 # --------------------------------------------------------------------------------------------------------- engines

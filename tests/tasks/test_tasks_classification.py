@@ -6,7 +6,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 import fedpact.data as data
 from fedpact.cones import Nonnegative

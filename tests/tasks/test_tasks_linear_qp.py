@@ -3,7 +3,7 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 from fedpact.data import lcqp
 from fedpact.problem import certify

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from faults import raises_code
+from raising import raises_code
 from scipy.optimize import minimize
 
 import fedpact as fp

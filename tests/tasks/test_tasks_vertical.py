@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from faults import raises_code
+from raising import raises_code
 
 import fedpact as fp
 from fedpact import tasks

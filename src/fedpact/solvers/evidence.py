@@ -59,7 +59,10 @@ class Weighed(Reply):
 @client_step
 def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
     """The owner's evidence, by the weights that its method holds."""
-    point, weights = state.separator if isinstance(state, Holder) else (None, np.zeros(share.multiplier_length))
+    point = None
+    weights = np.zeros(share.multiplier_length)
+    if isinstance(state, Holder):
+        point, weights = state.separator
     found = owner_evidence(share, order.w, weights, point)
     return state, Weighed(**vars(sendable(found)))
 
@@ -110,18 +113,22 @@ def weigh_all(run: Run, w: Vector, server_point: Vector | None, server_weights: 
 
 
 def infeasible(names: tuple[str, ...], certificate: Certificate) -> Verdict:
+    """The verdict that the constraints of these holders exclude each other."""
     return Verdict("infeasible", INFEASIBLE.format(", ".join(names), certificate.violation), names)
 
 
 # ------------------------------------------------------------------------------------------ derivatives that do not fit
 
-#: Relative step of the differences, and the relative error beyond which a derivative does not belong to its function.
+#: Relative step of the differences.
 STEP = 1e-5
+#: Relative error beyond which a derivative does not belong to its function.
 WRONG = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verified(Reply):
+    """Whether an owner's derivatives can be trusted."""
+
     wrong: bool  # does a derivative not belong to its function?
 
 
@@ -140,7 +147,8 @@ def has_wrong_slope(part: Function | Map, w: Vector) -> bool:
     with np.errstate(all="ignore"):
         ahead = np.atleast_1d(part.value(w + step * direction))
         behind = np.atleast_1d(part.value(w - step * direction))
-        slope = part.gradient(w) @ direction if isinstance(part, Function) else part.jacobian(w) @ direction
+        derivative = part.gradient(w) if isinstance(part, Function) else part.jacobian(w)
+        slope = derivative @ direction
     seen = (ahead - behind) / (2 * step)
     size = np.maximum(np.abs(seen), np.abs(slope))
     rounding = 1e-12 * (np.abs(ahead) + np.abs(behind)) / step
@@ -153,4 +161,6 @@ def wrong_derivatives(run: Run, w: Vector) -> str:
     names = [name for name, reply in zip(run.problem.names, replies, strict=True) if reply.wrong]
     if any(has_wrong_slope(part, w) for part in run.problem.server.parts.values()):
         names.append(run.problem.server.label)
-    return f"{', '.join(names)}: a gradient or Jacobian does not belong to its function" if names else ""
+    if not names:
+        return ""
+    return f"{', '.join(names)}: a gradient or Jacobian does not belong to its function"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from raising import raises_code
 from vertical_cases import (
     CUTS,
     EPS,
@@ -23,7 +24,6 @@ from vertical_cases import (
     misses,
     pooled,
     real,
-    refused,
     rows,
     small,
     stop_at,
@@ -521,7 +521,7 @@ def test_the_limit_of_exchanges_is_kept() -> None:
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
 )
 def test_misuse(options: dict[str, Any], code: str, facts: tuple[str, ...]) -> None:
-    with refused(code, *facts):
+    with raises_code(code, "", *facts):
         fp.solve(small(), "fair-vfl", **options)
 
 
@@ -536,16 +536,16 @@ def test_what_no_vertical_method_takes(options: dict[str, Any], fact: str) -> No
 
 
 def test_asynchronous_runs_are_not_kept(tmp_path: Path) -> None:
-    with refused("FP-OPTION-255", "checkpoint"):
+    with raises_code("FP-OPTION-255", "", "checkpoint"):
         fp.solve(small(), "fair-vfl", asynchronous=True, checkpoint=tmp_path)
 
 
 def test_fedbcd_refuses_a_constraint_and_half_updates() -> None:
-    with refused("FP-OPTION-254", "group", "max_gap", "fair-vfl"):
+    with raises_code("FP-OPTION-254", "", "group", "max_gap", "fair-vfl"):
         fp.solve(small(), "fedbcd")
-    with refused("FP-OPTION-252", "local_updates = 2.5", "at least 1"):
+    with raises_code("FP-OPTION-252", "", "local_updates = 2.5", "at least 1"):
         fp.solve(small(0, None), "fedbcd", local_updates=2.5)
-    with refused("FP-OPTION-253", "'fedbcd'", "'asynchronous'"):
+    with raises_code("FP-OPTION-253", "", "'fedbcd'", "'asynchronous'"):
         fp.solve(small(0, None), "fedbcd", asynchronous=True)
 
 

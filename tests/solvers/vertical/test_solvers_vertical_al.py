@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from raising import raises_code
 from scipy.optimize import bisect, minimize
 from vertical_cases import (
     CUTS,
@@ -20,7 +21,6 @@ from vertical_cases import (
     misses,
     pooled,
     real,
-    refused,
     rows,
     small,
 )
@@ -408,7 +408,7 @@ def test_misuse(method: str, options: dict[str, Any], message: str) -> None:
     ids=["penalty", "reveal", "eta"],
 )
 def test_options_out_of_range(options: dict[str, Any], code: str, facts: tuple[str, ...]) -> None:
-    with refused(code, *facts):
+    with raises_code(code, "", *facts):
         fp.solve(small(), "vertical-al", **options)
 
 

@@ -33,8 +33,8 @@ import numpy as np
 from fedpact.federation import Answers, Order, Summed, client_step, named
 from fedpact.problem import Certificate, Share
 from fedpact.solvers.base import Needs, Solver, option
-from fedpact.solvers.constrained.anderson import Memory, mix_next
-from fedpact.solvers.local.constrained import Warm, constrained
+from fedpact.solvers.constrained.anderson import Memory, Part, mix_next
+from fedpact.solvers.local.constrained import Proximal, Warm, constrained
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.solution import InnerRecord
@@ -135,16 +135,11 @@ class Round(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moved(Judged):
-    """F_i and, of this holder's part: |F|^2, the products of dF, |du|^2 and the same of the pull. Judged when asked."""
+class Moved(Part, Judged):
+    """The round of one holder, judged when asked."""
 
-    residual: Summed[Vector]
-    squared: Summed[float]
-    products: Summed[Vector]  # <dF_last, dF_j>, j in memory
-    against: Summed[Vector]  # <dF_j, F>
-    stepped: Summed[float]  # |dz_last|^2
-    moved: Summed[float]
-    turned: Summed[float]
+    moved: Summed[float]  # |change of u|^2
+    turned: Summed[float]  # |change of the pull|^2
     converged: bool
     indefinite: bool
     gradients: Summed[int]
@@ -229,14 +224,28 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     terms = no_terms()
     if order.judge:
         terms = judged_terms(share, w, found.multiplier, order.coupled)
-    return after, Moved(
+    return after, report_round(state, after, found, terms)
+
+
+def report_round(before: State, after: State, found: Proximal, terms: dict[str, Any]) -> Moved:
+    """What the server needs of a holder's round to mix the next z and to choose rho."""
+    residual = after.residual
+    stepped = 0.0
+    if after.steps:
+        stepped = float(after.steps[-1] @ after.steps[-1])
+    moved = 0.0
+    turned = 0.0
+    if before.penalty != 0:  # not in the first round
+        moved = float(np.sum((found.u - before.warm.u) ** 2))
+        turned = float(np.sum((after.pull - before.pull) ** 2))
+    return Moved(
         residual=residual,
         squared=float(residual @ residual),
-        products=np.array([changes[-1] @ change for change in changes]),
-        against=np.array([change @ residual for change in changes]),
-        stepped=float(steps[-1] @ steps[-1]) if steps else 0.0,
-        moved=0.0 if first else float(np.sum((found.u - state.warm.u) ** 2)),
-        turned=0.0 if first else float(np.sum((pull - state.pull) ** 2)),
+        products=np.array([after.changes[-1] @ change for change in after.changes]),
+        against=np.array([change @ residual for change in after.changes]),
+        stepped=stepped,
+        moved=moved,
+        turned=turned,
         converged=found.converged,
         indefinite=found.indefinite,
         gradients=found.gradients,

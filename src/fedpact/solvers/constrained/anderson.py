@@ -12,7 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fedpact.functions import Matrix, Vector
+from fedpact.federation import Reply, Summed
+from fedpact.types import Matrix, Vector
 
 #: beta: how far to go along F. Between 0 and 2 the iteration converges (Eckstein and Bertsekas 1992); here it takes
 #: about a tenth fewer rounds than with 1.
@@ -48,23 +49,15 @@ class Held(Protocol):
     def changes(self) -> tuple[Vector, ...]: ...
 
 
-class Part(Protocol):
-    """What is known of a round, summed over all holders."""
+@dataclass(frozen=True, kw_only=True)
+class Part(Reply):
+    """What a holder says of a round; the server needs the sums over all of them."""
 
-    @property
-    def residual(self) -> Vector: ...
-
-    @property
-    def squared(self) -> float: ...
-
-    @property
-    def products(self) -> Vector: ...
-
-    @property
-    def against(self) -> Vector: ...
-
-    @property
-    def stepped(self) -> float: ...
+    residual: Summed[Vector]  # F_i
+    squared: Summed[float]  # |F|^2
+    products: Summed[Vector]  # <dF_last, dF_j>, j in memory
+    against: Summed[Vector]  # <dF_j, F>
+    stepped: Summed[float]  # |dz_last|^2
 
 
 def mix_next(held: Held, mix: Vector) -> Vector:

@@ -32,17 +32,22 @@ from fedpact.federation import Answers, Order, Reply, Summed, Ticket, client_ste
 from fedpact.problem import Certificate, Party, Scored, VerticalProblem
 from fedpact.solvers.base import option
 from fedpact.solvers.run import MARGIN, Iterate, Run, Verdict
-from fedpact.solvers.vertical.shared import Reached, VerticalSolver, certificate_of, theta_at
+from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, gradient_of, theta_at
 from fedpact.types import Vector
 
-#: f must fall by GOOD of what the steps predict for scale to shrink by SHORTER, and by BAD of it not to grow by LONGER.
+#: When f falls by at least this part of what the steps predict,
 GOOD = 0.5
+#: eta shrinks by this factor;
+SHRINK = 0.9
+#: when it falls by less than this part of it,
 BAD = 0.1
-SHORTER = 0.9
-LONGER = 1.5
-#: The ascent of a gap that passed its bound is damped by DAMPED, down to LOWEST; one that did not is freed by FREED.
+#: eta grows by this one.
+GROW = 1.5
+#: The ascent of a gap that passed its bound to and fro is damped by this factor,
 DAMPED = 0.7
+#: that of one which stays on a side is freed by this one,
 FREED = 1.1
+#: and damped no further than this.
 LOWEST = 1e-4
 #: The smallest scale where steps cannot be taken back, because the others have moved on.
 LEAST = 1.0
@@ -58,16 +63,14 @@ DIVERGED = "the steps lead away: eta = {:g} is too small for these columns; give
 
 
 @dataclass(frozen=True)
-class Place:
-    """A party's theta after the order of this number, and that of before it; the labels and gaps it was told.
+class Place(Placed):
+    """What a party keeps.
 
-    size: its largest |X_k v|^2
+    scored: the labels and groups that all parties share
+    size:   largest eigenvalue of X_k' X_k
     """
 
-    number: int
-    before: Vector
-    theta: Vector
-    told: Scored
+    scored: Scored
     size: float
 
 
@@ -82,6 +85,8 @@ class Begin(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Reply):
+    """How large a party's columns are; what eta is made of."""
+
     size: Summed[float]  # largest eigenvalue of X_k' X_k
     curvature: Summed[float]  # largest of h_k
 
@@ -107,18 +112,24 @@ class Update(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Updated(Reply):
+    """Where a party is after its updates."""
+
     scores: Summed[Vector]  # X_k theta_k, after the updates
     penalty: Summed[float]  # h_k(theta_k), after the updates
     predicted: Summed[float]  # by how much f falls at least, if its curvature is eta
     stationarity: float  # largest entry of the gradient, before the updates
 
     def known(self, order: Update) -> Known:
+        """What the coordinator knows of the party by this reply."""
         return Known(self.scores, self.penalty, order.number)
 
 
 @client_step
 def begin(share: Party, state: Any, order: Begin) -> tuple[Place, Begun]:
-    size = float(np.linalg.norm(share.X, 2) ** 2) if share.X.size else 0.0
+    """The party's start, theta = 0, and the size of its columns."""
+    size = 0.0
+    if share.X.size:
+        size = float(np.linalg.norm(share.X, 2) ** 2)
     zero = np.zeros(share.X.shape[1])
     place = Place(0, zero, zero, Scored(order.loss, order.y, order.rows), size)
     return place, Begun(size=size, curvature=float(np.max(share.curvature, initial=0.0)))
@@ -127,22 +138,25 @@ def begin(share: Party, state: Any, order: Begin) -> tuple[Place, Begun]:
 @client_step
 def update(share: Party, state: Place, order: Update) -> tuple[Place, Updated]:
     """Lines 4 to 7 of Algorithm 1, up to Q times with the same scores of the others; with updates = 0 only a look."""
-    told, z = state.told, order.scores
-    theta = start = theta_at(state, order.base, share.X.shape[1])
-    weights = told.weights(order.net)
-    own = told.smoothness * float(np.max(np.abs(weights))) * state.size + float(np.max(share.curvature, initial=0.0))
-    eta = order.eta or order.scale * order.holders * max(own, 1e-300)
-    stationarity = predicted = 0.0
-    for k in range(max(order.updates, 1)):
-        gradient = share.X.T @ (weights * told.slopes(z)) + share.curvature * theta
-        if k == 0:
-            stationarity = float(np.max(np.abs(gradient), initial=0.0))
-        if order.updates == 0:
-            break
-        step = -gradient / eta
-        theta, z = theta + step, z + share.X @ step
+    scored = state.scored
+    weights = scored.weights(order.net)
+    eta = order.eta or default_eta(share, state, order, weights)
+    z = order.scores
+    start = theta_at(state, order.base, share.X.shape[1])
+    theta = start
+    gradient = gradient_of(share, theta, weights * scored.slopes(z))
+    stationarity = float(np.max(np.abs(gradient), initial=0.0))
+    predicted = 0.0
+    for k in range(order.updates):
+        if k > 0:
+            gradient = gradient_of(share, theta, weights * scored.slopes(z))
+        step = -gradient / eta  # (8), and (11) for k > 0
+        theta = theta + step
+        z = z + share.X @ step
         predicted += 0.5 * eta * float(step @ step)
-    after = replace(state, number=order.number, before=start, theta=theta) if order.updates else state
+    after = state
+    if order.updates:
+        after = replace(state, number=order.number, before=start, theta=theta)
     scores = share.X @ theta
     if order.noise:  # from the system's entropy: whoever knows a seed can take it off again
         scores = scores + order.noise * np.random.default_rng().standard_normal(scores.size)
@@ -152,6 +166,13 @@ def update(share: Party, state: Place, order: Update) -> tuple[Place, Updated]:
         predicted=predicted,
         stationarity=stationarity,
     )
+
+
+def default_eta(share: Party, state: Place, order: Update, weights: Vector) -> float:
+    """scale * K * (curvature of the party's part of f)."""
+    steepest = state.scored.smoothness * float(np.max(np.abs(weights)))
+    own = steepest * state.size + float(np.max(share.curvature, initial=0.0))
+    return order.scale * order.holders * max(own, 1e-300)
 
 
 # ---------------------------------------------------------------------------------------------- the coordinator's half
@@ -208,8 +229,11 @@ class Descent:
     def ascend(self, z: Vector, part: float = 1.0) -> None:
         """(9), with the scores just received; part: of the parties that sent some."""
         self.step += 1
-        gaps, eps = self.problem.scored.gaps(z), self.problem.max_gap
-        c = self.theory.regularization(self.step) if self.theory else self.regularization
+        gaps = self.problem.scored.gaps(z)
+        eps = self.problem.max_gap
+        c = self.regularization
+        if self.theory:
+            c = self.theory.regularization(self.step)
         if self.adaptive_ascent:
             sense = np.sign(gaps - eps) + np.sign(gaps + eps)
             # A gap that passes its bound to and fro has been overshot; one that stays on a side can move faster.
@@ -221,13 +245,16 @@ class Descent:
     def order(self, who: str, z: Vector, updates: int) -> Update:
         """To update so often from where the coordinator knows them to be; 0: only look."""
         self.sent += 1
+        eta = self.eta
+        if self.theory:
+            eta = self.theory.eta(self.step)
         return Update(
             number=self.sent,
             base=self.known[who].number,
             scores=z,
             net=self.net,
             updates=updates,
-            eta=self.theory.eta(self.step) if self.theory else self.eta,
+            eta=eta,
             scale=self.scale,
             holders=self.holders,
             noise=self.noise,
@@ -236,9 +263,9 @@ class Descent:
     def learn(self, fall: float, predicted: float, least: float) -> None:
         """Shorter or longer steps, by how f fell."""
         if not fall >= BAD * predicted:
-            self.scale *= LONGER
+            self.scale *= GROW
         elif fall >= GOOD * predicted:
-            self.scale = max(SHORTER * self.scale, least)
+            self.scale = max(SHRINK * self.scale, least)
 
 
 @dataclass(frozen=True)
@@ -257,14 +284,16 @@ class Theory:
         return float(self.dual_step * max(t, 1) ** -0.25 / 2)
 
     def eta(self, t: int) -> float:
-        L, m = self.lipschitz, self.updates
+        L = self.lipschitz
+        m = self.updates
         primal = (L**2 * (m + 2) * (m - 1) + 2 * (L + 1)) / 4
         return float(primal + self.cross**2 * m * (1 + 32 * TAU * np.sqrt(max(t, 1))) / (2 * self.dual_step))
 
 
 def _smallest_group(scored: Scored) -> float:
     """Its share of the rows: with a net price above it, losses of its rows begin to count less than nothing."""
-    sizes = [np.count_nonzero(side) for row in scored.rows for side in (row > 0, row < 0)]
+    sizes = [np.count_nonzero(row > 0) for row in scored.rows]
+    sizes += [np.count_nonzero(row < 0) for row in scored.rows]
     return min(sizes, default=scored.y.size) / scored.y.size
 
 
@@ -273,7 +302,9 @@ def _theory(problem: VerticalProblem, parties: Begun, own: Begun, beta: float, u
     scored = problem.scored
     size = parties.size + own.size
     lipschitz = scored.smoothness * size / scored.y.size + parties.curvature
-    largest = 1.0 if scored.loss == "logistic" else float(np.max(np.abs(scored.y), initial=0.0))
+    largest = 1.0  # slope of a row's logistic loss
+    if scored.loss != "logistic":
+        largest = float(np.max(np.abs(scored.y), initial=0.0))
     cross = float(np.sqrt(2 * size) * np.linalg.norm(scored.rows) * largest)  # of D - eps and of -D - eps
     return Theory(beta, lipschitz, cross, updates)
 
@@ -298,6 +329,7 @@ class Coordinator:
         return reply
 
     def certificate(self, slopes: Sequence[float]) -> tuple[Certificate, float]:
+        """Certificate and objective, given the largest entry of every holder's gradient."""
         descent = self.descent
         return certificate_of(descent.problem, descent.z, descent.net, slopes), descent.objective
 
@@ -326,7 +358,7 @@ class CoordinateDescent(VerticalSolver[Coordinator]):
             regularization=0.0,
             theory=None,
             noise=0.0,
-            holders=len(owners) + (1 if problem.intercept else 0),
+            holders=len(owners) + int(problem.intercept),
             known={name: Known(zero, 0.0, 0) for name in ("all", problem.server.name)},
             prices=np.zeros((2, gaps)),
             adaptive_ascent=True,
@@ -342,9 +374,9 @@ class CoordinateDescent(VerticalSolver[Coordinator]):
         """One exchange: labels and groups go down, the sizes of the columns come up."""
         problem: Any = run.problem
         scored = problem.scored
-        told = Begin(loss=scored.loss, y=scored.y, rows=scored.rows)
-        begun = run.ask(begin, told)
-        place, mine = begin(problem.server, None, told)
+        order = Begin(loss=scored.loss, y=scored.y, rows=scored.rows)
+        begun = run.ask(begin, order)
+        place, mine = begin(problem.server, None, order)
         descent = self.descent(problem, begun.total, mine, run.owners)
         return Coordinator(descent, problem.server, place, FAR * (1 + abs(descent.objective)))
 
@@ -385,12 +417,16 @@ class CoordinateDescent(VerticalSolver[Coordinator]):
     def _iterate(
         self, run: Run, state: Coordinator, slopes: Sequence[float] | None, end: Verdict | None = None
     ) -> Iterate:
+        """Where the run is; judged when the largest entry of every holder's gradient is given."""
         descent = state.descent
+        judged = None
+        if slopes is not None:
+            judged = state.certificate(slopes)
         return Iterate(
             number=state.k,
             w=np.zeros(0),
             multiplier=descent.problem.multiplier(descent.net),
-            judged=None if slopes is None else state.certificate(slopes),
+            judged=judged,
             penalty=descent.dual_step,
             consensus_penalty=descent.scale,
             gradients=len(run.owners),

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,17 +23,13 @@ from fedpact.types import Vector
 S = TypeVar("S")
 
 
-class Placed(Protocol):
-    """A party's state: its theta after the order of this number, and before it."""
+@dataclass(frozen=True)
+class Placed:
+    """A party's state in any method: its theta after the order of this number, and before it."""
 
-    @property
-    def theta(self) -> Vector: ...
-
-    @property
-    def before(self) -> Vector: ...
-
-    @property
-    def number(self) -> int: ...
+    number: int
+    before: Vector
+    theta: Vector
 
 
 def theta_at(state: Placed | None, number: int, dim: int) -> Vector:
@@ -43,7 +39,14 @@ def theta_at(state: Placed | None, number: int, dim: int) -> Vector:
     """
     if state is None or number == 0:
         return np.zeros(dim)
-    return state.theta if state.number == number else state.before
+    if state.number == number:
+        return state.theta
+    return state.before
+
+
+def gradient_of(share: Party, theta: Vector, slopes: Vector) -> Vector:
+    """A party's gradient of the Lagrangian at theta, given the slopes by score."""
+    return np.asarray(share.X.T @ slopes + share.curvature * theta)
 
 
 def certificate_of(problem: VerticalProblem, z: Vector, net: Vector, slopes: Sequence[float]) -> Certificate:
@@ -68,6 +71,8 @@ class Conclude(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Concluded(Reply):
+    """A party's part of the final certificate."""
+
     scores: Summed[Vector]  # X_k theta_k
     penalty: Summed[float]  # h_k(theta_k)
     stationarity: float  # largest entry of the gradient
@@ -75,6 +80,8 @@ class Concluded(Reply):
 
 @dataclass(frozen=True, kw_only=True)
 class Revealed(Concluded):
+    """... and its coefficients."""
+
     theta: Vector
 
 
@@ -96,7 +103,7 @@ def reveal(share: Party, state: Any, order: Conclude) -> tuple[Any, Revealed]:
 
 def judge_piece(share: Party, theta: Vector, slopes: Vector) -> Concluded:
     """What a party's columns say about its coefficients."""
-    gradient = share.X.T @ slopes + share.curvature * theta
+    gradient = gradient_of(share, theta, slopes)
     return Concluded(
         scores=share.X @ theta,
         penalty=0.5 * float(share.curvature @ theta**2),
@@ -135,10 +142,7 @@ class VerticalSolver(Solver[S]):
         """One exchange: every party keeps its piece, and says how good it is by its own columns."""
         problem: Any = run.problem
         scored = problem.scored
-        people = scored.y.size
-        at = Reached([0], np.zeros(people), np.zeros(len(problem.gap_names)), np.zeros(problem.server.X.shape[1]))
-        if state is not None:
-            at = self.reached(run, state)
+        at = start_of(problem) if state is None else self.reached(run, state)
         slopes = scored.weights(at.net) * scored.slopes(at.scores)
         orders = [Conclude(number=number, slopes=slopes) for number in at.numbers]
         order = orders[0] if len(orders) == 1 else orders
@@ -159,6 +163,12 @@ class VerticalSolver(Solver[S]):
         run.best.multiplier = problem.multiplier(at.net)
         unbounded = _falls_forever(problem, z, penalty, max(certificate.violation, run.tol[1]))
         return Ending(certificate, objective, [np.zeros(0) for _ in problem.shares], unbounded)
+
+
+def start_of(problem: VerticalProblem) -> Reached:
+    """theta = 0 everywhere."""
+    scores = np.zeros(problem.scored.y.size)
+    return Reached([0], scores, np.zeros(len(problem.gap_names)), np.zeros(problem.server.X.shape[1]))
 
 
 def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> bool:
@@ -184,11 +194,13 @@ class NewRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Score(Order):
-    pass
+    """Score the people to predict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(Reply):
+    """A party's part of every score."""
+
     scores: Summed[Vector]
 
 

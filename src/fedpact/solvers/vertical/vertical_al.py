@@ -34,34 +34,33 @@ from fedpact.federation import Order, Reply, Summed, client_step
 from fedpact.problem import VerticalProblem
 from fedpact.solvers.base import option
 from fedpact.solvers.run import MARGIN, Iterate, Run
-from fedpact.solvers.vertical.shared import Reached, VerticalSolver, certificate_of
+from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, gradient_of
 from fedpact.types import Vector
 
 #: Pairs of steps and changes that are kept.
 MEMORY = 20
 #: beta at the start, relative to one over the mean loss at theta = 0 (losses have a unit, prices have none).
 START = 5.0
-#: Prices move when the gradient has fallen by ENOUGH since they last did, after at least FEWEST and at most MOST steps.
+#: Prices move when the gradient has come down to this part of what it was when they last did,
 ENOUGH = 0.3
+#: after at least so many steps,
 FEWEST = 3
+#: and after so many in any case.
 MOST = 15
-#: beta grows by GROWTH when the violation has not fallen by SLOW since the prices last moved.
+#: beta grows by this factor
 GROWTH = 2.0
+#: when more than this part of the violation is left since the prices last moved.
 SLOW = 0.25
+#: A pair of step and change whose cosine is below this has no curvature that could be trusted.
+STRAIGHT = 1e-12
 
 # ---------------------------------------------------------------------------------------------------- the party's half
 
 
 @dataclass(frozen=True)
-class Block:
-    """A party's theta, its gradient there, and its part of the last steps and changes of the gradient, one a row.
+class Block(Placed):
+    """What a party keeps: its gradient at theta, and its part of the last steps and changes of it, one a row."""
 
-    number, before: how many orders it has obeyed, and theta before the last of them
-    """
-
-    number: int
-    before: Vector
-    theta: Vector
     gradient: Vector
     steps: Vector
     changes: Vector
@@ -83,6 +82,8 @@ class Advance(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Advanced(Reply):
+    """The gradient after the step, as scores and inner products."""
+
     scores: Summed[Vector]  # X_k g_k
     products: Summed[Vector]  # of all vectors
     curvatures: Summed[Vector]  # of all vectors, in the metric of h_k
@@ -96,10 +97,13 @@ def advance(share: Any, state: Block | None, order: Advance) -> tuple[Block, Adv
     none = np.zeros((0, X.shape[1]))
     zero = np.zeros(X.shape[1])
     before = state or Block(0, zero, zero, zero, none, none)
-    step = order.combination @ before.vectors[:-1] if order.combination.size else zero
+    step = zero
+    if order.combination.size:
+        step = order.combination @ before.vectors[:-1]
     theta = before.theta + step
-    gradient = X.T @ order.slopes + share.curvature * theta
-    steps, changes = before.steps, before.changes
+    gradient = gradient_of(share, theta, order.slopes)
+    steps = before.steps
+    changes = before.changes
     if order.keep:
         steps = np.vstack([steps, step])[-MEMORY:]
         changes = np.vstack([changes, gradient - before.gradient])[-MEMORY:]
@@ -125,6 +129,7 @@ class Memory:
     gradient: Vector
 
     def of(self, combination: Vector) -> Vector:
+        """The scores of a combination of steps, changes and the gradient."""
         return np.asarray(combination @ np.vstack([self.steps, self.changes, self.gradient]))
 
     def receive(self, gradient: Vector, step: Vector | None) -> None:
@@ -142,10 +147,10 @@ def direction(products: Vector) -> Vector:
     A is not convex are left out.
     """
     kept = (len(products) - 2) // 2
-    among, diagonal = products[:-1, :-1], np.diag(products)
-    pairs = [
-        (j, kept + j) for j in range(kept) if among[j, kept + j] > 1e-12 * np.sqrt(diagonal[j] * diagonal[kept + j]) > 0
-    ]
+    among = products[:-1, :-1]
+    squares = np.diag(products)
+    every = [(j, kept + j) for j in range(kept)]
+    pairs = [(s, y) for s, y in every if among[s, y] > STRAIGHT * np.sqrt(squares[s] * squares[y]) > 0]
     found = np.zeros(2 * kept + 1)
     found[-1] = -1.0
     first = {}
@@ -162,11 +167,13 @@ def direction(products: Vector) -> Vector:
 
 def line_search(slope: Callable[[float], float]) -> float:
     """Where the derivative along a descent direction first comes up to zero; where it does not, the last length."""
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     for _ in range(40):
         if slope(high) >= 0:
             return float(brentq(slope, low, high, xtol=1e-12, rtol=1e-10, maxiter=60))
-        low, high = high, 4.0 * high
+        low = high
+        high *= 4.0
     return low
 
 
@@ -182,6 +189,7 @@ class Prices:
     violation: float = np.inf
 
     def net(self, gaps: Vector) -> Vector:
+        """S(lambda + beta D): the net prices at these gaps."""
         shifted = self.prices + self.penalty * gaps
         return np.sign(shifted) * np.maximum(np.abs(shifted) - self.penalty * self.problem.max_gap, 0.0)
 
@@ -190,14 +198,17 @@ class Prices:
         self.count += 1
         if self.stationarity == np.inf:
             self.stationarity = stationarity
-        settled = stationarity <= max(ENOUGH * self.stationarity, 0.3 * tol[0]) and self.count >= FEWEST
-        if not len(self.prices) or not (settled or self.count >= MOST):
+        accurate = stationarity <= max(ENOUGH * self.stationarity, 0.3 * tol[0])
+        due = (accurate and self.count >= FEWEST) or self.count >= MOST
+        if not len(self.prices) or not due:
             return False
         violation = float(np.max(np.maximum(np.abs(gaps) - self.problem.max_gap, 0.0)))
         self.prices = self.net(gaps)
         if violation > max(SLOW * self.violation, MARGIN * tol[1]):
             self.penalty *= GROWTH
-        self.count, self.stationarity, self.violation = 0, stationarity, violation
+        self.count = 0
+        self.stationarity = stationarity
+        self.violation = violation
         return True
 
 
@@ -268,7 +279,8 @@ class VerticalAL(VerticalSolver[Coordinator]):
         state.z = z
         state.net = net
         state.k += 1
-        state.memory.receive(replies.total.scores + mine.scores, state.step if state.keep else None)
+        kept = state.step if state.keep else None
+        state.memory.receive(replies.total.scores + mine.scores, kept)
         state.products = replies.total.products + mine.products
         state.curvatures = replies.total.curvatures + mine.curvatures
         objective = float(np.mean(scored.losses(z)) + 0.5 * state.curvatures[-1, -1])
