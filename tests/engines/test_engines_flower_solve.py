@@ -198,8 +198,6 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
         label = "y"
         features = {json.dumps(COLUMNS)}
         bound = 0.45
-        [flower]
-        root_certificates = {json.dumps(str(clinics.deployment.folder / "ca.crt"))}
         [solve]
         tol = 1e-9
         compare = false
@@ -207,6 +205,9 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
     """
     for name, owners in {"here": clinics.files, "sites": sites}.items():
         lines = [f"{json.dumps(site)} = {json.dumps(str(where))}" for site, where in owners.items()]
+        if name == "sites":
+            certificate = json.dumps(str(clinics.deployment.folder / "ca.crt"))
+            lines += ["[flower]", f"root_certificates = {certificate}"]
         (tmp_path / name).mkdir()
         (tmp_path / name / "job.toml").write_text(stated + "\n".join(lines))
     run_job(read_job(tmp_path / "here" / "job.toml"))

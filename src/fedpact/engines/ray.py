@@ -51,7 +51,7 @@ class Ray:
     @contextmanager
     def session(self) -> Iterator[_Session]:
         """The same engine for several fleets one after the other: connected once, and with the actors of the first."""
-        with _connected(self.address):
+        with _connection(self.address):
             session = _Session(self)
             try:
                 yield session
@@ -70,14 +70,16 @@ class _Session:
     """Ray, and the actors that were started on it."""
 
     def __init__(self, engine: Ray) -> None:
-        self._engine, self._ray = engine, _ray()
+        self._engine = engine
+        self._ray = _ray()
         self._hosts: list[Any] = []
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> _RayFleet:
         number = self._engine.actors or max(int(self._ray.cluster_resources().get("CPU", 1)), 1)
         self._start(min(len(shares), number))
-        where = Path(self._engine.folder) if self._engine.folder is not None else folder
-        return _RayFleet(self._ray, self._hosts, shares, where, self._engine.address is None)
+        if self._engine.folder is not None:
+            folder = Path(self._engine.folder)
+        return _RayFleet(self._ray, self._hosts, shares, folder, self._engine.address is None)
 
     def _start(self, number: int) -> None:
         # With retries allowed, an order to an actor that is being restarted waits for it; `_send` then asks for none.
@@ -102,7 +104,9 @@ class _RayFleet(RemoteFleet):
         self, ray: Any, hosts: Sequence[Any], shares: Mapping[str, object], folder: Path | None, here: bool
     ) -> None:
         super().__init__(tuple(shares))
-        self._ray, self._hosts, self._name = ray, tuple(hosts), uuid.uuid4().hex
+        self._ray = ray
+        self._hosts = tuple(hosts)
+        self._name = uuid.uuid4().hex
         # Kept here, so that a restarted actor can fetch them again.
         self._first = self._put(shares)
         self._sources = self._first
@@ -219,11 +223,14 @@ class _Source:
         return _fetch(self._reference, "its share")
 
     def __call__(self, *task: Any) -> Any:
-        found = self._fetched
-        return found(*task) if callable(found) else found
+        if callable(self._fetched):
+            return self._fetched(*task)
+        return self._fetched
 
     def digest(self) -> str:
-        return self._fetched.digest() if isinstance(self._fetched, Sourced) else ""
+        if isinstance(self._fetched, Sourced):
+            return self._fetched.digest()
+        return ""
 
 
 def _fetch(reference: Any, what: str) -> Any:
@@ -239,7 +246,7 @@ def _fetch(reference: Any, what: str) -> Any:
 
 
 @contextmanager
-def _connected(address: str | None) -> Iterator[None]:
+def _connection(address: str | None) -> Iterator[None]:
     """A process that is connected to Ray already stays so."""
     ray = _ray()
     started = not ray.is_initialized()

@@ -1,8 +1,8 @@
-"""The server's memory on disk: what it received, round by round.
+"""The coordinator's memory on disk: what it received, round by round.
 
-The server's half of every algorithm is a deterministic function of the replies. So its checkpoint is the list of what
-came back: to resume, the algorithm runs from the start, rounds that are on record are answered from it (each order is
-compared with the recorded one), and the first new round goes out to the owners, who remember where they were. No
+The coordinator's half of every algorithm is a deterministic function of the replies. So its checkpoint is the list of
+what came back: to resume, the algorithm runs from the start, rounds that are on record are answered from it (each order
+is compared with the recorded one), and the first new round goes out to the owners, who remember where they were. No
 algorithm needs code of its own for this, and the resumed run is the uninterrupted one, bit for bit.
 
     checkpoint.json   which run, how many rounds, and length and checksum of the log; replaced atomically
@@ -42,14 +42,23 @@ from fedpact.federation.wire import (
     write_atomically,
 )
 
-FORMAT, VERSION = "fedpact-checkpoint", 1
+FORMAT = "fedpact-checkpoint"
+#: Of the head and of the records; a checkpoint of another version is refused.
+VERSION = 1
 #: Orders of a resumed run may differ by this much from the recorded ones, relatively: another machine rounds otherwise.
 ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Past:
-    """A round on record: the replies without their summed fields, the sums, and what passed (as in the ledger)."""
+    """A round on record.
+
+    kept:   the replies, in owner order, without their summed fields
+    shapes: of the summed fields, in order
+    total:  the sums in one flat vector
+    masked: whether the sum was secure
+    counts: messages and bytes of each owner, as in the ledger
+    """
 
     kept: list[Reply]
     shapes: tuple[tuple[int, ...], ...]
@@ -60,18 +69,23 @@ class Past:
 
 @dataclass(frozen=True)
 class _Log:
-    """What is written, and what is to be; replaced as a whole, so that an interrupt leaves the old or the new one."""
+    """State of the log file; replaced as a whole, so that an interrupt leaves the old or the new one.
+
+    rounds, length, checksum: of what is written
+    pending:                  records to be written
+    """
 
     rounds: int = 0
     length: int = 0
     checksum: Any = field(default_factory=hashlib.sha256)
     pending: tuple[bytes, ...] = ()
 
-    def written(self) -> _Log:
+    def flush(self) -> _Log:
+        """The state once the pending records are written."""
+        data = b"".join(self.pending)
         checksum = self.checksum.copy()
-        for record in self.pending:
-            checksum.update(record)
-        return _Log(self.rounds + len(self.pending), self.length + sum(map(len, self.pending)), checksum)
+        checksum.update(data)
+        return _Log(self.rounds + len(self.pending), self.length + len(data), checksum)
 
 
 class Checkpoint:
@@ -86,7 +100,8 @@ class Checkpoint:
     """
 
     def __init__(self, folder: Path, about: dict[str, Any], every: int = 1, resume: bool = False) -> None:
-        self.folder, self.every = folder, every
+        self.folder = folder
+        self.every = every
         self.run = uuid.uuid4().hex[:16]
         self.about: dict[str, Any] = json.loads(json.dumps(about))
         self._past: list[bytes] = []
@@ -94,7 +109,7 @@ class Checkpoint:
         self._expect(resume)
         if not resume:
             folder.mkdir(parents=True, exist_ok=True)
-        self._lock = self._locked(create=not resume)
+        self._lock = self._lock_log(create=not resume)
         try:
             self._expect(resume)  # again, as another run may have begun and ended in between
             if resume:
@@ -106,11 +121,11 @@ class Checkpoint:
             raise
 
     def close(self) -> None:
-        """Give the folder free for another run."""
+        """Unlock the folder for another run."""
         self._lock.close()
 
     def recall(self, round: int, step: Step, orders: Mapping[str, Order]) -> Past | None:
-        """What was answered in this round; None when it is not on record. CheckpointError when the orders differ."""
+        """The round as it was answered, or None when it is not on record. CheckpointError when the orders differ."""
         if round > len(self._past):
             return None
         record = loads(self._past[round - 1])
@@ -128,7 +143,7 @@ class Checkpoint:
         return Past(kept, shapes, record["total"], record["masked"], record["counts"])
 
     def add(self, step: Step, orders: Mapping[str, Order], past: Past) -> bool:
-        """Take down a new round; tells whether it is time to write."""
+        """Append a new round. Returns whether it is time to write."""
         record = {
             "asked": _content(step, orders),
             "kept": [to_tree(reply) for reply in past.kept],
@@ -148,7 +163,7 @@ class Checkpoint:
 
     def write(self) -> None:
         """Append what is new to the log, then say so in checkpoint.json: a crash in between loses nothing."""
-        written = self._log.written()
+        written = self._log.flush()
         with (self.folder / "rounds.log").open("r+b") as log:
             log.truncate(self._log.length)  # what a crash left behind the last checkpoint
             log.seek(self._log.length)
@@ -184,10 +199,11 @@ class Checkpoint:
                 code="FP-CHECKPOINT-304",
             )
 
-    def _locked(self, create: bool) -> BinaryIO:
-        """The log, open and locked by this run. The log itself, since it is never replaced as checkpoint.json is."""
+    def _lock_log(self, create: bool) -> BinaryIO:
+        """Open the log and lock it for this run; not checkpoint.json, which is replaced at every write."""
+        mode = "ab" if create else "r+b"
         try:
-            log = open_private(self.folder / "rounds.log", "ab" if create else "r+b")
+            log = open_private(self.folder / "rounds.log", mode)
         except OSError as error:
             raise self._damage(f"rounds.log cannot be opened ({error})") from error
         try:
@@ -258,20 +274,28 @@ class Checkpoint:
 
 def _content(step: Step, asked: Mapping[str, Order]) -> list[Any]:
     """Who was asked what; once, when all were asked the same."""
-    orders = list(asked.values())
-    first = orders[0]
-    same = all(all(a is b for a, b in zip(payload(first).values(), payload(o).values(), strict=True)) for o in orders)
-    return [name_of(step), list(asked), *(payload(order) for order in (orders[:1] if same else orders))]
+    contents = [payload(order) for order in asked.values()]
+    first = contents[0]
+    if all(_is_identical(first, other) for other in contents):
+        contents = [first]
+    return [name_of(step), list(asked), *contents]
+
+
+def _is_identical(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether both hold the very same objects."""
+    return all(one[name] is other[name] for name in one)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal, numbers up to rounding."""
+    """Whether two trees are equal, their numbers up to ROUNDING."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        scale = float(np.max(np.abs(a), initial=0.0)) if a.dtype.kind == "f" else 0.0
+        scale = 0.0
+        if a.dtype.kind == "f":
+            scale = float(np.max(np.abs(a), initial=0.0))
         return a.shape == b.shape and bool(np.allclose(a, b, rtol=0.0, atol=ROUNDING * scale))
     if isinstance(a, float) and isinstance(b, float):
         return bool(np.isclose(a, b, rtol=ROUNDING, atol=0.0))

@@ -33,7 +33,7 @@ def digest(thing: object) -> str:
 
 
 class _Walk:
-    """Goes through an object and all that it holds."""
+    """Visits an object and all that it holds."""
 
     def __init__(self) -> None:
         self.found = hashlib.sha256()
@@ -107,7 +107,9 @@ class _Walk:
 
     def _note(self, text: str | bytes, counts: bool = True) -> None:
         if counts:
-            data = text.encode() if isinstance(text, str) else text
+            data = text
+            if isinstance(data, str):
+                data = data.encode()
             self.found.update(f"{type(text).__name__} {len(data)} ".encode())
             self.found.update(data)
 
@@ -121,8 +123,10 @@ def _name(thing: Any) -> str:
 
 
 def _array(value: Any) -> NDArray[Any]:
-    """Of an array, a table, or a tensor that may belong to a graph of gradients."""
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    """The numbers of an array, a table, or a tensor that may belong to a graph of gradients."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    return np.asarray(value)
 
 
 def _parts(value: Any) -> Iterator[object]:

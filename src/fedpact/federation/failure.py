@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedpact.errors import CODES, FedpactError, OwnerError, class_of
 
@@ -35,17 +35,23 @@ class Failure:
         """What another organisation may learn of this error, which an order of this job met."""
         if not isinstance(error, FedpactError):
             return cls(UNEXPECTED)
+        code = error.code
+        if code not in CODES:
+            code = class_of(code).code
+        rows = coarsen(error.rows) if isinstance(error.rows, int) else None
+        failure = cls(code, rows=rows)
         stated = texts_in(job)
-        return cls(
-            code=error.code if error.code in CODES else class_of(error.code).code,
-            column=error.column if error.column in stated else "",
-            key=error.key if error.key in stated else "",
-            rows=coarsen(error.rows) if isinstance(error.rows, int) else None,
-        )
+        if error.column in stated:
+            failure = replace(failure, column=error.column)
+        if error.key in stated:
+            failure = replace(failure, key=error.key)
+        return failure
 
     def to_error(self, owner: str) -> FedpactError:
         """The error that the coordinator raises."""
-        code = self.code if re.fullmatch(r"FP(-[A-Z]+)?(-\d{3})?", self.code) else OwnerError.code
+        code = self.code
+        if not re.fullmatch(r"FP(-[A-Z]+)?(-\d{3})?", code):
+            code = OwnerError.code
         text = self.text or f"{owner}: {code}: {self._describe(code)}; the site's own log says more"
         return class_of(code)(text, code=code, column=self.column, key=self.key, rows=self.rows)
 
@@ -55,8 +61,10 @@ class Failure:
             facts.append(f"column {self.column!r}")
         if self.key:
             facts.append(f"key {self.key!r}")
-        if self.rows is not None:
-            facts.append(f"{self.rows} rows or more" if self.rows else "a few rows")
+        if self.rows == 0:
+            facts.append("a few rows")
+        elif self.rows is not None:
+            facts.append(f"{self.rows} rows or more")
         # A site of a later version may have codes that are not known here.
         what, semicolon, remedy = CODES.get(code, CODES[class_of(code).code]).partition("; ")
         if facts:

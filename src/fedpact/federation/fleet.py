@@ -26,7 +26,7 @@ class Fleet(ABC):
     deadline: seconds an owner has for a reply; None: as long as it takes
     """
 
-    #: Do the owners live in other organisations? Then single matrices should not be seen by the server.
+    #: Do the owners live in other organisations? Then single matrices should not be seen by the coordinator.
     networked = False
 
     def __init__(self, owners: Sequence[str]) -> None:

@@ -133,7 +133,7 @@ class Ledger:
 
 
 def read_record(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The messages of a record, in the order in which the server sent and received them.
+    """The messages of a record, in the order in which the coordinator sent and received them.
 
     Each has "to" or "from" (an owner), "round", "type" and "content". WireError when the file is damaged.
     """

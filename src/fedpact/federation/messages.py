@@ -2,7 +2,7 @@
 
 A reply has two kinds of fields. Those marked `Summed` are only ever added up over the owners, so they travel as one
 flat vector, which a secure sum can mask; all others are read owner by owner. An algorithm gets them apart (`Answers`),
-so it runs the same whether or not the server can see a single owner's vectors.
+so it runs the same whether or not the coordinator can see a single owner's vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedpact.errors import OwnerError, ProblemError
 
-#: 64-bit words of a masked number.
+#: 64-bit words of a masked number: 192 bits hold a double exactly, and the sum over all owners.
 WORDS = 3
 #: Fields of an order that the fleet fills in; they are not part of its content.
 STAMP = ("run", "round", "after", "durable", "look", "secure")
@@ -25,12 +25,12 @@ STAMP = ("run", "round", "after", "durable", "look", "secure")
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What the server asks of an owner. The fields here are stamped by the fleet.
+    """What the coordinator asks of an owner. The fields here are stamped by the fleet.
 
     run:     which solve this belongs to
     round:   number of the exchange; an owner answers a repeated one from memory
-    after:   the last round of which the server has used this owner's reply: the owner must remember it
-    durable: the last round that the server will never ask for again
+    after:   the last round of which the coordinator has used this owner's reply: the owner must remember it
+    durable: the last round that the coordinator will never ask for again
     look:    answer, but remember nothing: the run goes on from where it is
     secure:  mask the summed fields
     """
@@ -53,7 +53,7 @@ R = TypeVar("R", bound=Reply)
 
 T = TypeVar("T")
 
-#: Marks a field of a Reply that the server only ever adds up over all owners; it has one shape at all of them.
+#: Marks a field of a Reply that the coordinator only ever adds up over all owners; it has one shape at all of them.
 Summed = Annotated[T, "summed"]
 
 
@@ -86,6 +86,7 @@ def payload(message: Order | Reply) -> dict[str, Any]:
 
 
 def summed_fields(kind: type[Reply]) -> tuple[str, ...]:
+    """Names of the fields of a reply that are annotated as `Summed`."""
     return _summed_fields(kind)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
 
 
@@ -120,6 +121,7 @@ def name_type(value: object) -> str:
 
 
 def sealed_size(sealed: Sealed[Any]) -> int:
+    """Bytes of content of a sealed reply."""
     content = payload(sealed.kept)
     for name in summed_fields(type(sealed.kept)):
         del content[name]
@@ -142,29 +144,34 @@ def not_finite(message: Order | Reply) -> str | None:
 
 
 def seal(reply: R) -> Sealed[R]:
-    """Take the summed fields of a reply apart."""
+    """Separate the summed fields of a reply from those that are read owner by owner."""
     names = summed_fields(type(reply))
     values = [np.asarray(getattr(reply, name), dtype=np.float64) for name in names]
-    flat = np.concatenate([v.ravel() for v in values]) if values else np.zeros(0)
-    return Sealed(_with(reply, dict.fromkeys(names)), tuple(v.shape for v in values), flat)
+    flat = np.concatenate([np.zeros(0), *(value.ravel() for value in values)])
+    shapes = tuple(value.shape for value in values)
+    return Sealed(_with(reply, dict.fromkeys(names)), shapes, flat)
 
 
-def opened(kind: type[R], shapes: Sequence[tuple[int, ...]], total: NDArray[np.float64]) -> R:
-    """A reply that holds the sums only, from their flat vector; what was a number is one again."""
+def rebuild(kind: type[R], shapes: Sequence[tuple[int, ...]], total: NDArray[np.float64]) -> R:
+    """Rebuild a reply from the flat vector of its summed fields; scalar fields come back as floats, others are None."""
     values: dict[str, Any] = {}
     start = 0
     for name, shape in zip(summed_fields(kind), shapes, strict=True):
         part = total[start : start + int(np.prod(shape, dtype=int))]
-        values[name] = part.reshape(shape) if shape else float(part[0])
         start += part.size
+        if shape:
+            values[name] = part.reshape(shape)
+        else:
+            values[name] = float(part[0])
     return _with(object.__new__(kind), {f.name: values.get(f.name) for f in fields(kind)})
 
 
 def _with(message: R, values: dict[str, Any]) -> R:
-    """A copy with other values; None stands where the server must not look, so that any use of it fails at once."""
+    """A copy with other values; None stands where the coordinator must not look, so that any use of it fails."""
     copy = object.__new__(type(message))
     for f in fields(message):
-        object.__setattr__(copy, f.name, values[f.name] if f.name in values else getattr(message, f.name))
+        value = values[f.name] if f.name in values else getattr(message, f.name)
+        object.__setattr__(copy, f.name, value)
     return copy
 
 
@@ -172,4 +179,4 @@ def add_up(replies: Sequence[R]) -> Answers[R]:
     """The answers of one exchange from whole replies."""
     sealed = [seal(reply) for reply in replies]
     total = sum((one.sums for one in sealed[1:]), sealed[0].sums)
-    return Answers([one.kept for one in sealed], opened(type(replies[0]), sealed[0].shapes, total))
+    return Answers([one.kept for one in sealed], rebuild(type(replies[0]), sealed[0].shapes, total))

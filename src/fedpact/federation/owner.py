@@ -34,6 +34,9 @@ from fedpact.federation.wire import (
 
 #: A pure function of (share, state, order); it runs where the data is. State is None before the first step.
 Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
+#: Steps that get an owner's keys instead of its state, and do not need its data.
+KEY_STEPS: tuple[Step, ...] = (secure_sum.offer, secure_sum.agree)
+#: Of an owner's memory on disk; a memory of another version is refused.
 VERSION = 3
 
 
@@ -55,7 +58,11 @@ def named(owner: str, what: str) -> Iterator[None]:
 class Memory:
     """What an owner remembers; replaced as a whole, so that an interrupt leaves either the old or the new one.
 
-    answers: by round, the step and its order (or their key, when read from disk) and the reply
+    run:     which solve it is of
+    round:   the last one that was answered
+    state:   what the last step left
+    keys:    of secure sums
+    answers: by round, what was asked (or its key, when read from disk) and the reply
     data:    digests of the shares that this was computed from; none before the first step and when nothing is on disk
     """
 
@@ -115,9 +122,9 @@ class Owner:
         """Run the step, or return the stored reply when this round was answered before (so a lost reply costs nothing).
 
         Raises OwnerError, naming this owner, when the order is of another run or of a past round, when the step fails,
-        or when the order or the reply holds a NaN, an infinity or what cannot travel; OwnerLost when the server counts
-        on a round that this owner does not remember; CheckpointError when its memory is of other data than it holds
-        now. The state changes only when the step succeeded.
+        or when the order or the reply holds a NaN, an infinity or what cannot travel; OwnerLost when the coordinator
+        counts on a round that this owner does not remember; CheckpointError when its memory is of other data than it
+        holds now. The state changes only when the step succeeded.
         """
         if (bad := not_finite(order)) is not None:  # a step might never end on it
             raise OwnerError(
@@ -126,9 +133,31 @@ class Owner:
         if task != self._task:
             self._task = task
             self._share = None
-        if self._memory is None:
-            self._memory = self._load(order.run)
-        known = self._memory
+        known = self._memory or self._load(order.run)
+        self._memory = known
+        self._check(order, known)
+        if order.look:
+            return self._work(step, order, known)[1]
+        if order.round in known.answers:
+            asked, sealed = known.answers[order.round]
+            if _key_of_asked(asked) != key_of(step, order):
+                raise OwnerError(
+                    f"{self.name}: round {order.round} was answered before, for another order", code="FP-OWNER-003"
+                )
+            return sealed
+        if order.round <= known.round:
+            raise OwnerError(
+                f"{self.name}: got an order of round {order.round} after round {known.round}", code="FP-OWNER-004"
+            )
+        after, sealed = self._work(step, order, known)
+        needed = {r: answer for r, answer in known.answers.items() if r > order.durable}
+        self._memory = replace(after, round=order.round, answers={**needed, order.round: ((step, order), sealed)})
+        if self._every:
+            self.save()
+        return sealed
+
+    def _check(self, order: Order, known: Memory) -> None:
+        """The order is of the run in memory, and counts on no round that this owner has forgotten."""
         if order.run != known.run:
             raise OwnerError(
                 f"{self.name}: got an order of run {order.run!r} during run {known.run!r}", code="FP-OWNER-002"
@@ -139,28 +168,10 @@ class Owner:
                 "without its state folder, or with an older copy of it",
                 code="FP-LOST-001",
             )
-        if order.look:
-            return self._worked(step, order, known)[1]
-        if order.round in known.answers:
-            before, sealed = known.answers[order.round]
-            if (before if isinstance(before, str) else key_of(*before)) != key_of(step, order):
-                raise OwnerError(
-                    f"{self.name}: round {order.round} was answered before, for another order", code="FP-OWNER-003"
-                )
-            return sealed
-        if order.round <= known.round:
-            raise OwnerError(
-                f"{self.name}: got an order of round {order.round} after round {known.round}", code="FP-OWNER-004"
-            )
-        after, sealed = self._worked(step, order, known)
-        needed = {r: answer for r, answer in known.answers.items() if r > order.durable}
-        self._memory = replace(after, round=order.round, answers={**needed, order.round: ((step, order), sealed)})
-        if self._every:
-            self.save()
-        return sealed
 
     @property
     def share(self) -> Any:
+        """What the steps work on; built at its first use."""
         if self._share is None:
             self._share = self._build(self._source)
         return self._share
@@ -169,7 +180,9 @@ class Owner:
         if not callable(source):
             return source
         with named(self.name, "building its share"):
-            return source(self._task) if self._task else source()
+            if self._task:
+                return source(self._task)
+            return source()
 
     @property
     def data(self) -> str:
@@ -182,11 +195,14 @@ class Owner:
         return self._digest
 
     def _digest_of(self, source: object) -> str:
-        told = ""
         if isinstance(source, Sourced):
             with named(self.name, "reading its data"):
-                told = source.digest()
-        return told or digest(self.share if source is self._source else self._build(source))
+                known = source.digest()
+            if known:
+                return known
+        if source is self._source:
+            return digest(self.share)
+        return digest(self._build(source))
 
     def _compare(self, data: str, known: tuple[str, ...]) -> None:
         """CheckpointError when these data are none of those that the memory was computed from."""
@@ -197,34 +213,21 @@ class Owner:
                 code="FP-CHECKPOINT-001",
             )
 
-    def _worked(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
-        about_keys = step in (secure_sum.offer, secure_sum.agree)
-        share = None
+    def _work(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
+        """Run the step on what is known; what is known then, and the reply. Nothing is remembered here."""
+        if step in KEY_STEPS:
+            with named(self.name, step.__name__):
+                keys, reply = step(None, known.keys, order)
+                return replace(known, keys=keys), seal(reply)
+        share = self.share
         data = known.data
-        if not about_keys:
-            share = self.share
-            if step is confirm:
-                self._compare(self.data, data)
-            if self.data and self.data not in data:
-                data = (*data, self.data)  # before the step, which may leave traces in a user's objects
+        if step is confirm:
+            self._compare(self.data, data)
+        if self.data and self.data not in data:
+            data = (*data, self.data)  # before the step, which may leave traces in a user's objects
         with named(self.name, getattr(step, "__name__", "a step")):
-            after, reply = step(share, known.keys if about_keys else known.state, order)
-            size(reply)
-            if (bad := not_finite(reply)) is not None:
-                raise OwnerError(
-                    f"{step.__name__} gave a non-finite {bad}; check this owner's data and functions for NaN, "
-                    "infinities and overflow (scaling the columns often helps)",
-                    code="FP-OWNER-005",
-                )
-            sealed = seal(reply)
-            if not order.secure and sealed.sums.size and known.keys is not None and known.keys.shared:
-                raise OwnerError(
-                    "agreed on secure sums in this run, and was then asked for numbers without a mask",
-                    code="FP-OWNER-006",
-                )
-            if order.secure and sealed.sums.size:
-                sealed = _masked(step, order, reply, sealed, known.keys)
-        return (replace(known, keys=after) if about_keys else replace(known, state=after, data=data)), sealed
+            state, reply = step(share, known.state, order)
+            return replace(known, state=state, data=data), _seal(step, order, reply, known.keys)
 
     # -------------------------------------------------------------------------------------------------------- the disk
 
@@ -233,15 +236,11 @@ class Owner:
         known = self._memory
         if self._folder is None or known is None:
             return
-        answers = [
-            {
-                "round": r,
-                "key": asked if isinstance(asked, str) else key_of(*asked),
-                "type": name_of(type(sealed.kept)),
-                "reply": sealed_to_tree(sealed),
-            }
-            for r, (asked, sealed) in known.answers.items()
-        ]
+        answers = []
+        for number, (asked, sealed) in known.answers.items():
+            kind = name_of(type(sealed.kept))
+            reply = sealed_to_tree(sealed)
+            answers.append({"round": number, "key": _key_of_asked(asked), "type": kind, "reply": reply})
         memory = {
             "version": VERSION,
             "owner": self.name,
@@ -256,9 +255,10 @@ class Owner:
         write_atomically(self._path(known.run), dumps(memory))
 
     def _load(self, run: str) -> Memory:
-        path = None if self._folder is None else self._path(run)
-        if path is None or not path.exists():
+        """The memory of a run, from the folder; an empty one when there is none."""
+        if self._folder is None or not self._path(run).exists():
             return Memory(run)
+        path = self._path(run)
         try:
             memory = loads(path.read_bytes())
             if memory["version"] != VERSION or memory["owner"] != self.name or memory["run"] != run:
@@ -275,7 +275,8 @@ class Owner:
             words = f"{self.name}: its memory of run {run} cannot be used: {error}"
             raise OwnerLost(words, code="FP-LOST-002") from error
         if found.data:  # other shares may have come since, of which it remembers nothing yet; the first it must know
-            self._compare(self.data if self._first is self._source else self._digest_of(self._first), found.data)
+            held_first = self.data if self._first is self._source else self._digest_of(self._first)
+            self._compare(held_first, found.data)
         return found
 
     def _path(self, run: str) -> Path:
@@ -286,12 +287,43 @@ class Owner:
         return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.name)[:40]}-{digest}" / f"{run}.state"
 
 
-def _masked(step: Step, order: Order, reply: Reply, sealed: Sealed[Any], keys: secure_sum.Keys | None) -> Sealed[Any]:
+def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) -> Sealed[Any]:
+    """Check the reply of a step and seal it, its sums masked where the order asks for that."""
+    size(reply)
+    if (bad := not_finite(reply)) is not None:
+        raise OwnerError(
+            f"{step.__name__} gave a non-finite {bad}; check this owner's data and functions for NaN, infinities and "
+            "overflow (scaling the columns often helps)",
+            code="FP-OWNER-005",
+        )
+    sealed = seal(reply)
+    if not sealed.sums.size:
+        return sealed
+    agreed = keys is not None and keys.shared
+    if agreed and not order.secure:
+        raise OwnerError(
+            "it agreed on secure sums in this run, and was then asked for numbers without a mask", code="FP-OWNER-006"
+        )
+    if order.secure:
+        return _mask(step, order, reply, sealed, keys)
+    return sealed
+
+
+def _mask(step: Step, order: Order, reply: Reply, sealed: Sealed[Any], keys: secure_sum.Keys | None) -> Sealed[Any]:
     if keys is None or not keys.shared:
-        raise OwnerLost("has no keys for a secure sum; it was restarted without its state folder", code="FP-LOST-003")
+        raise OwnerLost(
+            "it has no keys for a secure sum; it was restarted without its state folder", code="FP-LOST-003"
+        )
     values = {f"{type(reply).__name__}.{name}": getattr(reply, name) for name in summed_fields(type(reply))}
     secure_sum.check_range(values, len(keys.shared))
     return replace(sealed, sums=secure_sum.protect(sealed.sums, keys, key_of(step, order)))
+
+
+def _key_of_asked(asked: tuple[Step, Order] | str) -> str:
+    """The key of what was asked, which a memory from disk holds in its place."""
+    if isinstance(asked, str):
+        return asked
+    return key_of(*asked)
 
 
 def key_of(step: Step, order: Order) -> str:

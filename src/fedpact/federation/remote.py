@@ -33,7 +33,7 @@ from fedpact.federation.wire import (
 
 #: Bytes a message may have: a matrix of 8,000 variables, masked.
 LARGEST = 2**29
-#: Runs that a site remembers in memory.
+#: Runs that a site keeps in memory; of earlier ones it finds the memory on disk.
 RUNS = 4
 
 log = logging.getLogger("fedpact.site")
@@ -70,6 +70,7 @@ class Site:
             owner.hold(source)
 
     def handle(self, data: bytes) -> bytes:
+        """Answer the bytes of an order; never raises."""
         task: object = None
         try:
             with named(self.name, "handling an order"):
@@ -106,7 +107,8 @@ class Site:
 def refuse(error: Exception, job: object = None) -> bytes:
     """A reply for a coordinator of another organisation; the whole error goes to the log of this site."""
     failure = Failure.of(error, job)
-    log.error("%s: %s", failure.code, error, exc_info=error if failure.code == UNEXPECTED else None)
+    trace = error if failure.code == UNEXPECTED else None  # whoever wrote the failing code needs it
+    log.error("%s: %s", failure.code, error, exc_info=trace)
     return _failed(failure)
 
 
@@ -137,7 +139,7 @@ class RemoteFleet(Fleet):
                 f"{name_of(step)} is not registered: decorate it with fedpact.federation.client_step",
                 code="FP-OPTION-304",
             )
-        task = None if self.task is None else self.task.stated()
+        task = self.task.stated() if self.task is not None else None
         data = dumps({"owner": owner, "step": name_of(step), "order": to_tree(order), "task": task})
         if len(data) > LARGEST:
             raise OptionError(
@@ -160,24 +162,31 @@ class RemoteFleet(Fleet):
 
 
 def read_reply(owner: str, step: Step, order: Order, data: bytes) -> Sealed[Any]:
-    """The reply in these bytes. OwnerLost, naming the owner, when they are too many, damaged, not what was asked for,
-    of another round, or not finite; the owner's own error when it reported one."""
+    """Read the reply in these bytes.
+
+    Raises OwnerLost, naming the owner, when they are too many, damaged, not what was asked for, of another round, or
+    not finite; the owner's own error when it reported one.
+    """
     try:
         message = read_message(data)
         if "error" in message:
-            told = from_tree(Failure, message["error"], "error").to_error(owner)
-            raise OwnerLost(str(told), code=told.code) if isinstance(told, WireError) else told
+            error = from_tree(Failure, message["error"], "error").to_error(owner)
+            if isinstance(error, WireError):  # the order was damaged on its way: send it again
+                raise OwnerLost(str(error), code=error.code)
+            raise error
         if (message.get("run"), message.get("round")) != (order.run, order.round):
             raise WireError(
                 f"a reply to round {message.get('round')} came instead of {order.round}", code="FP-WIRE-311"
             )
         sealed = sealed_from_tree(reply_type(step), message.get("reply"))
-        if sealed.sums.dtype != (np.uint64 if order.secure and sealed.sums.size else np.float64):
-            asked = "masked" if order.secure else "plain"
-            raise WireError(f"its sums are {sealed.sums.dtype}, {asked} ones were asked for", code="FP-WIRE-312")
-    except WireError as error:
-        raise OwnerLost(f"{owner}: {error}", code=error.code) from error
-    bad = not_finite(sealed.kept) or (None if np.all(np.isfinite(sealed.sums)) else "sum")
+        expected = np.uint64 if order.secure and sealed.sums.size else np.float64  # masked, or plain
+        if sealed.sums.dtype != expected:
+            raise WireError(f"its sums are {sealed.sums.dtype}, {expected.__name__} were asked for", code="FP-WIRE-312")
+    except WireError as unread:
+        raise OwnerLost(f"{owner}: {unread}", code=unread.code) from unread
+    bad = not_finite(sealed.kept)
+    if not np.all(np.isfinite(sealed.sums)):
+        bad = "sum"
     if bad is not None:
         raise OwnerLost(f"{owner}: its {type(sealed.kept).__name__} has a non-finite {bad}", code="FP-LOST-302")
     return sealed

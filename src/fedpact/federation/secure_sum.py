@@ -1,6 +1,6 @@
-"""Secure sums: every owner adds masks that cancel in the sum, so the server learns the sum and no owner's part of it.
+"""Secure sums: every owner adds masks that cancel in the sum; the coordinator learns the sum and no owner's part of it.
 
-Each pair of owners agrees on a key by X25519 (through the server, which sees public keys only) and HKDF. For every
+Each pair of owners agrees on a key by X25519 (through the coordinator, which sees public keys only) and HKDF. For every
 message the pair derives a fresh key from it and expands that with ChaCha20 to a mask as long as the message; one of the
 two adds the mask, the other subtracts it: Bonawitz et al. (2017) without the secret shares that would replace an
 owner who leaves. None can be replaced here, since its constraint would be missing: its reply is asked for again (the
@@ -28,8 +28,10 @@ from fedpact.federation.wire import client_step
 
 Words = NDArray[np.uint64]  # m x WORDS, the highest word of each number first
 
-#: A number has WORDS words, one is 2^FRACTION, and |sum| is at most 2^BITS.
-FRACTION, BITS = 104, 80
+#: The number one is the integer 2^FRACTION: a double of size 2^-52 or more has no bit below 2^-104.
+FRACTION = 104
+#: |sum| is at most 2^BITS: masks that do not cancel show in the bits above.
+BITS = 80
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def agree(share: object, keys: Keys, order: Agree) -> tuple[Keys, Agreed]:
     x25519 = _x25519()
     private = x25519.X25519PrivateKey.from_private_bytes(bytes.fromhex(keys.private))
     own = private.public_key().public_bytes_raw().hex()
-    names, publics = json.loads(order.names), json.loads(order.publics)
+    names = json.loads(order.names)
+    publics = json.loads(order.publics)
     # Alone, or with its own key twice, it would send its values as they are.
     if len(set(publics)) != len(names) or len(publics) != len(names) or len(names) < 2 or own not in publics:
         raise OwnerError(
@@ -89,7 +92,7 @@ def agree(share: object, keys: Keys, order: Agree) -> tuple[Keys, Agreed]:
             continue
         secret = private.exchange(x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public)))
         pair = "".join(sorted((own, public)))
-        shared.append(_derived(secret, f"fedpact pair {order.run} {pair}").hex())
+        shared.append(_derive(secret, f"fedpact pair {order.run} {pair}").hex())
     return Keys(keys.private, tuple(names), tuple(shared)), Agreed(peers=len(publics) - 1)
 
 
@@ -115,7 +118,9 @@ def protect(values: NDArray[np.float64], keys: Keys, message: str) -> Words:
     for other, key in enumerate(keys.shared):
         if other != me:
             mask = _mask(bytes.fromhex(key), message, values.size)
-            words = add(words, mask if me < other else negative(mask))
+            if me > other:  # of each pair, one adds the mask and the other subtracts it
+                mask = negative(mask)
+            words = add(words, mask)
     return words
 
 
@@ -140,11 +145,13 @@ def encode(values: NDArray[np.float64]) -> Words:
     words = np.empty((values.size, WORDS), dtype=np.uint64)
     for k in range(WORDS):
         whole = np.floor(rest)
-        words[:, k], rest = whole, np.ldexp(rest - whole, 64)
+        words[:, k] = whole
+        rest = np.ldexp(rest - whole, 64)
     return np.where((values < 0)[:, None], negative(words), words)
 
 
 def decode(words: Words) -> NDArray[np.float64]:
+    """The numbers that `encode` was given, or their sum."""
     below = words[:, 0] >> np.uint64(63) == 1
     size = np.where(below[:, None], negative(words), words)
     values = np.zeros(len(words))
@@ -155,7 +162,8 @@ def decode(words: Words) -> NDArray[np.float64]:
 
 def add(a: Words, b: Words) -> Words:
     """a + b modulo 2^(64 WORDS)."""
-    total, carry = np.empty_like(a), np.zeros(len(a), dtype=np.uint64)
+    total = np.empty_like(a)
+    carry = np.zeros(len(a), dtype=np.uint64)
     for k in reversed(range(WORDS)):
         part = a[:, k] + b[:, k]
         total[:, k] = part + carry
@@ -164,6 +172,7 @@ def add(a: Words, b: Words) -> Words:
 
 
 def negative(words: Words) -> Words:
+    """-words in two's complement."""
     one = np.zeros_like(words)
     one[:, -1] = 1
     return add(~words, one)
@@ -172,12 +181,12 @@ def negative(words: Words) -> Words:
 def _mask(key: bytes, message: str, count: int) -> Words:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-    stream = Cipher(algorithms.ChaCha20(_derived(key, message), bytes(16)), mode=None).encryptor()
+    stream = Cipher(algorithms.ChaCha20(_derive(key, message), bytes(16)), mode=None).encryptor()
     data = stream.update(bytes(8 * WORDS * count))
     return np.frombuffer(data, dtype="<u8").reshape(count, WORDS).astype(np.uint64)
 
 
-def _derived(secret: bytes, info: str) -> bytes:
+def _derive(secret: bytes, info: str) -> bytes:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

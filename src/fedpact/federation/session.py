@@ -1,6 +1,6 @@
 """One configured fleet for everything that one run does: `Session.ask` is the only way to an owner.
 
-What happens when an owner does not answer is a stated policy, what the server receives may be kept in a checkpoint,
+What happens when an owner does not answer is a stated policy, what is received may be kept in a checkpoint,
 summed fields may be masked, and every message is counted and, if asked for, recorded; an algorithm sees none of that.
 Owners keep what they have read for the length of the session.
 """
@@ -26,7 +26,7 @@ from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.ledger import Ledger
-from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, opened
+from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, rebuild
 from fedpact.federation.owner import Step, confirm
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
 from fedpact.federation.tickets import Ticket, back_off, report_late, wait_any
@@ -69,7 +69,7 @@ class Session:
     """Engine, failure policy, record, checkpoint and secure sums of a run.
 
     engine:     None or "in-process", "threads", "ray", or an engine such as fp.engines.Ray(address=...)
-    secure_sum: the server sees sums over the owners, and nobody's own vectors and matrices; None: as the method needs.
+    secure_sum: the coordinator sees sums over the owners, nobody's own vectors and matrices; None: as the method needs.
                 Two exchanges, once a session; two owners or more
     on_failure, deadline, retries, max_staleness: see `Policy`
     checkpoint: folder in which the run is kept, every `checkpoint_every` exchanges and when it ends, is interrupted
@@ -170,6 +170,7 @@ class Session:
 
     @property
     def fleet(self) -> Fleet:
+        """The owners; OptionError when the session is not open."""
         if self._fleet is None or self._closed:
             raise OptionError(
                 "this session is not open: fp.solve and fp.fit open it, or session.open(sources)",
@@ -179,11 +180,12 @@ class Session:
 
     @property
     def owners(self) -> tuple[str, ...]:
+        """Their names, in the order in which replies are added up."""
         return self.fleet.owners
 
     @property
     def networked(self) -> bool:
-        """Do the owners live in other organisations?"""
+        """Whether the owners live in other organisations."""
         return self.fleet.networked
 
     def _keep(self, folder: Path, about: dict[str, Any]) -> None:
@@ -215,23 +217,11 @@ class Session:
         stamped = {owner: self._stamp(owner, order, self._round + 1) for owner, order in zip(asked, each, strict=True)}
         self._round += 1
         self.ledger.rounds += 1
-        record = self.checkpoint if not self._looking else None
-        past = record.recall(self._round, step, stamped) if record is not None else None
-        if past is not None:
-            self._recount(asked, past)
-        else:
-            try:
-                self.confirm()
-                past = self._exchange(step, stamped)
-            except FedpactError:
-                self.look()  # this round is not on record: only a resumed run can make it
-                raise
-            if record is not None and record.add(step, stamped, past):
-                self.save()
-        return Answers(past.kept, opened(type(past.kept[0]), past.shapes, past.total))  # type: ignore[arg-type]
+        past = self._recall(step, stamped) or self._exchange_anew(step, stamped)
+        return Answers(past.kept, rebuild(type(past.kept[0]), past.shapes, past.total))  # type: ignore[arg-type]
 
     def secure(self) -> None:
-        """Two exchanges, once: the owners agree on keys; from now on the server sees only sums of summed fields."""
+        """Two exchanges, once: owners agree on keys; from now on the coordinator sees only sums of summed fields."""
         if self._secure:
             return
         if len(self.owners) < 2:
@@ -242,6 +232,31 @@ class Session:
         publics = [reply.public for reply in self.ask(offer, Offer())]
         self.ask(agree, Agree(names=json.dumps(self.owners), publics=json.dumps(publics)))
         self._secure = True
+
+    def _recall(self, step: Step, orders: dict[str, Order]) -> Past | None:
+        """The present round from the checkpoint, counted as it was when it took place; None when it is a new one."""
+        if self.checkpoint is None or self._looking:
+            return None
+        past = self.checkpoint.recall(self._round, step, orders)
+        if past is not None:
+            for owner, counts, kept in zip(orders, past.counts, past.kept, strict=True):
+                self.ledger.add(owner, counts)
+                self.ledger.name(owner, type(kept), past.masked)
+                if counts[1]:  # it did answer, rather than being stood in for by an old reply
+                    self._after[owner] = self._round
+        return past
+
+    def _exchange_anew(self, step: Step, orders: dict[str, Order]) -> Past:
+        """The present round with the owners, kept in the checkpoint."""
+        try:
+            self.confirm()
+            past = self._exchange(step, orders)
+        except FedpactError:
+            self.look()  # this round is not on record: only a resumed run can make it
+            raise
+        if self.checkpoint is not None and not self._looking and self.checkpoint.add(step, orders, past):
+            self.save()
+        return past
 
     def _check_masks(self, one_for_all: bool) -> None:
         """OptionError unless all owners get one order: else the masks of a secure sum do not cancel."""
@@ -259,13 +274,15 @@ class Session:
         """
         if self._confirmed:
             return
-        looking, ledger = self._looking, self.ledger
-        # Not counted: the traffic of a resumed run is that of the whole run.
-        self._looking, self.ledger = True, Ledger(self.owners, ledger.record)
+        looking = self._looking
+        ledger = self.ledger
+        self._looking = True
+        self.ledger = Ledger(self.owners, ledger.record)  # not counted: the traffic of a resumed run is the whole run's
         try:
             self._exchange(confirm, {owner: self._stamp(owner, Order(), self._round) for owner in self.owners})
         finally:
-            self._looking, self.ledger = looking, ledger
+            self._looking = looking
+            self.ledger = ledger
         self._confirmed = True
 
     def look(self) -> None:
@@ -282,7 +299,7 @@ class Session:
 
     @property
     def looking(self) -> bool:
-        """Do the owners only answer questions, because a run that was stopped is to be resumed?"""
+        """Whether owners answer without remembering, because a run that was stopped is to be resumed."""
         return self._looking
 
     def save(self) -> None:
@@ -291,22 +308,16 @@ class Session:
             self.fleet.keep()
             self.checkpoint.write()
 
-    def _recount(self, asked: Sequence[str], past: Past) -> None:
-        """A round that is answered from the record counts as it did when it took place."""
-        for owner, counts, kept in zip(asked, past.counts, past.kept, strict=True):
-            self.ledger.add(owner, counts)
-            self.ledger.name(owner, type(kept), past.masked)
-            if counts[1]:  # it did answer, rather than being stood in for by an old reply
-                self._after[owner] = self._round
-
     def _stamp(self, owner: str, order: Order, round: int) -> Order:
         if (bad := not_finite(order)) is not None:
             raise NotFinite(
                 f"round {round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
-                "server's constraint gave NaN or infinity, or the method ran away; check them, and scale the columns"
+                "coordinator's constraint gave NaN or infinity, or the method diverged; check both, scale the columns"
             )
         after = self._after[owner]
-        durable = after if self.checkpoint is None else min(after, self.checkpoint.rounds)
+        durable = after
+        if self.checkpoint is not None:
+            durable = min(after, self.checkpoint.rounds)
         return replace(
             order,
             run=self.run,
@@ -343,7 +354,7 @@ class Session:
         return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
 
     def _gather(self, step: Step, orders: dict[str, Order]) -> dict[str, Sealed[Any]]:
-        """A reply from every owner, as the policy says."""
+        """Collect a reply from every owner under the policy. Raises OwnerLost when it is exhausted."""
         replies: dict[str, Sealed[Any]] = {}
         for attempt in range(self.policy.retries + 1):
             waiting = {owner: order for owner, order in orders.items() if owner not in replies}
@@ -361,7 +372,7 @@ class Session:
         raise OwnerLost("; ".join(map(str, missing.values())), code=first.code)
 
     def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, OwnerLost]:
-        """Send the orders, fill in what comes back in time; the others, and why."""
+        """Send the orders and fill in the replies that come in time. Returns the errors of the other owners."""
         futures = {}
         began = time.monotonic()
         for owner, order in orders.items():
@@ -382,18 +393,18 @@ class Session:
                 missing[owner] = lost
                 continue
             self.ledger.up(owner, replies[owner], self._round)
-            self._heard(owner, self._round)
+            self._acknowledge(owner, self._round)
             if self.policy.on_failure == "stale" and step in SKIPPABLE and not self._secure:
                 self._last[owner, step] = (self._round, replies[owner])
         return missing
 
-    def _heard(self, owner: str, round: int) -> None:
-        """The owner's reply to this round is used: it must remember it."""
+    def _acknowledge(self, owner: str, round: int) -> None:
+        """Note that the owner's reply to this round is used: it must remember it."""
         if not self._looking:
             self._after[owner] = max(self._after[owner], round)
 
     def _recent(self, owner: str, step: Step) -> bool:
-        """Is there a reply of this owner to this very step that is not too old?"""
+        """Whether an old reply of this owner to this step may stand in for a new one."""
         found = self._last.get((owner, step))
         return found is not None and self._round - found[0] <= self.policy.max_staleness
 
@@ -417,7 +428,7 @@ class Session:
         """Count the reply of a ticket."""
         assert ticket.future is not None
         self.ledger.up(ticket.owner, ticket.future.result(), ticket.order.round)
-        self._heard(ticket.owner, ticket.order.round)
+        self._acknowledge(ticket.owner, ticket.order.round)
 
     def wait_any(self, tickets: Sequence[Ticket], timeout: float | None = None) -> list[Ticket]:
         """The tickets that are answered, at least one unless the timeout (seconds) passes; in the order given.

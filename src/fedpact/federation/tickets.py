@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpact.errors import OwnerLost
-from fedpact.federation.messages import Order, Sealed, opened, summed_fields
+from fedpact.federation.messages import Order, Sealed, rebuild, summed_fields
 from fedpact.federation.owner import Step
 
 if TYPE_CHECKING:
     from fedpact.federation.session import Session
 
-#: Seconds before an order is sent again: doubled from PAUSE up to LONGEST_PAUSE.
+#: Seconds before the first retry: a lost message is often a matter of milliseconds.
 PAUSE = 0.05
+#: Seconds between later retries, at most: a site that is restarted is found soon after.
 LONGEST_PAUSE = 5.0
 
 
 def back_off(attempt: int) -> float:
-    """Seconds before retry `attempt`."""
+    """Seconds before retry `attempt`: doubles from PAUSE up to LONGEST_PAUSE."""
     return float(min(PAUSE * 2**attempt, LONGEST_PAUSE))
 
 
@@ -48,9 +49,10 @@ class Ticket:
     attempt: int = 0
 
     def reply(self) -> Any:
+        """The owner's reply, once it is there; raises what the owner raised."""
         assert self.future is not None
         sealed = self.future.result()
-        summed = opened(type(sealed.kept), sealed.shapes, sealed.sums)
+        summed = rebuild(type(sealed.kept), sealed.shapes, sealed.sums)
         hidden = summed_fields(type(sealed.kept))
         return replace(summed, **{k: v for k, v in vars(sealed.kept).items() if k not in hidden})
 

@@ -19,6 +19,7 @@ import typing
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -27,7 +28,9 @@ import numpy as np
 from fedpact.errors import WireError
 from fedpact.federation.messages import WORDS, Reply, Sealed, name_type, summed_fields
 
+#: First bytes of every message and memory; the digit is the version of the format.
 MAGIC = b"fedpact1"
+#: What arrays may hold, by NumPy's names.
 DTYPES = ("float64", "float32", "int64", "uint64", "bool")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,25 +48,29 @@ def client_step(step: F) -> F:
 
 
 def skippable(step: F) -> F:
-    """An owner that misses this step can go on with the next one, and the server with its last reply."""
+    """Mark a step that an owner may miss: it can go on with the next one, and the coordinator with its last reply."""
     SKIPPABLE.add(step)
     return step
 
 
 def name_of(thing: Any) -> str:
+    """Module and name of a class or function, as they travel."""
     return f"{thing.__module__}:{thing.__qualname__}"
 
 
 @functools.cache
 def hints(thing: Any) -> dict[str, Any]:
+    """The annotations of a class or function as types."""
     return typing.get_type_hints(thing)
 
 
 def order_type(step: Callable[..., Any]) -> Any:
+    """The class of the orders that a step takes."""
     return hints(step)["order"]
 
 
 def reply_type(step: Callable[..., Any]) -> type[Reply]:
+    """The class of the replies that a step gives."""
     kind: type[Reply] = typing.get_args(hints(step)["return"])[1]
     return kind
 
@@ -102,32 +109,33 @@ def is_ours(thing: Any) -> bool:
 def dumps(tree: Any) -> bytes:
     """Bytes of None, bool, int, float, str, bytes, arrays, and lists and dicts of those."""
     buffers: list[bytes] = []
-
-    def flat(value: Any) -> Any:
-        if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
-            value = value.astype(value.dtype.newbyteorder("="), copy=False)  # the name does not tell the byte order
-            order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"  # BLAS minds the order
-            buffers.append(value.tobytes(order))
-            return {"": [value.dtype.name, list(value.shape), order]}
-        if isinstance(value, bytes):
-            buffers.append(value)
-            return {"": ["bytes", [len(value)], "C"]}
-        if isinstance(value, dict):
-            return {"d": {str(k): flat(v) for k, v in value.items()}}
-        if isinstance(value, list | tuple):
-            return [flat(v) for v in value]
-        if isinstance(value, np.generic):
-            return value.item()
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        raise WireError(
-            f"{name_type(value)} cannot travel; only numbers, texts and arrays of {', '.join(DTYPES)} do",
-            code="FP-WIRE-301",
-        )
-
-    head = json.dumps(flat(tree), separators=(",", ":")).encode()
+    head = json.dumps(_take_out(tree, buffers), separators=(",", ":")).encode()
     body = b"".join([len(head).to_bytes(8, "little"), head, *buffers])
     return MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
+
+
+def _take_out(value: Any, buffers: list[bytes]) -> Any:
+    """The value as JSON; its arrays and bytes are appended to the buffers, and their kind and shape stay."""
+    if isinstance(value, dict):
+        return {"d": {str(k): _take_out(v, buffers) for k, v in value.items()}}
+    if isinstance(value, list | tuple):
+        return [_take_out(v, buffers) for v in value]
+    if isinstance(value, bytes):
+        buffers.append(value)
+        return {"": ["bytes", [len(value)], "C"]}
+    if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
+        value = value.astype(value.dtype.newbyteorder("="), copy=False)  # the name does not tell the byte order
+        order = "F" if value.flags.fnc else "C"  # BLAS minds the order
+        buffers.append(value.tobytes(order))
+        return {"": [value.dtype.name, list(value.shape), order]}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, bool | int | float | str | None):
+        return value
+    raise WireError(
+        f"{name_type(value)} cannot travel; only numbers, texts and arrays of {', '.join(DTYPES)} do",
+        code="FP-WIRE-301",
+    )
 
 
 def loads(data: bytes) -> Any:
@@ -145,33 +153,34 @@ def loads(data: bytes) -> Any:
             f"{len(data)} bytes are truncated or damaged: their checksum does not fit; restore or resend them",
             code="FP-WIRE-303",
         )
-    position = start + int.from_bytes(body[:8], "little")
-
-    def full(value: Any) -> Any:
-        nonlocal position
-        if isinstance(value, list):
-            return [full(v) for v in value]
-        if not isinstance(value, dict):
-            return value
-        if "d" in value:
-            return {k: full(v) for k, v in value["d"].items()}
-        kind, shape, order = value[""]
-        if kind not in (*DTYPES, "bytes"):
-            raise ValueError(f"an array of {kind}")
-        count = math.prod(shape)
-        width = 1 if kind == "bytes" else np.dtype(kind).itemsize
-        chunk = data[position : position + count * width]
-        if len(chunk) != count * width:
-            raise ValueError(f"{count} numbers are stated, {len(chunk)} bytes are there")
-        position += len(chunk)
-        if kind == "bytes":
-            return chunk
-        return np.frombuffer(chunk, dtype=kind).reshape(shape, order=order).copy(order="K")
-
+    end = start + int.from_bytes(body[:8], "little")
+    buffers = BytesIO(data)
     try:
-        return full(json.loads(data[start:position]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        buffers.seek(end)
+        return _fill_in(json.loads(data[start:end]), buffers)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise WireError(f"a message cannot be read: {error}", code="FP-WIRE-304") from error
+
+
+def _fill_in(value: Any, buffers: BytesIO) -> Any:
+    """The value with its arrays, read from the buffers in the order in which `dumps` wrote them."""
+    if isinstance(value, list):
+        return [_fill_in(v, buffers) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if "d" in value:
+        return {k: _fill_in(v, buffers) for k, v in value["d"].items()}
+    kind, shape, order = value[""]
+    if kind not in (*DTYPES, "bytes"):
+        raise ValueError(f"an array of {kind}")
+    width = 1 if kind == "bytes" else np.dtype(kind).itemsize
+    stated = math.prod(shape) * width
+    chunk = buffers.read(stated)
+    if len(chunk) != stated:
+        raise ValueError(f"{stated} bytes are stated, {len(chunk)} are there")
+    if kind == "bytes":
+        return chunk
+    return np.frombuffer(chunk, dtype=kind).reshape(shape, order=order).copy(order="K")
 
 
 def frame(data: bytes) -> bytes:
@@ -209,31 +218,41 @@ def to_tree(value: Any) -> Any:
 def from_tree(kind: Any, tree: Any, where: str, optional: frozenset[str] = frozenset()) -> Any:
     """The value of this type. WireError, with the place, when the tree is not one; `optional` fields may be None."""
     origin = typing.get_origin(kind)
-    if kind is None or kind is type(None):
-        if tree is None:
+    if origin in (types.UnionType, typing.Union):
+        inner, nothing = _split_optional(kind)
+        if tree is None and nothing:
             return None
-    elif origin in (types.UnionType, typing.Union):
-        if tree is None and type(None) in typing.get_args(kind):
-            return None
-        (inner,) = [k for k in typing.get_args(kind) if k is not type(None)]
         return from_tree(inner, tree, where)
-    elif origin is tuple and isinstance(tree, list):
+    if origin is tuple and isinstance(tree, list):
         inner = typing.get_args(kind)[0]
         return tuple(from_tree(inner, item, f"{where}[{i}]") for i, item in enumerate(tree))
-    elif origin is np.ndarray or kind is np.ndarray:
-        if isinstance(tree, np.ndarray):
-            return tree
-    elif is_dataclass(kind) and isinstance(tree, dict):
-        return _dataclass(kind, tree, where, optional)
-    elif kind is float and type(tree) in (int, float):
+    if is_dataclass(kind) and isinstance(tree, dict):
+        return _dataclass_from_tree(kind, tree, where, optional)
+    if kind is float and type(tree) is int:
         return float(tree)
-    elif kind in (int, bool, str) and type(tree) is kind:
+    if _is_plain(origin or kind, tree):
         return tree
     expected = getattr(kind, "__name__", str(kind))
     raise WireError(f"{where} is {type(tree).__name__}, expected {expected}", code="FP-WIRE-305")
 
 
-def _dataclass(kind: Any, tree: dict[str, Any], where: str, optional: frozenset[str]) -> Any:
+def _split_optional(kind: Any) -> tuple[Any, bool]:
+    """The type inside of `X | None`, and whether None is allowed."""
+    parts = typing.get_args(kind)
+    (inner,) = [part for part in parts if part is not type(None)]
+    return inner, type(None) in parts
+
+
+def _is_plain(kind: Any, tree: Any) -> bool:
+    """Whether the tree is a value of this type as it stands: None, a scalar or an array."""
+    if kind is None or kind is type(None):
+        return tree is None
+    if kind is np.ndarray:
+        return isinstance(tree, np.ndarray)
+    return kind in (int, float, bool, str) and type(tree) is kind
+
+
+def _dataclass_from_tree(kind: Any, tree: dict[str, Any], where: str, optional: frozenset[str]) -> Any:
     names = [f.name for f in fields(kind)]
     if (wrong := set(names) ^ set(tree)) != set():
         raise WireError(
@@ -242,8 +261,9 @@ def _dataclass(kind: Any, tree: dict[str, Any], where: str, optional: frozenset[
         )
     made = object.__new__(kind)
     for name in names:
-        hidden = name in optional and tree[name] is None
-        value = None if hidden else from_tree(hints(kind)[name], tree[name], f"{where}.{name}")
+        value = None
+        if tree[name] is not None or name not in optional:
+            value = from_tree(hints(kind)[name], tree[name], f"{where}.{name}")
         object.__setattr__(made, name, value)
     return made
 
@@ -304,25 +324,26 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def sealed_to_tree(sealed: Sealed[Any]) -> dict[str, Any]:
+    """A sealed reply as a dict that `dumps` takes."""
     return {"kept": to_tree(sealed.kept), "shapes": [list(s) for s in sealed.shapes], "sums": sealed.sums}
 
 
 def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
     """The sealed reply of this type. WireError when a field is absent, of another kind, or of another length."""
-    where, names = kind.__name__, frozenset(summed_fields(kind))
+    where = kind.__name__
+    names = frozenset(summed_fields(kind))
     try:
         shapes = from_tree(tuple[tuple[int, ...], ...], tree["shapes"], f"{where}.shapes")
-        kept, sums = from_tree(kind, tree["kept"], where, names), tree["sums"]
+        kept = from_tree(kind, tree["kept"], where, names)
+        sums = tree["sums"]
     except (KeyError, TypeError) as error:
         raise WireError(f"{where} is incomplete: {error}", code="FP-WIRE-308") from error
     count = sum(int(np.prod(shape, dtype=int)) for shape in shapes)
-    masked = isinstance(sums, np.ndarray) and sums.dtype == np.uint64
-    if (
-        len(shapes) != len(names)
-        or any(n < 0 for shape in shapes for n in shape)
-        or not isinstance(sums, np.ndarray)
-        or sums.shape != ((count, WORDS) if masked else (count,))
-    ):
+    expected: tuple[int, ...] = (count,)
+    if isinstance(sums, np.ndarray) and sums.dtype == np.uint64:
+        expected = (count, WORDS)  # masked
+    negative = any(n < 0 for shape in shapes for n in shape)
+    if negative or len(shapes) != len(names) or not isinstance(sums, np.ndarray) or sums.shape != expected:
         raise WireError(
             f"{where}: its summed fields {sorted(names)} do not have the lengths they state", code="FP-WIRE-309"
         )

@@ -376,8 +376,12 @@ class _Reader:
             raise OptionError(
                 f"{self.path}: features are not stated; list the columns that every site has", code="FP-OPTION-386"
             )
+        return self._common_columns(headers, without=tuple(named.values()))
+
+    def _common_columns(self, headers: Mapping[str, Sequence[str]], without: Sequence[str]) -> tuple[str, ...]:
+        """All columns of the first owner but these; the others have them too."""
         first, *others = headers
-        columns = tuple(column for column in headers[first] if column not in named.values())
+        columns = tuple(column for column in headers[first] if column not in without)
         for owner in others:
             for column in columns:
                 if column not in headers[owner]:

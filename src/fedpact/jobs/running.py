@@ -8,7 +8,7 @@ import logging
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -33,8 +33,9 @@ log = logging.getLogger("fedpact")
 MESSAGES = "messages.log"
 #: Begins the line of the log that says why a run has no record; `fedpact run` on Flower reads it.
 ENDED = "ended: "
-#: Keys of [solve] that are a session's, and those that are a solve's.
+#: Keys of [solve] that `Session` takes.
 SESSION = ("secure_sum", "on_failure", "deadline", "retries")
+#: Keys of [solve] that `fit` takes.
 SOLVING = ("method", "tol", "seed", "max_rounds")
 
 
@@ -55,20 +56,27 @@ def run_job(
     """
     folder = file.output
     prepare(folder, resume, force)
-    started, began = datetime.now(UTC), time.perf_counter()
-    where = engine if engine is not None else file.solve.get("engine")
-    patient = {"deadline": 600.0, "retries": 30} if file.superlink else {}  # time to restart a site
-    stated = {**patient, **{name: file.solve[name] for name in SESSION if name in file.solve}}
+    started = datetime.now(UTC)
+    began = time.perf_counter()
+    where = engine or file.solve.get("engine", "in-process")
+    name = where if isinstance(where, str) else "in-process"
+    owners: Mapping[str, str | None] = file.owners
+    settings: dict[str, Any] = {}
+    if file.superlink:
+        owners = dict.fromkeys(file.owners)  # sites know where their data are
+        settings = {"deadline": 600.0, "retries": 30}  # time to restart a site
+        name = "flower"
+    settings |= {name: file.solve[name] for name in SESSION if name in file.solve}
+    if file.messages:
+        settings["record"] = folder / MESSAGES
     solving = {name: file.solve[name] for name in SOLVING if name in file.solve}
-    owners = dict.fromkeys(file.owners) if file.superlink else file.owners
     with _log_file(folder / "log.txt"), ExitStack() as stack:
         trackers = [stack.enter_context(tracker(name, folder, resume)) for name in file.track]
         session = Session(
             where,
             checkpoint=folder / "checkpoint",
             resume=resume and (folder / "checkpoint" / "checkpoint.json").exists(),
-            record=folder / MESSAGES if file.messages else None,
-            **stated,
+            **settings,
         )
         log.info("%s: %s, %d owners", file.title, file.task.name, len(file.owners))
         with session:
@@ -83,7 +91,6 @@ def run_job(
                 **file.options,
             )
         log.info("%r: %s", found.solution, found.solution.reason)
-        name = where if isinstance(where, str) else "flower" if file.superlink else "in-process"
         record = make_record(file, found, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
         write(folder, found, record)  # before trackers end: one that fails takes nothing away
         for tracking in trackers:
@@ -148,13 +155,18 @@ def prepare(folder: Path, resume: bool, force: bool) -> None:
 
 
 def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: float) -> Record:
-    solution, task = found.solution, found.task
-    status, reason = solution.status, solution.reason
+    """The record of a run: what was asked, how it ended, and what everyone measured."""
+    solution = found.solution
+    task = found.task
+    status = solution.status
+    reason = solution.reason
     if solution.solved and found.short:
         assert isinstance(task, NeymanPearson)
         status = "stalled"
         reason = f"no bounds were found that give {', '.join(found.short)} a recall of {task.min_recall:g}"
-    features = {"features used": list(task.encoding.names)} if isinstance(task, TableTask) else {}
+    settings = dict(file.settings)
+    if isinstance(task, TableTask):
+        settings["features used"] = list(task.encoding.names)
     return Record(
         title=file.title,
         asked=task.sentence(),
@@ -177,7 +189,7 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
             for r in solution.history.outer
         ),
         sent=tuple(Sent(name, **asdict(traffic)) for name, traffic in found.communication.owners.items()),
-        settings={**file.settings, **features},
+        settings=settings,
         versions=versions(),
         notes=(
             *solution.history.notes,
@@ -188,7 +200,7 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
 
 
 def list_bounded(found: Fit) -> Iterator[Bounded]:
-    """The constraints in the user's terms, owner by owner, the server first."""
+    """The constraints in the user's terms, owner by owner, the coordinator first."""
     owners = [name for name in found.values if name != SERVER]
     prices = dict(zip([SERVER, *owners], found.solution.multipliers, strict=False))
     for owner in sorted(found.values, key=lambda name: name != SERVER):
@@ -210,6 +222,7 @@ def list_measured(found: Fit) -> Iterator[Measured]:
 
 
 def versions() -> dict[str, str]:
+    """Of Python and of the packages that may change a result."""
     found = {"python": platform.python_version()}
     for name in ("fedpact", "numpy", "scipy", "ray", "flwr"):
         try:

@@ -73,8 +73,9 @@ class SiteSource(FileSource):
         return replace(asked, functions=self._functions)  # the coordinator never says which code runs here
 
     def digest(self) -> str:
-        files = [self.path, Path(self._functions)] if self._functions else [self.path]
-        return digest_of_files(*files)
+        if self._functions:
+            return digest_of_files(self.path, Path(self._functions))
+        return digest_of_files(self.path)
 
     @property
     def _functions(self) -> str:

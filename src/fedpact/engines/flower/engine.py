@@ -30,8 +30,11 @@ from fedpact.engines.flower.site import pause, pull_sooner, speak
 from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import Fleet, RemoteFleet, refuse
 
-#: Flower wants one of train, evaluate and query before the point.
-HELLO, ORDER = "query.hello", "query.order"
+#: Message type of a greeting. Flower wants one of train, evaluate and query before the point.
+HELLO = "query.hello"
+#: Message type of an order.
+ORDER = "query.order"
+#: Name of the record that holds our values in a message of Flower.
 RECORD = "fedpact"
 #: Seconds between two looks at who is online, while a reply is awaited.
 LOOK = 3.0
@@ -166,6 +169,7 @@ class _FlowerFleet(RemoteFleet):
     # ------------------------------------------------------------------------------------------------- names and nodes
 
     def _find_owners(self, patience: float) -> None:
+        """Wait until each owner's site is online. OptionError when two have one name, OwnerLost after `patience`."""
         start = found = time.monotonic()
         while True:
             self._look()
@@ -192,7 +196,9 @@ class _FlowerFleet(RemoteFleet):
         names = sorted(repr(self._names[node]) for node in self._online if self._names.get(node))
         silent = len(self._online) - len(names)
         text = f"Online: {', '.join(names) or 'nobody'}"
-        return text + (f", and {silent} without a name (--node-config 'name=\"...\"')" if silent else "")
+        if silent:
+            text += f", and {silent} without a name (--node-config 'name=\"...\"')"
+        return text
 
     def _nodes(self, owner: str) -> list[int]:
         return [node for node in self._online if self._names.get(node) == owner]
@@ -206,7 +212,7 @@ class _FlowerFleet(RemoteFleet):
         return node if node in nodes else None
 
     def _look(self) -> None:
-        """See who is online, ask who is new for a name, and give up orders that a restart wiped out."""
+        """Update who is online, ask newcomers for their name, and fail orders that a restart wiped out."""
         self._looked = time.monotonic()
         self._online = {node.node_id: node.last_activated_at for node in self._grid.get_nodes()}
         new = {node: since for node, since in self._online.items() if self._greeted.get(node) != since}
@@ -223,7 +229,9 @@ class _FlowerFleet(RemoteFleet):
         if reply.has_error():
             log.warning("node %s did not say its name: %s", node, reply.error.reason)
             return
-        name, theirs, ours = _value(reply, "name", str), _value(reply, "version", str), version("fedpact")
+        name = _value(reply, "name", str)
+        theirs = _value(reply, "version", str)
+        ours = version("fedpact")
         if name in self.owners and theirs != ours:
             raise OptionError(
                 f"{name}: runs fedpact {theirs}, the coordinator {ours}; install the same version",
@@ -255,7 +263,8 @@ class _FlowerFleet(RemoteFleet):
                     last = time.monotonic()
             except Exception as error:
                 self._fail([*waiting, *self._under_way.values()], error)
-                waiting, self._under_way = [], {}
+                waiting = []
+                self._under_way = {}
         self._fail([*waiting, *self._under_way.values()], "the fleet was closed")
 
     def _collect(self, timeout: float | None) -> tuple[list[_Letter], bool]:
@@ -270,11 +279,13 @@ class _FlowerFleet(RemoteFleet):
     def _dispatch(self, letters: list[_Letter]) -> list[_Letter]:
         """Send what has an address. The rest waits while somebody has yet to say a name, and then fails."""
         greeting = any(not letter.owner for letter in self._under_way.values())
-        ready, waiting = [], []
+        ready = []
+        waiting = []
         for letter in letters:
             node = self._node(letter.owner)
             if node is not None:
-                letter.node, letter.activation = node, self._online[node]
+                letter.node = node
+                letter.activation = self._online[node]
                 ready.append(letter)
             elif greeting:
                 waiting.append(letter)
@@ -317,11 +328,13 @@ class _FlowerFleet(RemoteFleet):
                 else:
                     letter.future.set_result(_value(reply, "data", bytes))
             except (KeyError, TypeError) as error:
-                letter.fail(f"sent what is no reply of fedpact: {error}")
+                letter.fail(f"sent what is not a reply of fedpact: {error}")
 
     def _fail(self, letters: Iterable[_Letter], why: str | Exception) -> None:
+        if isinstance(why, Exception):
+            why = f"{type(why).__name__}: {why}"
         for letter in letters:
-            letter.fail(f"{type(why).__name__}: {why}" if isinstance(why, Exception) else why)
+            letter.fail(why)
 
 
 def _content(**values: str | bytes) -> RecordDict:

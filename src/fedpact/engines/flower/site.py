@@ -62,8 +62,10 @@ except ImportError:
     KNOWN = False
 
 APP = "fedpact.engines.flower.app:client_app"
-#: Seconds between two looks: a tenth of the time waited so far, within these bounds. A look costs the SuperLink 5 ms.
-SHORTEST, LONGEST = 0.1, 1.0
+#: Seconds between two looks, at least: a look costs the SuperLink 5 ms.
+SHORTEST = 0.1
+#: Seconds between two looks, at most: what a round on an idle federation may lose.
+LONGEST = 1.0
 #: Seconds until a part of a message that is still under way is asked for again; Flower waits 1 s.
 PART_UNDER_WAY = 0.03
 
@@ -81,7 +83,7 @@ def speak() -> None:
 
 
 def pause(waited: float) -> float:
-    """Seconds to the next look after waiting this long: waiting is prolonged by at most a tenth."""
+    """Seconds to the next look: a tenth of the time waited so far, within SHORTEST and LONGEST."""
     return min(max(waited / 10, SHORTEST), LONGEST)
 
 
@@ -125,7 +127,8 @@ def serve(app: ClientApp, node_config: dict[str, Any], superlink: Connection) ->
 
 def _answer(app: ClientApp, node_config: dict[str, Any], superlink: Connection, envelope: Message, tree: Any) -> None:
     """Fetch the message's parts, run the app, and send the reply's parts: what a SuperNode does in three processes."""
-    run, begun = envelope.metadata.run_id, time.monotonic()
+    run = envelope.metadata.run_id
+    begun = time.monotonic()
     wanted = [part.object_id for part in iterate_object_tree(tree)]
     # The coordinator announces a message before it sends the parts.
     parts = pull_objects(wanted, partial(superlink.pull_object, run), initial_backoff=PART_UNDER_WAY)
@@ -157,7 +160,7 @@ def load(reference: str) -> ClientApp:
     module, _, attribute = reference.partition(":")
     app = getattr(importlib.import_module(module), attribute, None)
     if not isinstance(app, ClientApp):
-        raise SystemExit(f"--app {reference}: this is no flwr ClientApp; give module:attribute")
+        raise SystemExit(f"--app {reference}: this is not a flwr ClientApp; give module:attribute")
     return app
 
 
@@ -257,7 +260,7 @@ def _keys(file: str) -> tuple[EllipticCurvePrivateKey, EllipticCurvePublicKey]:
     except (OSError, ValueError) as error:
         raise SystemExit(f"--auth-supernode-private-key {file}: {error}") from error
     if not isinstance(key, EllipticCurvePrivateKey):
-        raise SystemExit(f"--auth-supernode-private-key {file}: no elliptic-curve key (ssh-keygen -t ecdsa)")
+        raise SystemExit(f"--auth-supernode-private-key {file}: not an elliptic-curve key (ssh-keygen -t ecdsa)")
     return key, key.public_key()
 
 

@@ -57,7 +57,8 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
     if certificates is not None:
         trust = f"root-certificates = {json.dumps(str(Path(certificates).resolve()))}"
     with tempfile.TemporaryDirectory(prefix="fedpact-flower-") as made:
-        app, home = Path(made, "app"), Path(made, "home")
+        app = Path(made, "app")
+        home = Path(made, "home")
         app.mkdir()
         home.mkdir()
         (app / "pyproject.toml").write_text(APP)
