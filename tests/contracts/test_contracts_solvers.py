@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import Fault, Faulty, bits, gone, stop_at
+from marks import slow_but
 from solver_cases import CASES, VARIANTS, Case, Example, solved_plainly
 from vertical_cases import assert_certified
 
@@ -17,12 +18,13 @@ import fedpact as fp
 from fedpact.solvers import METHODS, Progress
 
 
-def each(cases: Sequence[Case]) -> pytest.MarkDecorator:
+def each(cases: Sequence[Any]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
 
 
 each_case = each(CASES)
 each_case_and_variant = each([*CASES, *VARIANTS])
+each_case_and_variant_slowly = each([*CASES, *slow_but(VARIANTS)])
 each_with_start = each([case for case in CASES if case.takes_start])
 each_with_exchanges = each([case for case in CASES if case.exchanges])
 each_elsewhere = each([case for case in [*CASES, *VARIANTS] if case.takes_start and case.exchanges])
@@ -111,7 +113,7 @@ def test_start_at_the_solution(case: Case) -> None:
     np.testing.assert_allclose(found.w, example.w, atol=100 * case.tol)
 
 
-@each_case_and_variant
+@each_case_and_variant_slowly
 def test_two_runs_are_equal_bit_for_bit(case: Case) -> None:
     assert bits(case.solve(seed=3)) == bits(case.solve(seed=3))
 
@@ -225,8 +227,8 @@ def test_few_exchanges(case: Case, limit: int) -> None:
     assert found.solved == found.certificate.meets((case.tol, case.tol))
 
 
-@each_case_and_variant
-@pytest.mark.parametrize("when", ["at once", "early", "halfway"])
+@each_case_and_variant_slowly
+@pytest.mark.parametrize("when", slow_but(["at once", "early", "halfway"], "halfway"))
 def test_stopped_and_resumed_to_the_same_bits(case: Case, when: str, tmp_path: Path) -> None:
     expected = solved_plainly(case)
     exchanges = {"at once": 0, "early": min(STARTED + 1, expected.rounds - 2), "halfway": expected.rounds // 2}[when]
@@ -255,7 +257,7 @@ def test_an_owner_lost_in_the_first_exchange(case: Case, tmp_path: Path) -> None
 
 
 @each_with_exchanges
-@pytest.mark.parametrize("when", ["early", "halfway", "at the end"])
+@pytest.mark.parametrize("when", slow_but(["early", "halfway", "at the end"], "halfway"))
 def test_an_owner_lost_later_and_back_after_a_resume(case: Case, when: str, tmp_path: Path) -> None:
     example, expected = case.example(), solved_plainly(case)
     owner = example.problem.names[-1]
@@ -283,7 +285,7 @@ def assert_a_judged_point(example: Example, found: fp.Solution) -> None:
 
 
 @each_with_exchanges
-@pytest.mark.parametrize("what", ["order lost", "reply lost"])
+@pytest.mark.parametrize("what", slow_but(["order lost", "reply lost"], "reply lost"))
 def test_a_message_lost_on_the_way_is_sent_again(case: Case, what: str) -> None:
     expected = solved_plainly(case)
     owner = case.example().problem.names[1]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from marks import slow_but
 
 import fedpact as fp
 from fedpact.cones import Nonnegative
@@ -70,7 +71,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return event
 
 
-@pytest.mark.parametrize("method", ["interior-point", "accelerated", "proximal-al"])
+@pytest.mark.parametrize("method", slow_but(["interior-point", "accelerated", "proximal-al"], "accelerated"))
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_step_that_hangs_ends_at_the_deadline_with_its_owners_name(
     threads: int, method: str, tmp_path: Path, hanging: threading.Event
@@ -143,6 +144,7 @@ for threads in (1, 2):
 """
 
 
+@pytest.mark.slow
 def test_a_process_with_a_hanging_step_can_end() -> None:
     done = subprocess.run(
         [sys.executable, "-c", HANGING],

@@ -49,6 +49,7 @@ def test_engines_side_by_side() -> None:
     assert "median of 3 exchanges" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_cell_of_the_growth_with_owners() -> None:
     table = ["owners", "--owners", "2,4", "--methods", "interior-point", "--rows", "20", "--dim", "3", "--markdown"]
     done = CliRunner().invoke(bench, table)

@@ -33,6 +33,7 @@ from faults import (
     solve,
     stop_at,
 )
+from marks import slow_but
 from raising import raises_code
 
 import fedpact as fp
@@ -297,7 +298,7 @@ def writes_of(method: str, every: int) -> int:
     return 2 + 5 * (rounds // every)
 
 
-@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("every", slow_but([1, 2], 2))
 def test_killed_in_the_middle_of_any_write_and_resumed(
     every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +325,7 @@ def test_killed_before_there_is_a_checkpoint(number: int, tmp_path: Path, monkey
     assert bits(solve("interior-point", checkpoint=tmp_path)) == bits(uninterrupted("interior-point"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writing is where such a run spends its time, so that is where Ctrl-C comes: the last save must be whole."""
     total = writes_of("interior-point", 1)
@@ -401,7 +403,10 @@ def resumed_elsewhere(folder: Path, method: str, every: int) -> Solution:
 
 @pytest.mark.parametrize(
     ("method", "every", "wait_at"),
-    [("interior-point", 1, 5), ("accelerated", 3, 10), ("proximal-al", 1, 40), ("proximal-al", 1000, 20)],
+    slow_but(
+        [("interior-point", 1, 5), ("accelerated", 3, 10), ("proximal-al", 1, 40), ("proximal-al", 1000, 20)],
+        ("interior-point", 1, 5),
+    ),
 )
 def test_a_process_killed_with_sigkill_is_resumed_by_another(
     method: str, every: int, wait_at: int, tmp_path: Path

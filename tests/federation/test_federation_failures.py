@@ -36,6 +36,7 @@ from faults import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marks import slow_but
 from numpy.typing import NDArray
 from raising import raises_code
 
@@ -240,7 +241,7 @@ def waits(engine: Faulty, owner: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("kinds", "max_staleness"),
-    [(("order lost",), 2), (("reply lost",), 2), (TOLD, 1), (TOLD, 5)],
+    slow_but([(("order lost",), 2), (("reply lost",), 2), (TOLD, 1), (TOLD, 5)], (TOLD, 5)),
     ids=["orders", "replies", "both 1", "both 5"],
 )
 def test_old_replies_stand_in_for_lost_ones(kinds: tuple[str, ...], max_staleness: int) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import NAMES, REGULARIZER, SERVER, Faulty, Wire, bits, clinics, raises_code, solve, stop_at
+from faults import NAMES, REGULARIZER, SERVER, Faulty, Wire, bits, clinics, solve, stop_at
+from raising import raises_code
 
 import fedpact as fp
 from fedpact import tasks

@@ -14,10 +14,11 @@ from typing import Any, get_args, get_origin
 
 import numpy as np
 import pytest
-from faults import METHODS, exact, raises_code, solve
+from faults import METHODS, exact, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from raising import raises_code
 
 from fedpact.engines import InProcess
 from fedpact.errors import WireError

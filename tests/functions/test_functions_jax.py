@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from marks import slow_but
 from networks import assert_derivatives, hospitals
 from raising import raises_code
 
@@ -87,7 +88,7 @@ def test_a_linear_function_is_our_logistic_loss():
     np.testing.assert_allclose(np.concatenate(found.multipliers), np.concatenate(expected.multipliers), atol=1e-5)
 
 
-@pytest.mark.parametrize("hessian", [True, False])
+@pytest.mark.parametrize("hessian", slow_but([True, False], True))
 def test_a_constrained_network_is_trained(hessian):
     params = network(4, 2)
     shares = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from marks import slow_but
 
 import fedpact as fp
 from fedpact.cones import Nonnegative, Zero
@@ -65,16 +66,18 @@ def ends_well(problem: fp.FederatedProblem, method: str, tol: float) -> bool:
     return max(certificate.stationarity, certificate.feasibility) <= 1.0001 * tol
 
 
+@pytest.mark.parametrize("seeds", slow_but([range(12), range(12, 60)], range(12)), ids=["a few", "the rest"])
 @pytest.mark.parametrize("method", ROWS)
-def test_tiny_problems_end_in_words(method: str) -> None:
+def test_tiny_problems_end_in_words(method: str, seeds: range) -> None:
     smooth = method in ("fedsplit", "scaffold", "fedavg", "fedprox")
-    bad = [seed for seed in range(60) if not ends_well(tiny(seed, method in CONSTRAINED, smooth), method, 1e-3)]
+    bad = [seed for seed in seeds if not ends_well(tiny(seed, method in CONSTRAINED, smooth), method, 1e-3)]
     assert bad == []
 
 
-def test_tolerances_below_rounding_end_in_words() -> None:
+@pytest.mark.parametrize("seeds", slow_but([range(12), range(12, 60)], range(12)), ids=["a few", "the rest"])
+def test_tolerances_below_rounding_end_in_words(seeds: range) -> None:
     """The residual of the iteration becomes exactly zero, and the certificate does not."""
-    bad = [seed for seed in range(60) if not ends_well(tiny(seed, True, False), "accelerated", 1e-15)]
+    bad = [seed for seed in seeds if not ends_well(tiny(seed, True, False), "accelerated", 1e-15)]
     assert bad == []
 
 

@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pooled
 import pytest
+from marks import slow_but
 from random_problems import random_problem
 from real_tables import fairness, largest_gap, neyman_pearson_owners
 
@@ -43,7 +44,7 @@ def test_the_synthetic_answer_is_the_conic_solvers(n):
     np.testing.assert_allclose(np.concatenate(found.multipliers[1:]), prices, atol=1e-4)
 
 
-@pytest.mark.parametrize("n", [5, 10, 20, 100])
+@pytest.mark.parametrize("n", slow_but([5, 10, 20, 100], 5))
 @pytest.mark.parametrize("name", ["breast-cancer-wisc", "adult"])
 def test_a_dozen_exchanges_on_real_data(name, n, data_folder):
     problem = tasks.neyman_pearson(neyman_pearson_owners(name, n, data_folder), BOUND)
@@ -72,7 +73,7 @@ def test_an_optimum_at_infinity(n, data_folder):
         assert found.objective == pytest.approx(pooled.neyman_pearson(owners, BOUND, attained=False)[0], abs=1e-4)
 
 
-@pytest.mark.parametrize("n", [1, 5, 10, 20, 100])
+@pytest.mark.parametrize("n", slow_but([1, 5, 10, 20, 100], 1))
 def test_fairness_gaps_are_not_convex(n, data_folder):
     """He24, Section 5.2, with more banks; the gaps are recomputed here, and the twin on pooled data does no better."""
     problem, holders = fairness(n, data_folder)

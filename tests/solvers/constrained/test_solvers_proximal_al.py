@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pooled
 import pytest
+from marks import slow_but
 from real_tables import fairness, largest_gap, neyman_pearson_owners
 
 import fedpact as fp
@@ -15,7 +16,7 @@ METHODS = ["proximal-al", "centralized-proximal-al"]
 SIZES = [(n, d) for n in (1, 5, 10) for d in (100, 300, 500)]  # He24, Table 4
 
 
-@pytest.mark.parametrize(("n", "d"), SIZES)
+@pytest.mark.parametrize(("n", "d"), slow_but(SIZES, (1, 100), (5, 100)))
 def test_lcqp_reaches_the_exact_optimum(n, d):
     arrays = data.lcqp(n, d, d // 100, seed=1)
     exact = tasks.exact(*arrays)
@@ -108,6 +109,7 @@ def test_neyman_pearson_federated_equals_centralized_and_conic(data_folder, name
         np.testing.assert_allclose(np.concatenate(close.multipliers[1:]), duals, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_fairness_with_global_and_local_constraints(data_folder):
     """He24, Section 5.2, on adult-b with five banks and a regulator: gaps are differences of losses, not convex."""
     problem, holders = fairness(5, data_folder)

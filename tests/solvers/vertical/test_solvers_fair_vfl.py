@@ -48,6 +48,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 # -------------------------------------------------------------------------------------------------------- the answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "limit"), [("compas", 150), ("communities", 600)])
 def test_one_percent_of_the_optimum_with_automatic_steps(name: str, limit: int, data_folder: Path) -> None:
     """The optimum is that of the interior point on pooled columns; the loss stays there, the gap has been met."""
@@ -60,6 +61,7 @@ def test_one_percent_of_the_optimum_with_automatic_steps(name: str, limit: int, 
         assert np.any((rounds <= limit) & (off <= 1e-2) & (violation <= 1e-3)), seed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["compas", "communities"])
 def test_more_local_updates_need_fewer_rounds_at_the_papers_step(name: str, data_folder: Path) -> None:
     """Figure 2: rounds until the loss is for good below what Q = 1 has after 400."""
@@ -368,6 +370,7 @@ def test_asynchronous_runs_with_random_delays_end_within_tolerance(seed: int) ->
     assert any("the coordinator sees" in note for note in found.history.notes)
 
 
+@pytest.mark.slow
 def test_a_party_ten_steps_late_does_not_keep_the_others_from_the_optimum() -> None:
     asked = small(1)
     door = Door(lambda owner, order: 0.05 if owner == "shop" else 0.002, threads=3)  # far above the computation
