@@ -25,6 +25,16 @@ def data_folder() -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _own_numbers(request: pytest.FixtureRequest) -> None:
+    """A test draws the same random numbers whichever tests ran before it in its process."""
+    for name in ("rng", "RNG"):
+        generator = getattr(request.module, name, None)
+        if generator is not None:
+            start = request.module.__dict__.setdefault(f"_start_of_{name}", generator.bit_generator.state)
+            generator.bit_generator.state = start
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The folder that `fedpact init` writes: a job, and the tables of three hospitals."""

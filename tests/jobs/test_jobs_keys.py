@@ -67,7 +67,7 @@ def test_a_weight_of_no_use_is_an_error(tmp_path: Path) -> None:
 
 
 def test_options_reach_the_method(folder: Path) -> None:
-    job = change(folder, '# method = "auto"', 'method = "proximal-al"')
+    job = change(folder, '# method = "auto"', 'method = "proximal-al"\nmax_rounds = 20')
     change(folder, "# compare = true", "compare = false")
     change(folder, "# [solve.options]", "[solve.options]\npenalty = 70\nconsensus_penalty = 3.5\n#")
     assert read_job(job).options == {"penalty": 70, "consensus_penalty": 3.5}

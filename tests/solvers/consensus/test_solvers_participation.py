@@ -106,7 +106,7 @@ def test_sampled_ifeddr_with_exact_resolvents_is_sampled_feddr(h: fp.prox.Prox) 
     np.testing.assert_allclose(path(inexact, "ifeddr")[:count], path(plain, "feddr")[:count], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("error", slow_but([0.5, 0.95], 0.5))
+@pytest.mark.parametrize("error", slow_but([0.5, 0.95]))
 def test_sampled_ifeddr_keeps_the_test_and_the_step_of_all_owners(error: float) -> None:
     """The test holds over all owners in every round, so alpha >= 1 - sigma, as with everyone."""
     options = {"local_solver": "gradient", "start": "s", "steps": 1, "error": error}

@@ -24,7 +24,7 @@ def solve(problem, **options):
 # ------------------------------------------------------------------------------------------------ exchanges, everywhere
 
 
-@pytest.mark.parametrize("n", [5, 10, 20, 100])
+@pytest.mark.parametrize("n", slow_but([5, 10, 20, 100], 5, 20))
 def test_a_dozen_exchanges_on_synthetic_data(n):
     problem = tasks.neyman_pearson(data.neyman_pearson(n), BOUND)
     six, nine = solve(problem, tol=1e-6), solve(problem, tol=1e-9)
@@ -34,7 +34,7 @@ def test_a_dozen_exchanges_on_synthetic_data(n):
     assert fp.certify(problem, nine.w, nine.multipliers).worst <= 1e-9
 
 
-@pytest.mark.parametrize("n", [5, 20])
+@pytest.mark.parametrize("n", slow_but([5, 20], 5))
 def test_the_synthetic_answer_is_the_conic_solvers(n):
     owners = data.neyman_pearson(n)
     value, w, prices = pooled.neyman_pearson(owners, BOUND)
