@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from engine_cases import ENGINES, TOGETHER, Place, clinics_with, delayed, deployed, failing
 from faults import bits, clinics, clinics_elsewhere, stop_at
+from marks import slow_but
 from solver_cases import CASES, VARIANTS, Case, solved_plainly
 
 import fedpact as fp
@@ -67,7 +68,7 @@ def at(exchange: int, act: Callable[[], None]) -> Callable[[Progress], None]:
 # ------------------------------------------------------------------------------------------------------- the same bits
 
 
-@pytest.mark.parametrize("case", [*CASES, *VARIANTS], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*CASES, *slow_but(VARIANTS)], ids=lambda case: case.id)
 @engines("bytes", "ray")
 def test_every_method_gives_the_same_bits(place: Place, case: Case) -> None:
     """Behind bytes stands for all engines that move them; threads are in the contract of solvers."""

@@ -118,7 +118,7 @@ def test_two_runs_are_equal_bit_for_bit(case: Case) -> None:
     assert bits(case.solve(seed=3)) == bits(case.solve(seed=3))
 
 
-@each_case_and_variant
+@each_case_and_variant_slowly
 def test_threads_give_the_same_bits(case: Case) -> None:
     assert bits(case.solve(engine="threads")) == bits(solved_plainly(case))
 

@@ -84,7 +84,9 @@ def test_a_checkpoint_changes_nothing(method: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "every"), [(0.01, 1), (0.4, 1), (0.4, 3), (0.8, 3), (0.01, 1000), (0.8, 1000)], ids=str
+    ("part", "every"),
+    slow_but([(0.01, 1), (0.4, 1), (0.4, 3), (0.8, 3), (0.01, 1000), (0.8, 1000)], (0.4, 1), (0.8, 1000)),
+    ids=str,
 )
 @pytest.mark.parametrize("method", METHODS)
 def test_stopped_by_ctrl_c_and_resumed(method: str, part: float, every: int, tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def counted(method: str) -> tuple[Solution, int]:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("part", slow_but([0.0, 0.3, 0.5, 0.9], 0.0, 0.5))
 @pytest.mark.parametrize("method", CASES)
 def test_stopped_inside_an_owner_and_resumed(method: str, part: float, threads: int, tmp_path: Path) -> None:
     """Some owners have made the round and some have not; in the first exchange nothing can be given back yet."""
@@ -419,7 +421,10 @@ def test_a_process_killed_with_sigkill_is_resumed_by_another(
     assert bits(resumed_elsewhere(tmp_path, method, every)) == bits(uninterrupted(method))
 
 
-@pytest.mark.parametrize(("method", "every", "wait_at"), [("interior-point", 1, 4), ("proximal-al", 1000, 30)])
+@pytest.mark.parametrize(
+    ("method", "every", "wait_at"),
+    slow_but([("interior-point", 1, 4), ("proximal-al", 1000, 30)], ("interior-point", 1, 4)),
+)
 def test_a_process_ended_with_sigterm_keeps_its_run_and_gives_its_answer(
     method: str, every: int, wait_at: int, tmp_path: Path
 ) -> None:
@@ -742,7 +747,7 @@ def test_an_owner_without_its_memory_ends_the_resumed_run(method: str, tmp_path:
 # ---------------------------------------------------------------------------------------------------------- secure sums
 
 
-@pytest.mark.parametrize("part", [0.01, 0.5])
+@pytest.mark.parametrize("part", slow_but([0.01, 0.5], 0.5))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_secure_run_is_resumed(method: str, part: float, tmp_path: Path) -> None:
     """The masks are those of the stopped run: sums are exact, so even they are the same bits."""

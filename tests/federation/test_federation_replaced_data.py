@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import NAMES, REGULARIZER, SERVER, Faulty, Wire, bits, clinics, solve, stop_at
+from marks import slow_but
 from raising import raises_code
 
 import fedpact as fp
@@ -122,7 +123,7 @@ WHERE = pytest.mark.parametrize("where", ["in process", "bytes", "sites"])
 
 
 @WHERE
-@pytest.mark.parametrize("finished", [False, True], ids=["stopped", "finished"])
+@pytest.mark.parametrize("finished", slow_but([False, True], False), ids=["stopped", "finished"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_replaced_table_is_named(
     change: Callable[[Path], None], finished: bool, where: str, files: dict[str, Path], tmp_path: Path
@@ -139,7 +140,7 @@ def test_a_replaced_table_is_named(
 
 
 @WHERE
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", slow_but(METHODS, "interior-point"))
 @pytest.mark.parametrize("secure", [False, True], ids=["open", "masked"])
 def test_with_every_method(secure: bool, method: str, where: str, files: dict[str, Path], tmp_path: Path) -> None:
     if secure:

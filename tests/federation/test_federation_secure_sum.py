@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marks import slow_but
 from raising import raises_code
 
 import fedpact as fp
@@ -364,7 +365,7 @@ def same_bits(a: fp.Solution, b: fp.Solution) -> bool:
 # ------------------------------------------------------------------------------------------------------ the same answer
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", slow_but(METHODS, "interior-point", "accelerated"))
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_the_answer_is_that_of_plain_sums_after_two_more_exchanges(problem: str, method: str) -> None:
     plain, secure = undisturbed(problem, method, False), undisturbed(problem, method, True)
@@ -507,7 +508,7 @@ def summed_values(path: Path) -> Iterator[np.ndarray]:
             yield from np.split(sums, ends[:-1]) if shapes else []
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", slow_but(METHODS, "interior-point", "accelerated"))
 def test_no_summed_field_is_in_what_the_server_receives(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -609,7 +610,7 @@ DOUBT = {
 KEYS = {"Offered.public", "Agreed.peers"}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", slow_but(METHODS, "interior-point", "accelerated"))
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_what_is_read_owner_by_owner_is_in_the_ledger(problem: str, method: str) -> None:
     secure, plain = undisturbed(problem, method, True), undisturbed(problem, method, False)

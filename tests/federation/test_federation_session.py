@@ -25,6 +25,7 @@ from faults import (
     solve,
     stop_at,
 )
+from marks import slow_but
 from raising import raises_code
 
 import fedpact as fp
@@ -409,7 +410,7 @@ def stopped_session(folder: Path, engine: Any, at: int, **options: Any) -> list[
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["open", "masked"])
-@pytest.mark.parametrize("at", [1, 7, 1000])
+@pytest.mark.parametrize("at", slow_but([1, 7, 1000], 7))
 @EVERYWHERE
 def test_a_session_is_resumed_in_its_second_solve(engine: str, at: int, secure: bool, tmp_path: Path) -> None:
     if secure:
@@ -438,7 +439,7 @@ def test_a_session_stopped_in_its_first_solve_is_resumed_with_both(engine: str, 
 
 
 @pytest.mark.parametrize("at", [7, 1000], ids=["stopped", "finished"])
-@pytest.mark.parametrize("which", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize("which", slow_but([0, 1], 1), ids=["first", "second"])
 @EVERYWHERE
 def test_data_replaced_in_either_solve_are_noticed(engine: str, which: int, at: int, tmp_path: Path) -> None:
     stopped_session(tmp_path, ENGINES[engine](), at)

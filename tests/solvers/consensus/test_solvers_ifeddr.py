@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import cvxpy as cp
 import numpy as np
 import pytest
+from marks import slow_but
 from scipy.optimize import linprog, lsq_linear
 from sklearn.linear_model import ElasticNet as SklearnElasticNet
 from sklearn.linear_model import Lasso as SklearnLasso
@@ -299,7 +300,7 @@ def assert_theory(case: Case, engine: Watching, *, sigma: float, relaxation: flo
     return counts
 
 
-@pytest.mark.parametrize("factor", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("factor", slow_but([0.2, 1.0, 5.0], 1.0))
 @every_case
 def test_the_theory_holds_in_every_round(name: str, factor: float) -> None:
     case, engine = CASES[name](), Watching()
@@ -313,7 +314,7 @@ def test_the_theory_holds_in_every_round(name: str, factor: float) -> None:
     assert all(1 - 0.95 - 1e-12 <= r.alpha <= 1 / (1 - 0.95) + 1e-12 for r in answer.history.local)
 
 
-@pytest.mark.parametrize(("sigma", "relaxation"), [(0.1, 1.0), (0.5, 1.9), (0.99, 0.4)])
+@pytest.mark.parametrize(("sigma", "relaxation"), slow_but([(0.1, 1.0), (0.5, 1.9), (0.99, 0.4)], (0.5, 1.9)))
 @pytest.mark.parametrize("name", ["lasso", "ridge logistic", "boxed inequality", "quadratic and bilinear"])
 def test_the_theory_holds_for_other_errors_and_relaxations(name: str, sigma: float, relaxation: float) -> None:
     """With one gradient a round, so that there is something to refuse."""
@@ -478,7 +479,7 @@ def test_dropping_zeta_makes_the_test_stricter() -> None:
 # ----------------------------------------------------------------------------------------- every way to the same answer
 
 
-@pytest.mark.parametrize("start", ["p", "last", "s"])
+@pytest.mark.parametrize("start", slow_but(["p", "last", "s"], "p"))
 @pytest.mark.parametrize("solver", NAMES)
 def test_all_local_solvers_and_starts(solver: str, start: str) -> None:
     case = lasso()

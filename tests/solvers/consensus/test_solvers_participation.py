@@ -84,7 +84,7 @@ def test_owners_that_are_not_asked_do_nothing(method: str) -> None:
     ],
     ids=["scaffold II", "scaffold I", "feddr", "ifeddr", "ifeddr, gradient", "ifeddr, coarse"],
 )
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", slow_but([0, 1], 0))
 def test_few_owners_a_round_still_reach_the_optimum(method: str, options: dict[str, object], seed: int) -> None:
     found = fp.solve(CASE.problem(), method, participation=0.3, tol=1e-9, seed=seed, **options)
     assert found.status == "solved"

@@ -36,6 +36,7 @@ def problems(draw):
     deadline=None,
     derandomize=True,
 )
+@pytest.mark.slow
 def test_all_methods_agree_with_the_conic_solver(made):
     problem, conic = made
     try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from marks import slow_but
 from raising import raises_code
 from vertical_cases import (
     CUTS,
@@ -93,7 +94,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["rounds", "asynchronous"])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", slow_but(VARIANTS, "squared", "scaled"))
 def test_every_variant_reaches_the_optimum_of_the_pooled_problem(variant: str, asynchronous: bool) -> None:
     asked, tol = small(1, **VARIANTS[variant]), 1e-3 if asynchronous else 1e-4  # its steps are shorter: for time
     found, theirs = fp.solve(asked, "fair-vfl", tol=tol, asynchronous=asynchronous), pooled(asked)
