@@ -23,8 +23,7 @@ def each(cases: Sequence[Any]) -> pytest.MarkDecorator:
 
 
 each_case = each(CASES)
-each_case_and_variant = each([*CASES, *VARIANTS])
-each_case_and_variant_slowly = each([*CASES, *slow_but(VARIANTS)])
+each_case_and_variant = each([*CASES, *slow_but(VARIANTS)])
 each_with_start = each([case for case in CASES if case.takes_start])
 each_with_exchanges = each([case for case in CASES if case.exchanges])
 each_elsewhere = each([case for case in [*CASES, *VARIANTS] if case.takes_start and case.exchanges])
@@ -113,12 +112,12 @@ def test_start_at_the_solution(case: Case) -> None:
     np.testing.assert_allclose(found.w, example.w, atol=100 * case.tol)
 
 
-@each_case_and_variant_slowly
+@each_case_and_variant
 def test_two_runs_are_equal_bit_for_bit(case: Case) -> None:
     assert bits(case.solve(seed=3)) == bits(case.solve(seed=3))
 
 
-@each_case_and_variant_slowly
+@each_case_and_variant
 def test_threads_give_the_same_bits(case: Case) -> None:
     assert bits(case.solve(engine="threads")) == bits(solved_plainly(case))
 
@@ -227,7 +226,7 @@ def test_few_exchanges(case: Case, limit: int) -> None:
     assert found.solved == found.certificate.meets((case.tol, case.tol))
 
 
-@each_case_and_variant_slowly
+@each_case_and_variant
 @pytest.mark.parametrize("when", slow_but(["at once", "early", "halfway"], "halfway"))
 def test_stopped_and_resumed_to_the_same_bits(case: Case, when: str, tmp_path: Path) -> None:
     expected = solved_plainly(case)
