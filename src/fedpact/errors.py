@@ -19,6 +19,7 @@ __all__ = [
     "OwnerError",
     "OwnerLost",
     "ProblemError",
+    "Refused",
     "WireError",
     "class_of",
 ]
@@ -84,6 +85,12 @@ class OwnerLost(OwnerError):
     """An owner cannot be reached, is late, has lost its state or sends what cannot be read; the message names it."""
 
     code = "FP-LOST"
+
+
+class Refused(OwnerError):
+    """A rule of the site's policy refuses what was asked; the code says which."""
+
+    code = "FP-REFUSED"
 
 
 class WireError(FedpactError, ValueError):

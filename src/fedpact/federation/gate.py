@@ -1,0 +1,217 @@
+"""The door of a site: every order passes here before a step runs, and every reply before it leaves.
+
+The policy decides, the audit log remembers; a site that is restarted reads from its log what it has answered before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from fedpact.errors import FedpactError, Refused
+from fedpact.federation.audit import AuditLog, read_log
+from fedpact.federation.identity import Identity, signed_by, split_signed
+from fedpact.federation.messages import Order, Sealed, payload, sealed_size, summed_fields
+from fedpact.federation.policy import (
+    ABOUT_ORDER,
+    ABOUT_PAST,
+    ABOUT_REPLY,
+    ABOUT_RUN,
+    ABOUT_TABLE,
+    ABOUT_TASK,
+    Charter,
+    Counts,
+    Past,
+    SitePolicy,
+    Traffic,
+    check,
+)
+
+#: Rooms of fedpact whose steps belong to the method that their file is named after.
+ROOMS = ("fedpact.solvers.constrained.", "fedpact.solvers.consensus.", "fedpact.solvers.vertical.")
+#: Files there whose steps several methods share.
+SHARED = ("local_steps", "splitting", "shared")
+
+
+@dataclass
+class _Run:
+    """What this site has answered in one run."""
+
+    charter: str
+    exchanges: int = 0
+    questions: int = 0
+    bytes: int = 0
+
+
+class Gate:
+    """Enforces a site's policy, fail-closed, and keeps its audit log.
+
+    identity: the site's key, with which its replies are signed
+    """
+
+    def __init__(self, policy: SitePolicy, identity: Identity, audit: AuditLog) -> None:
+        self.policy = policy
+        self.identity = identity
+        self.audit = audit
+        self._runs: dict[str, _Run] = {}
+        self._begun: list[dict[str, Any]] = []
+        self._approved: set[str] = set()
+        for entry in read_log(audit.folder):
+            self._recall(entry)
+
+    def _recall(self, entry: dict[str, Any]) -> None:
+        """Count what the log says was answered."""
+        event = entry["event"]
+        if event == "run":
+            self._begun.append(entry)
+            self._runs[entry["run"]] = _Run(entry["charter"])
+        elif event == "answer":
+            self._count(self._runs[entry["run"]], entry)
+        elif event == "approve":
+            self._approved.add(entry["job"])
+
+    @staticmethod
+    def _count(run: _Run, entry: Mapping[str, Any]) -> None:
+        run.exchanges += 1
+        run.questions += bool(entry["told"])
+        run.bytes += entry["bytes"]
+
+    # --------------------------------------------------------------------------------------------------- what comes in
+
+    def read(self, data: bytes) -> tuple[bytes, str]:
+        """The message, and the public key of the coordinator that signed it."""
+        signature, message = split_signed(data)
+        for public in self.policy.coordinators.values():
+            if signature and signed_by(public, "order", message, signature):
+                return message, public
+        raise Refused(f"{self.policy.name}: an order that no coordinator of its policy signed", code="FP-REFUSED-000")
+
+    def admit_run(self, charter: Charter, data: str) -> None:
+        """Judge a run when its first order comes; later orders must belong to the same charter.
+
+        data: digest of the table, for runs that would tell two sums apart by one owner or one category
+        """
+        digest = digest_of(charter)
+        known = self._runs.get(charter.run)
+        if known is not None:
+            if known.charter != digest:
+                raise Refused(
+                    f"{self.policy.name}: the job, or who takes part, changed in the middle of a run",
+                    code="FP-REFUSED-009",
+                )
+            return
+        check(self.policy, ABOUT_RUN, charter)
+        job = digest_of(charter.job)
+        levels = _levels(charter.job)
+        past = Past(self._runs_today(), self._similar(charter, data, levels), job in self._approved)
+        if self.policy.approval and not past.approved:
+            self.audit.write("await approval", job=job, stated=charter.job, owners=charter.owners)
+        check(self.policy, ABOUT_PAST, past)
+        facts = {"coordinator": charter.coordinator, "owners": charter.owners, "data": data, "levels": levels}
+        self.audit.write("run", run=charter.run, charter=digest, job=job, **facts)
+        self._begun.append({"run": charter.run, "time": datetime.now(UTC).isoformat(), **facts})
+        self._runs[charter.run] = _Run(digest)
+
+    def admit_task(self, task: Mapping[str, Any]) -> None:
+        check(self.policy, ABOUT_TASK, task)
+
+    def admit_table(self, counts: Counts) -> None:
+        check(self.policy, ABOUT_TABLE, counts)
+
+    def admit_order(self, step: str, order: Order) -> None:
+        run = self._runs[order.run]
+        traffic = Traffic(method_of(step), run.exchanges + 1, run.questions, run.bytes, longest(order))
+        check(self.policy, ABOUT_ORDER, traffic)
+
+    # ---------------------------------------------------------------------------------------------------- what goes out
+
+    def release(self, step: str, order: Order, sealed: Sealed[Any]) -> None:
+        """Write down what leaves. Refused when it holds sums in the clear that the policy wants masked."""
+        masked = sealed.sums.dtype == np.uint64
+        check(self.policy, ABOUT_REPLY, bool(sealed.sums.size) and not masked)
+        told = told_fields(sealed)
+        run = self._runs[order.run]
+        entry = {
+            "run": order.run,
+            "round": order.round,
+            "step": step,
+            "told": told,
+            "sums": int(sealed.sums.size),
+            "masked": bool(masked),
+            "bytes": sealed_size(sealed),
+        }
+        self._count(run, entry)
+        self.audit.write("answer", **entry)
+
+    def refuse(self, error: Exception, run: str) -> None:
+        """Write down a refusal; the log is the owner's own, and may hold the whole text."""
+        code = error.code if isinstance(error, FedpactError) else type(error).__name__
+        self.audit.write("refuse", run=run, code=code, text=str(error))
+
+    def approve(self, job: str) -> None:
+        self.audit.write("approve", job=job)
+        self._approved.add(job)
+
+    # ------------------------------------------------------------------------------------------------------- the past
+
+    def _runs_today(self) -> int:
+        since = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+        return sum(entry["time"] >= since for entry in self._begun)
+
+    def _similar(self, charter: Charter, data: str, levels: list[str]) -> int:
+        """Earlier runs on the same data whose sums, beside those of this run, would tell one part of them alone."""
+        found = 0
+        for entry in self._begun:
+            apart = set(entry["owners"]) ^ set(charter.owners)
+            others = set(entry["levels"]) ^ set(levels)
+            found += entry["data"] == data and len(apart) + len(others) == 1
+        return found
+
+
+def told_fields(sealed: Sealed[Any]) -> list[str]:
+    """Fields of a reply that tell numbers of this owner alone."""
+    sums = summed_fields(type(sealed.kept))
+    values = {f.name: getattr(sealed.kept, f.name) for f in fields(sealed.kept) if f.name not in sums}
+    return [name for name, value in values.items() if isinstance(value, float) or np.ndim(value)]
+
+
+def method_of(step: str) -> str:
+    """The method that a step belongs to; empty for one that all methods share.
+
+    A method of one's own goes by the name of its module.
+    """
+    module = step.partition(":")[0]
+    for room in ROOMS:
+        if module.startswith(room):
+            name = module.removeprefix(room)
+            return "" if name in SHARED else name.replace("_", "-")
+    return "" if module.startswith("fedpact.") else module
+
+
+def longest(order: Order) -> int:
+    """Of the vectors that an order holds, and of the lengths it asks for."""
+    found = 0
+    for name, value in payload(order).items():
+        if isinstance(value, np.ndarray):
+            found = max(found, value.size)
+        elif name.endswith("length"):
+            found = max(found, int(value))
+    return found
+
+
+def digest_of(content: Charter | Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON."""
+    plain = vars(content) if isinstance(content, Charter) else content
+    return sha256(json.dumps(plain, sort_keys=True, default=list).encode()).hexdigest()
+
+
+def _levels(job: Mapping[str, Any]) -> list[str]:
+    """Every category that the job lists, with its column."""
+    categories = job.get("categories") or {}
+    return [f"{column}={level}" for column, levels in categories.items() for level in levels]
