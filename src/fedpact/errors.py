@@ -107,7 +107,7 @@ class CheckpointError(FedpactError, ValueError):
 
 def class_of(code: str) -> type[FedpactError]:
     """The class of the errors with this code: FP-DATA-003 belongs to the class whose code is FP-DATA."""
-    kinds = (FedpactError, ProblemError, DataError, OptionError, OwnerError, OwnerLost, WireError, CheckpointError)
-    by_code: dict[str, type[FedpactError]] = {kind.code: kind for kind in kinds}
+    kinds = [FedpactError, ProblemError, DataError, OptionError, OwnerError, OwnerLost, Refused, WireError]
+    by_code: dict[str, type[FedpactError]] = {kind.code: kind for kind in [*kinds, CheckpointError]}
     family = code.rpartition("-")[0]
     return by_code.get(code) or by_code.get(family, OwnerError)

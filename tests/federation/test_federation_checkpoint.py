@@ -189,7 +189,9 @@ def test_a_finished_run_is_repeated_without_new_work(method: str, tmp_path: Path
     engine = Faulty()
     assert bits(solve(method, checkpoint=tmp_path, resume=True, engine=engine)) == bits(uninterrupted(method))
     last = uninterrupted(method).rounds
-    assert [(owner, order.round, order.look) for owner, order, _ in engine.orders] == [(n, last, True) for n in NAMES]
+    assert [(owner, order.round, order.look > 0) for owner, order, _ in engine.orders] == [
+        (n, last, True) for n in NAMES
+    ]
     assert {path: path.read_bytes() for path in before} == before
 
 

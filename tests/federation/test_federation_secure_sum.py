@@ -42,6 +42,7 @@ from fedpact.federation.secure_sum import (
     Agree,
     Keys,
     Offer,
+    Peers,
     agree,
     decode,
     encode,
@@ -128,9 +129,9 @@ def test_decoding_is_right_to_the_last_digit(number: int) -> None:
 
 def agreed(names: tuple[str, ...] = NAMES, run: str = "r1") -> list[Keys]:
     """The keys of owners that have just agreed."""
-    offers = [offer(None, None, Offer(run=run)) for _ in names]
+    offers = [offer(Peers(name), None, Offer(run=run)) for name in names]
     order = Agree(run=run, names=json.dumps(names), publics=json.dumps([reply.public for _, reply in offers]))
-    return [agree(None, keys, order)[0] for keys, _ in offers]
+    return [agree(Peers(name), keys, order)[0] for name, (keys, _) in zip(names, offers, strict=True)]
 
 
 def public_of(keys: Keys) -> str:
@@ -168,8 +169,9 @@ def test_keys_are_fresh_in_every_run_and_bound_to_it() -> None:
     first, second = agreed(), agreed()
     assert not {k.private for k in first} & {k.private for k in second}
     publics = json.dumps([public_of(k) for k in first])
-    other_run = agree(None, first[0], Agree(run="r2", names=json.dumps(NAMES), publics=publics))[0]
-    same_run = agree(None, first[0], Agree(run="r1", names=json.dumps(NAMES), publics=publics))[0]
+    offered = Keys(first[0].private)
+    other_run = agree(Peers(NAMES[0]), offered, Agree(run="r2", names=json.dumps(NAMES), publics=publics))[0]
+    same_run = agree(Peers(NAMES[0]), offered, Agree(run="r1", names=json.dumps(NAMES), publics=publics))[0]
     assert same_run == first[0]
     assert not set(other_run.shared[1:]) & set(first[0].shared[1:])
 

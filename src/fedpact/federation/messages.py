@@ -31,7 +31,8 @@ class Order:
     round:   number of the exchange; an owner answers a repeated one from memory
     after:   the last round of which the coordinator has used this owner's reply: the owner must remember it
     durable: the last round that the coordinator will never ask for again
-    look:    answer, but remember nothing: the run goes on from where it is
+    look:    0, or the number of a look: answer, but remember nothing, the run goes on from where it is. Numbers only
+             grow, so that no two looks have one mask
     secure:  mask the summed fields
     """
 
@@ -39,7 +40,7 @@ class Order:
     round: int = 0
     after: int = 0
     durable: int = 0
-    look: bool = False
+    look: int = 0
     secure: bool = False
 
 

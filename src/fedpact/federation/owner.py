@@ -37,7 +37,7 @@ Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
 #: Steps that get an owner's keys instead of its state, and do not need its data.
 KEY_STEPS: tuple[Step, ...] = (secure_sum.offer, secure_sum.agree)
 #: Of an owner's memory on disk; a memory of another version is refused.
-VERSION = 3
+VERSION = 4
 
 
 @contextmanager
@@ -64,6 +64,7 @@ class Memory:
     keys:    of secure sums
     answers: by round, what was asked (or its key, when read from disk) and the reply
     data:    digests of the shares that this was computed from; none before the first step and when nothing is on disk
+    look:    number of the last look
     """
 
     run: str
@@ -72,6 +73,7 @@ class Memory:
     keys: secure_sum.Keys | None = None
     answers: Mapping[int, tuple[tuple[Step, Order] | str, Sealed[Any]]] = field(default_factory=dict)
     data: tuple[str, ...] = ()
+    look: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,16 +101,27 @@ class Owner:
             where there is none
     folder: where the memory is also kept on disk; a subfolder by owner and run
     every:  write the memory after every round (an owner in a process of its own), or only when told to by `save`
+    peers:  what it knows of the others, for secure sums
     """
 
-    def __init__(self, name: str, source: object, folder: Path | None = None, *, every: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        source: object,
+        folder: Path | None = None,
+        *,
+        every: bool = True,
+        peers: secure_sum.Peers | None = None,
+    ) -> None:
         self.name = name
+        self._peers = peers or secure_sum.Peers(name)
         self._first = source
         self._source = source
         self._digest = ""
         self._folder = folder
         self._every = every
         self._memory: Memory | None = None
+        self._looked: tuple[str, Sealed[Any] | None] = ("", None)  # the last masked look, should its reply be lost
         self._share: Any = None
         self._task: Any = None
 
@@ -137,7 +150,7 @@ class Owner:
         self._memory = known
         self._check(order, known)
         if order.look:
-            return self._work(step, order, known)[1]
+            return self._look(step, order, known)
         if order.round in known.answers:
             asked, sealed = known.answers[order.round]
             if _key_of_asked(asked) != key_of(step, order):
@@ -168,6 +181,22 @@ class Owner:
                 "without its state folder, or with an older copy of it",
                 code="FP-LOST-001",
             )
+
+    def _look(self, step: Step, order: Order, known: Memory) -> Sealed[Any]:
+        """Answer, and remember nothing but the number of a masked look: two answers under one mask tell each other."""
+        if not order.secure:
+            return self._work(step, order, known)[1]
+        key = key_of(step, order)
+        last, sealed = self._looked
+        if sealed is None or key != last:
+            if order.look <= known.look:
+                raise OwnerLost(f"{self.name}: was asked to look twice under one number", code="FP-LOST-620")
+            self._memory = replace(known, look=order.look)
+            if self._every:
+                self.save()
+            sealed = self._work(step, order, known)[1]
+            self._looked = (key, sealed)
+        return sealed
 
     @property
     def share(self) -> Any:
@@ -217,7 +246,7 @@ class Owner:
         """Run the step on what is known; what is known then, and the reply. Nothing is remembered here."""
         if step in KEY_STEPS:
             with named(self.name, step.__name__):
-                keys, reply = step(None, known.keys, order)
+                keys, reply = step(self._peers, known.keys, order)
                 return replace(known, keys=keys), seal(reply)
         share = self.share
         data = known.data
@@ -250,6 +279,7 @@ class Owner:
             "type": name_of(type(known.state)),
             "state": to_tree(known.state),
             "keys": to_tree(known.keys),
+            "look": known.look,
             "answers": answers,
         }
         write_atomically(self._path(known.run), dumps(memory))
@@ -270,6 +300,7 @@ class Owner:
                 from_tree(secure_sum.Keys | None, memory["keys"], "keys"),
                 {a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]},
                 from_tree(tuple[str, ...], memory["data"], "data"),
+                from_tree(int, memory["look"], "look"),
             )
         except (ValueError, KeyError, TypeError) as error:  # a WireError is a ValueError
             words = f"{self.name}: its memory of run {run} cannot be used: {error}"

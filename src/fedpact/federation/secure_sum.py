@@ -6,6 +6,11 @@ two adds the mask, the other subtracts it: Bonawitz et al. (2017) without the se
 owner who leaves. None can be replaced here, since its constraint would be missing: its reply is asked for again (the
 masks are the same for the same order), or the run stops.
 
+The keys of a run are agreed on once, before anything else, and cannot be dropped. Between organisations every owner
+signs the public key that it offers, with the long-lived key by which the others know it (`Peers`): a coordinator that
+makes up the keys of one owner's peers is refused, by name. A mask is bound to the run, to all who take part, and to
+one message: no two messages of an owner ever have the same one (`Owner` sees to that).
+
 Numbers are fixed-point integers of 192 bits, 2^104 to one: a double of size 2^-52 or more is exact, a smaller one is
 off by less than 2^-104, and the sum is exact. A number that could make it overflow is an error, and so are masks that
 do not cancel.
@@ -15,14 +20,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.errors import OptionError, OwnerError
+from fedpact.errors import OptionError, OwnerError, Refused
+from fedpact.federation.identity import Identity, signed_by
 from fedpact.federation.messages import WORDS, Order, Reply
 from fedpact.federation.wire import client_step
 
@@ -32,6 +39,23 @@ Words = NDArray[np.uint64]  # m x WORDS, the highest word of each number first
 FRACTION = 104
 #: |sum| is at most 2^BITS: masks that do not cancel show in the bits above.
 BITS = 80
+
+
+@dataclass(frozen=True)
+class Peers:
+    """What an owner knows of itself and of the others when keys are agreed on.
+
+    identity: its own long-lived key; None where all owners are of one organisation, and nobody signs
+    known:    public keys of the others' identities, by name
+    owners:   all who take part in the run, as its charter says; empty: nobody said
+    least:    owners in a sum
+    """
+
+    name: str
+    identity: Identity | None = None
+    known: Mapping[str, str] = field(default_factory=dict)
+    owners: tuple[str, ...] = ()
+    least: int = 2
 
 
 @dataclass(frozen=True)
@@ -51,12 +75,14 @@ class Offer(Order):
 @dataclass(frozen=True, kw_only=True)
 class Offered(Reply):
     public: str
+    signature: str  # hexadecimal; empty where nobody signs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agree(Order):
     names: str  # JSON: all owners
     publics: str  # JSON: their public keys
+    signatures: str = "[]"  # JSON: their signatures under these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,26 +91,35 @@ class Agreed(Reply):
 
 
 @client_step
-def offer(share: object, keys: Keys | None, order: Offer) -> tuple[Keys, Offered]:
-    """A fresh key for this run."""
+def offer(peers: Peers, keys: Keys | None, order: Offer) -> tuple[Keys, Offered]:
+    """A fresh key for this run, signed. OwnerError when there is one: a second would take the masks off."""
+    if keys is not None:
+        raise OwnerError("the keys of this run are made already, and cannot be dropped", code="FP-OWNER-620")
     private = _x25519().X25519PrivateKey.generate()
-    return Keys(private.private_bytes_raw().hex()), Offered(public=private.public_key().public_bytes_raw().hex())
+    public = private.public_key().public_bytes_raw().hex()
+    signature = b""
+    if peers.identity is not None:
+        signature = peers.identity.sign("sum key", _statement(order.run, peers.name, public))
+    return Keys(private.private_bytes_raw().hex()), Offered(public=public, signature=signature.hex())
 
 
 @client_step
-def agree(share: object, keys: Keys, order: Agree) -> tuple[Keys, Agreed]:
-    """A key with each of the others, by Diffie-Hellman; bound to the run and to both public keys."""
+def agree(peers: Peers, keys: Keys | None, order: Agree) -> tuple[Keys, Agreed]:
+    """A key with each of the others, by Diffie-Hellman; bound to the run, to all who take part, and to both keys."""
+    if keys is None or keys.shared:
+        raise OwnerError("keys are agreed on once, after they were offered", code="FP-OWNER-621")
     x25519 = _x25519()
     private = x25519.X25519PrivateKey.from_private_bytes(bytes.fromhex(keys.private))
     own = private.public_key().public_bytes_raw().hex()
     names = json.loads(order.names)
     publics = json.loads(order.publics)
-    # Alone, or with its own key twice, it would send its values as they are.
-    if len(set(publics)) != len(names) or len(publics) != len(names) or len(names) < 2 or own not in publics:
-        raise OwnerError(
-            "the public keys are not one for each of two or more owners, with this owner's own among them",
-            code="FP-OWNER-010",
-        )
+    _check_roster(peers, own, names, publics)
+    if peers.identity is not None:
+        signatures = json.loads(order.signatures)
+        for name, public, signature in zip(names, publics, signatures, strict=True):
+            if name != peers.name:
+                _check_peer(peers, order.run, name, public, signature)
+    roster = sha256(json.dumps([names, publics]).encode()).hexdigest()
     shared = []
     for public in publics:
         if public == own:
@@ -92,8 +127,33 @@ def agree(share: object, keys: Keys, order: Agree) -> tuple[Keys, Agreed]:
             continue
         secret = private.exchange(x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public)))
         pair = "".join(sorted((own, public)))
-        shared.append(_derive(secret, f"fedpact pair {order.run} {pair}").hex())
+        shared.append(_derive(secret, f"fedpact pair {order.run} {roster} {pair}").hex())
     return Keys(keys.private, tuple(names), tuple(shared)), Agreed(peers=len(publics) - 1)
+
+
+def _statement(run: str, name: str, public: str) -> bytes:
+    """What an owner signs: this key is mine, in this run."""
+    return json.dumps([run, name, public]).encode()
+
+
+def _check_roster(peers: Peers, own: str, names: list[str], publics: list[str]) -> None:
+    # Alone, or with its own key twice, it would send its values as they are.
+    if len(set(publics)) != len(names) or len(publics) != len(names) or len(names) < 2 or own not in publics:
+        raise OwnerError(
+            "the public keys are not one for each of two or more owners, with this owner's own among them",
+            code="FP-OWNER-010",
+        )
+    if len(names) < peers.least:
+        raise Refused(f"a sum over {len(names)} owners; this site allows {peers.least} or more", code="FP-REFUSED-008")
+    if peers.owners and tuple(names) != peers.owners:
+        raise Refused("keys of other owners than the run was announced with", code="FP-REFUSED-013")
+
+
+def _check_peer(peers: Peers, run: str, name: str, public: str, signature: str) -> None:
+    """Refused unless the peer signed this key itself."""
+    known = peers.known.get(name, "")
+    if not known or not signed_by(known, "sum key", _statement(run, name, public), bytes.fromhex(signature)):
+        raise Refused(f"the key that was given as {name!r}'s is not signed by {name!r}", code="FP-REFUSED-014")
 
 
 def check_range(fields: dict[str, object], owners: int) -> None:

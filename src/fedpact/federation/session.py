@@ -214,7 +214,10 @@ class Session:
         asked = self.owners if owners is None else tuple(owners)
         self._check_masks(asked == self.owners and isinstance(orders, Order))
         each = [orders] * len(asked) if isinstance(orders, Order) else list(orders)
-        stamped = {owner: self._stamp(owner, order, self._round + 1) for owner, order in zip(asked, each, strict=True)}
+        number = self._number()
+        stamped = {
+            owner: self._stamp(owner, order, self._round + 1, number) for owner, order in zip(asked, each, strict=True)
+        }
         self._round += 1
         self.ledger.rounds += 1
         past = self._recall(step, stamped) or self._exchange_anew(step, stamped)
@@ -229,8 +232,10 @@ class Session:
                 "secure_sum=True hides nothing with a single owner: the sum is its vector; leave it out",
                 code="FP-OPTION-314",
             )
-        publics = [reply.public for reply in self.ask(offer, Offer())]
-        self.ask(agree, Agree(names=json.dumps(self.owners), publics=json.dumps(publics)))
+        offered = self.ask(offer, Offer())
+        publics = json.dumps([reply.public for reply in offered])
+        signatures = json.dumps([reply.signature for reply in offered])
+        self.ask(agree, Agree(names=json.dumps(self.owners), publics=publics, signatures=signatures))
         self._secure = True
 
     def _recall(self, step: Step, orders: dict[str, Order]) -> Past | None:
@@ -279,7 +284,8 @@ class Session:
         self._looking = True
         self.ledger = Ledger(self.owners, ledger.record)  # not counted: the traffic of a resumed run is the whole run's
         try:
-            self._exchange(confirm, {owner: self._stamp(owner, Order(), self._round) for owner in self.owners})
+            number = self._number()
+            self._exchange(confirm, {owner: self._stamp(owner, Order(), self._round, number) for owner in self.owners})
         finally:
             self._looking = looking
             self.ledger = ledger
@@ -308,7 +314,11 @@ class Session:
             self.fleet.keep()
             self.checkpoint.write()
 
-    def _stamp(self, owner: str, order: Order, round: int) -> Order:
+    def _number(self) -> int:
+        """Of a look, one that was never used before; 0 when this is none."""
+        return time.time_ns() if self._looking else 0
+
+    def _stamp(self, owner: str, order: Order, round: int, look: int) -> Order:
         if (bad := not_finite(order)) is not None:
             raise NotFinite(
                 f"round {round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
@@ -324,7 +334,7 @@ class Session:
             round=round,
             after=after,
             durable=durable,
-            look=self._looking,
+            look=look,
             secure=self._secure,
         )
 
@@ -413,7 +423,7 @@ class Session:
     def submit(self, owner: str, step: Step, order: Order) -> Ticket:
         """Send one order to one owner without waiting."""
         self._check_masks(one_for_all=False)
-        ticket = Ticket(owner, step, self._stamp(owner, order, self._round + 1))
+        ticket = Ticket(owner, step, self._stamp(owner, order, self._round + 1, self._number()))
         self._round += 1
         self.send(ticket)
         return ticket
