@@ -466,6 +466,8 @@ CODES = {
     "FP-LOST-620": "it was asked to look twice under one number; the next order has another",
     "FP-REFUSED-008": "rule owners: a sum over fewer owners than the site allows; run with more",
     "FP-REFUSED-013": "keys of other owners than the run was announced with; begin another run",
+    "FP-REFUSED-015": "an order came under the charter of another run; start the run again",
+    "FP-REFUSED-016": "an order came without the charter of its run; update the coordinator's fedpact",
     "FP-REFUSED-014": "the key given as another owner's is not signed by it; check the keys that each site pins",
     "FP-CHECKPOINT-610": "the audit log of the site was changed; restore it from a copy",
 }

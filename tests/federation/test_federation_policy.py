@@ -73,7 +73,7 @@ class Answer(Reply):
 
 def asked(site: Gate, changes: dict[str, Any], task: dict[str, Any], counts: Counts, order: Order, times: int) -> None:
     """What a coordinator asks of a site, from the first order to the last reply."""
-    site.admit_run(charter(**changes), "digest")
+    site.admit_run(charter(**changes), lambda: "digest")
     site.admit_task({**JOB, **task})
     site.admit_table(counts)
     for _ in range(times):
@@ -129,17 +129,17 @@ def test_a_site_that_states_nothing_allows_nothing(tmp_path: Path, identity: Ide
     (tmp_path / "site.toml").write_text('[site]\nname = "a"\ndata = "x"\nstate = "s"\nkey = "k"\n')
     policy = read_policy(tmp_path / "site.toml")
     with pytest.raises(Refused):
-        Gate(policy, identity, AuditLog(tmp_path / "audit")).admit_run(charter(), "digest")
+        Gate(policy, identity, AuditLog(tmp_path / "audit")).admit_run(charter(), lambda: "digest")
     assert policy.secure_sums
     assert policy.tasks == policy.features == ()
 
 
 def test_a_run_keeps_its_charter(tmp_path: Path, identity: Identity) -> None:
     site = gate(tmp_path, identity)
-    site.admit_run(charter(), "digest")
-    site.admit_run(charter(), "digest")
+    site.admit_run(charter(), lambda: "digest")
+    site.admit_run(charter(), lambda: "digest")
     with pytest.raises(Refused) as error:
-        site.admit_run(charter(owners=("a", "b")), "digest")
+        site.admit_run(charter(owners=("a", "b")), lambda: "digest")
     assert code_of(error) == "FP-REFUSED-009"
 
 
@@ -159,14 +159,14 @@ def test_two_runs_that_differ_by_one(
     changes: dict[str, Any], data: str, similar: bool, tmp_path: Path, identity: Identity
 ) -> None:
     job = {**JOB, "categories": {"sex": ["m", "f"]}}
-    gate(tmp_path, identity, similar_runs=0).admit_run(charter(job=job), "digest")
+    gate(tmp_path, identity, similar_runs=0).admit_run(charter(job=job), lambda: "digest")
     site = gate(tmp_path, identity, similar_runs=0)  # started again: the log remembers
     later = charter("r2", **{"job": job, **changes})
     if not similar:
-        site.admit_run(later, data)
+        site.admit_run(later, lambda: data)
         return
     with pytest.raises(Refused) as error:
-        site.admit_run(later, data)
+        site.admit_run(later, lambda: data)
     assert code_of(error) == "FP-REFUSED-012"
 
 
@@ -180,12 +180,12 @@ def test_limits_hold_across_a_restart(tmp_path: Path, identity: Identity) -> Non
 def test_a_person_approves_a_job_once(tmp_path: Path, identity: Identity) -> None:
     site = gate(tmp_path, identity, approval=True)
     with pytest.raises(Refused):
-        site.admit_run(charter(), "digest")
+        site.admit_run(charter(), lambda: "digest")
     waiting = [entry for entry in read_log(tmp_path / "audit") if entry["event"] == "await approval"]
     site.approve(waiting[0]["job"])
-    gate(tmp_path, identity, approval=True).admit_run(charter("r2"), "digest")
+    gate(tmp_path, identity, approval=True).admit_run(charter("r2"), lambda: "digest")
     with pytest.raises(Refused):
-        site.admit_run(charter("r3", job={**JOB, "bound": 0.1}), "digest")
+        site.admit_run(charter("r3", job={**JOB, "bound": 0.1}), lambda: "digest")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedpact.errors import OptionError
+from fedpact.federation.identity import Identity
 from fedpact.federation.messages import Order, Sealed
 from fedpact.federation.owner import Step
 
@@ -24,6 +25,8 @@ class Fleet(ABC):
 
     task:     what owners are asked to build their share from; None where they hold shares as they are
     deadline: seconds an owner has for a reply; None: as long as it takes
+    charter:  what owners of other organisations are asked to take part in (`fedpact.federation.policy.Charter`)
+    identity: the coordinator's key, with which orders are signed; roster: the owners' public keys, by name
     """
 
     #: Do the owners live in other organisations? Then single matrices should not be seen by the coordinator.
@@ -33,6 +36,9 @@ class Fleet(ABC):
         self.owners = tuple(owners)
         self.task: Stated | None = None
         self.deadline: float | None = None
+        self.charter: Mapping[str, Any] = {}
+        self.identity: Identity | None = None
+        self.roster: Mapping[str, str] = {}
 
     @abstractmethod
     def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:

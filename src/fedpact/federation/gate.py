@@ -6,7 +6,7 @@ The policy decides, the audit log remembers; a site that is restarted reads from
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -32,6 +32,7 @@ from fedpact.federation.policy import (
     Traffic,
     check,
 )
+from fedpact.federation.secure_sum import Peers
 
 #: Rooms of fedpact whose steps belong to the method that their file is named after.
 ROOMS = ("fedpact.solvers.constrained.", "fedpact.solvers.consensus.", "fedpact.solvers.vertical.")
@@ -92,10 +93,24 @@ class Gate:
                 return message, public
         raise Refused(f"{self.policy.name}: an order that no coordinator of its policy signed", code="FP-REFUSED-000")
 
-    def admit_run(self, charter: Charter, data: str) -> None:
+    def admit(self, message: Mapping[str, Any], coordinator: str, order: Order, data: Callable[[], str]) -> Peers:
+        """Judge an order before it runs: its run, its task, and what the run has asked so far.
+
+        Returns what the owner knows of the others, for secure sums.
+        """
+        charter = read_charter(message.get("charter"), coordinator)
+        if charter.run != order.run:
+            raise Refused(f"{self.policy.name}: an order under the charter of another run", code="FP-REFUSED-015")
+        self.admit_run(charter, data)
+        if message["task"] is not None:
+            self.admit_task(message["task"])
+        self.admit_order(str(message["step"]), order)
+        return Peers(self.policy.name, self.identity, self.policy.peers, charter.owners, self.policy.owners)
+
+    def admit_run(self, charter: Charter, data: Callable[[], str]) -> None:
         """Judge a run when its first order comes; later orders must belong to the same charter.
 
-        data: digest of the table, for runs that would tell two sums apart by one owner or one category
+        data: gives the digest of the table; two runs on the same data must not differ by one owner or one category
         """
         digest = digest_of(charter)
         known = self._runs.get(charter.run)
@@ -109,11 +124,12 @@ class Gate:
         check(self.policy, ABOUT_RUN, charter)
         job = digest_of(charter.job)
         levels = _levels(charter.job)
-        past = Past(self._runs_today(), self._similar(charter, data, levels), job in self._approved)
+        held = data()
+        past = Past(self._runs_today(), self._similar(charter, held, levels), job in self._approved)
         if self.policy.approval and not past.approved:
             self.audit.write("await approval", job=job, stated=charter.job, owners=charter.owners)
         check(self.policy, ABOUT_PAST, past)
-        facts = {"coordinator": charter.coordinator, "owners": charter.owners, "data": data, "levels": levels}
+        facts = {"coordinator": charter.coordinator, "owners": charter.owners, "data": held, "levels": levels}
         self.audit.write("run", run=charter.run, charter=digest, job=job, **facts)
         self._begun.append({"run": charter.run, "time": datetime.now(UTC).isoformat(), **facts})
         self._runs[charter.run] = _Run(digest)
@@ -149,10 +165,10 @@ class Gate:
         self._count(run, entry)
         self.audit.write("answer", **entry)
 
-    def refuse(self, error: Exception, run: str) -> None:
-        """Write down a refusal; the log is the owner's own, and may hold the whole text."""
+    def refuse(self, error: Exception, step: str) -> None:
+        """Write down a refusal, or a step that failed; the log is the owner's own, and may hold the whole text."""
         code = error.code if isinstance(error, FedpactError) else type(error).__name__
-        self.audit.write("refuse", run=run, code=code, text=str(error))
+        self.audit.write("refuse", step=step, code=code, text=str(error))
 
     def approve(self, job: str) -> None:
         self.audit.write("approve", job=job)
@@ -172,6 +188,15 @@ class Gate:
             others = set(entry["levels"]) ^ set(levels)
             found += entry["data"] == data and len(apart) + len(others) == 1
         return found
+
+
+def read_charter(content: Any, coordinator: str) -> Charter:
+    """The charter as it came with an order. Refused when it is none."""
+    try:
+        owners = tuple(str(name) for name in content["owners"])
+        return Charter(str(content["run"]), coordinator, owners, dict(content["job"]))
+    except (TypeError, KeyError, ValueError) as error:
+        raise Refused("an order without the charter of its run", code="FP-REFUSED-016") from error
 
 
 def told_fields(sealed: Sealed[Any]) -> list[str]:

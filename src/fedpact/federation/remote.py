@@ -16,8 +16,11 @@ import numpy as np
 from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost, WireError
 from fedpact.federation.failure import UNEXPECTED, Failure
 from fedpact.federation.fleet import Fleet
+from fedpact.federation.gate import Gate
+from fedpact.federation.identity import open_signed, sign_message, split_signed
 from fedpact.federation.messages import Order, Sealed, not_finite
-from fedpact.federation.owner import Owner, Step, named
+from fedpact.federation.owner import Owner, Sourced, Step, named
+from fedpact.federation.secure_sum import Peers
 from fedpact.federation.wire import (
     STEPS,
     dumps,
@@ -46,6 +49,7 @@ class Site:
     folder:    where the owner's memory is kept on its own disk
     full_text: send the text of errors too; only where owner and coordinator are one organisation, since it may quote
                cells and name files and columns. Otherwise it goes to the log "fedpact.site" and nowhere else
+    gate:      enforces the site's policy; None where owner and coordinator are one organisation
     """
 
     def __init__(
@@ -55,12 +59,14 @@ class Site:
         folder: Path | None = None,
         *,
         full_text: bool = False,
+        gate: Gate | None = None,
     ) -> None:
         self.name = name
         self._first = source
         self._source = source
         self._folder = folder
         self._full_text = full_text
+        self._gate = gate
         self._owners: dict[str, Owner] = {}
 
     def hold(self, source: object) -> None:
@@ -70,19 +76,32 @@ class Site:
             owner.hold(source)
 
     def handle(self, data: bytes) -> bytes:
-        """Answer the bytes of an order; never raises."""
-        task: object = None
+        """Answer the bytes of an order; never raises. A site with a policy signs what it answers."""
+        reply = self._handle(data)
+        if self._gate is None:
+            return reply
+        return sign_message(self._gate.identity, "reply", reply)
+
+    def _handle(self, data: bytes) -> bytes:
+        message: dict[str, Any] = {}
+        coordinator = ""
         try:
             with named(self.name, "handling an order"):
+                if self._gate is None:
+                    data = split_signed(data)[1]
+                else:
+                    data, coordinator = self._gate.read(data)
                 message = read_message(data, needed=("owner", "step", "order", "task"))
-                task = message["task"]
-                return dumps(self._answer(message))
+                return dumps(self._answer(message, coordinator))
         except Exception as error:
+            if self._gate is not None:
+                self._gate.refuse(error, str(message.get("step", "")))
+            task = message.get("task")
             if self._full_text:
                 return _failed(replace(Failure.of(error, task), text=str(error)))
             return refuse(error, task)
 
-    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, message: dict[str, Any], coordinator: str) -> dict[str, Any]:
         if message["owner"] != self.name:
             raise OwnerError(f"got an order for {message['owner']!r}", code="FP-OWNER-008")
         step = STEPS.get(str(message["step"]))
@@ -93,15 +112,27 @@ class Site:
                 code="FP-OWNER-009",
             )
         order: Order = from_tree(order_type(step), message["order"], "order")
-        if order.run not in self._owners:
+        peers = None
+        if self._gate is not None:
+            peers = self._gate.admit(message, coordinator, order, self._digest)
+        sealed = self._owner(order.run, peers).handle(step, order, message["task"])
+        if self._gate is not None:
+            self._gate.release(message["step"], order, sealed)
+        return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
+
+    def _digest(self) -> str:
+        """Of the data, where the source knows it."""
+        return self._source.digest() if isinstance(self._source, Sourced) else ""
+
+    def _owner(self, run: str, peers: Peers | None) -> Owner:
+        """The owner of this run; a new one reads its data anew, which may have changed since the run before."""
+        if run not in self._owners:
             while len(self._owners) >= RUNS:
                 del self._owners[next(iter(self._owners))]
-            # Every run reads its data anew: they may have changed since the run before.
-            self._owners[order.run] = Owner(self.name, copy(self._first), self._folder)
+            self._owners[run] = Owner(self.name, copy(self._first), self._folder, peers=peers)
             if self._source is not self._first:
-                self._owners[order.run].hold(copy(self._source))
-        sealed = self._owners[order.run].handle(step, order, message["task"])
-        return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
+                self._owners[run].hold(copy(self._source))
+        return self._owners[run]
 
 
 def refuse(error: Exception, job: object = None) -> bytes:
@@ -140,17 +171,23 @@ class RemoteFleet(Fleet):
                 code="FP-OPTION-304",
             )
         task = self.task.stated() if self.task is not None else None
-        data = dumps({"owner": owner, "step": name_of(step), "order": to_tree(order), "task": task})
+        entries = {"owner": owner, "step": name_of(step), "order": to_tree(order), "task": task}
+        data = dumps({**entries, "charter": dict(self.charter)})
         if len(data) > LARGEST:
             raise OptionError(
                 f"an order of {len(data)} bytes is over the limit of {LARGEST}; use fewer variables",
                 code="FP-OPTION-305",
             )
+        if self.identity is not None:
+            data = sign_message(self.identity, "order", data)
         answered: Future[Sealed[Any]] = Future()
 
         def receive(sent: Future[bytes]) -> None:
             try:
-                answered.set_result(read_reply(owner, step, order, sent.result()))
+                reply = split_signed(sent.result())[1]
+                if self.roster:
+                    reply = open_signed(sent.result(), self.roster[owner], "reply", owner)
+                answered.set_result(read_reply(owner, step, order, reply))
             except FedpactError as error:
                 answered.set_exception(error)
             except Exception as error:

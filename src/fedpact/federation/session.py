@@ -25,6 +25,7 @@ import numpy as np
 from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
+from fedpact.federation.identity import Identity, check_public_keys
 from fedpact.federation.ledger import Ledger
 from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, rebuild
 from fedpact.federation.owner import Step, confirm
@@ -75,6 +76,8 @@ class Session:
     checkpoint: folder in which the run is kept, every `checkpoint_every` exchanges and when it ends, is interrupted
                 (Ctrl-C, SIGTERM) or loses an owner; `resume=True` goes on from there, to the same bits
     record:     file to which every message is written, for an auditor; `fedpact.federation.read_record` reads it
+    identity:   file of the coordinator's private key, with which it signs its orders to other organisations
+    roster:     public keys of the owners, by name: replies that they did not sign are refused
 
     `open` gives the owners what they hold; `fp.solve` and `fp.fit` do it. Use it as a context manager, or close it.
     With a checkpoint, a session that was interrupted or lost an owner solves no more; `resume=True` goes on with it.
@@ -93,8 +96,12 @@ class Session:
         checkpoint_every: int = 1,
         resume: bool = False,
         record: str | Path | None = None,
+        identity: str | Path | None = None,
+        roster: Mapping[str, str] | None = None,
     ) -> None:
         self.engine = find_engine(engine)
+        self.identity = None if identity is None else Identity.load(identity)
+        self.roster = check_public_keys(roster or {}, "roster")
         self.secure_sum = secure_sum
         self.policy = Policy(on_failure, deadline, retries, max_staleness)
         self.folder = None if checkpoint is None else Path(checkpoint)
@@ -139,6 +146,8 @@ class Session:
             memory = None if self.folder is None else self.folder / "owners"
             self._fleet = self.engine.open(sources, memory)
             self._fleet.deadline = self.policy.deadline
+            self._fleet.identity = self.identity
+            self._fleet.roster = self.roster
             self._stack.callback(self._fleet.close)
             self.ledger = Ledger(self._fleet.owners, self.record)
             self._after = dict.fromkeys(self._fleet.owners, 0)
@@ -154,6 +163,8 @@ class Session:
             self._fleet.hold(sources)
             if self.checkpoint is not None and self._round < self.checkpoint.rounds:
                 self._confirmed = False  # what is on record from here on was computed from these shares
+        if not self._fleet.charter:
+            self._fleet.charter = {"run": self.run, "owners": list(sources), "job": dict(about or {})}
         self._sources = dict(sources)
         return self
 
