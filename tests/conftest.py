@@ -51,7 +51,7 @@ def ray_cluster() -> Iterator[str]:
     """A Ray of two processors that every engine finds running, started once a session; its address."""
     ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install 'fedpact[ray]'")
     tests = Path(__file__).parent
-    folders = [tests / room for room in ("contracts", "engines", "federation", "solvers")]
+    folders = [tests, *(tests / room for room in ("contracts", "engines", "federation", "solvers"))]
     # functions of the tests are imported over there
     path = [*map(str, folders), str(Path(fedpact.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     found = {

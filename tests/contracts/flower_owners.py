@@ -10,6 +10,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,24 @@ from fedpact.federation import RemoteFleet, Site
 PATIENCE = 180.0
 
 
+@dataclass(frozen=True)
+class Held:
+    """The task of every order: where a site finds its share."""
+
+    shares: Path
+
+    def stated(self) -> dict[str, Any]:
+        return {"shares": str(self.shares)}
+
+
 class Relay(RemoteFleet):
     """The test's end: orders go over the socket, replies come back in any order."""
 
     networked = True
 
     def __init__(self, owners: tuple[str, ...], shares: Path, coordinator: Connection) -> None:
-        super().__init__(owners, {"shares": str(shares)})
+        self._held = Held(shares)
+        super().__init__(owners)
         self._coordinator = coordinator
         self._sent: dict[int, Future[bytes]] = {}
         coordinator.send(("open", owners))
@@ -42,7 +54,15 @@ class Relay(RemoteFleet):
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def _send(self, owner: str, data: bytes) -> Future[bytes]:
+    @property
+    def task(self) -> Held:  # type: ignore[override]
+        return self._held
+
+    @task.setter
+    def task(self, task: object) -> None:
+        """Whatever is posed, a site builds its share from its file."""
+
+    def send(self, owner: str, data: bytes) -> Future[bytes]:
         future: Future[bytes] = Future()
         number = len(self._sent)
         self._sent[number] = future
@@ -67,7 +87,8 @@ def coordinate(grid: Grid, run_config: dict[str, Any]) -> None:
     """The coordinator's end: a fleet of the Flower engine, and whatever is asked of it."""
     address = ("127.0.0.1", int(run_config["port"]))
     with Client(address, authkey=str(run_config["secret"]).encode()) as test:
-        lock, fleet = threading.Lock(), None
+        lock = threading.Lock()
+        fleet: Any = None
 
         def tell(message: object) -> None:
             with lock:
@@ -89,7 +110,7 @@ def coordinate(grid: Grid, run_config: dict[str, Any]) -> None:
                 tell("closed")
             else:
                 number, owner, data = message
-                sent: Future[bytes] = fleet._send(owner, data)  # type: ignore[union-attr]
+                sent: Future[bytes] = fleet.send(owner, data)
                 sent.add_done_callback(lambda done, number=number: answer(number, done))
 
 

@@ -264,7 +264,8 @@ def coordinate(address: str, folder: str) -> None:
 def child(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """Python with this file as module t."""
     command = [sys.executable, "-c", f"import sys, {Path(__file__).stem} as t; {code}", *arguments]
-    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     surroundings = {**os.environ, "PYTHONPATH": path, **environment}
     return subprocess.Popen(
         command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True

@@ -16,8 +16,9 @@ from fedpact.types import Vector
 R = TypeVar("R", bound=Reply)
 
 #: Feasibility is asked for with this margin while exchanges are left, because the objective errs by <mu, c(w)>, a sum
-#: over all constraints, and users expect it to be as good as the tolerance says.
-MARGIN = 0.3
+#: over all constraints, and users expect it to be as good as the tolerance says: with 0.45 proximal-al misses that on a
+#: quadratic program of the paper, and below 0.4 accelerated needs exchanges for nothing.
+MARGIN = 0.4
 #: Exchanges that must be left for a hand-over to be worth it.
 HAND_OVER = 20
 

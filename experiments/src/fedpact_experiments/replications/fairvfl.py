@@ -33,8 +33,8 @@ LOADERS: dict[str, Callable[[str | None], VerticalTable]] = {
     "COMPAS": datasets.vertical_compas,
     "C&C": datasets.vertical_communities,
 }
-#: Exchanges besides the updates: the first look, the last one, handing out, and one that is kept back.
-BESIDES = 4
+#: Exchanges besides the updates: the first look, the last one, and handing out.
+BESIDES = 3
 #: Tolerance of vertical-al.
 TOL = 1e-4
 #: Its tolerance in Figure 1.
