@@ -34,7 +34,7 @@ def raised() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_class_has_a_code_of_its_own() -> None:
-    assert len(CLASSES) == 8
+    assert len(CLASSES) == 9
     assert len({kind.code for kind in CLASSES}) == len(CLASSES)
     for kind in CLASSES:
         assert kind.code in CODES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -389,7 +389,7 @@ def test_replies_are_kept_until_they_are_durable(restart: bool, tmp_path: Path) 
 def test_a_look_leaves_no_trace(restart: bool, tmp_path: Path) -> None:
     owner = walked(tmp_path, 3, restart)
     before = memory_file(tmp_path).read_bytes()
-    seen = [owner.handle(go, order(r, after=3, look=True)) for r in (4, 4, 5, 2)]
+    seen = [owner.handle(go, order(r, after=3, look=1)) for r in (4, 4, 5, 2)]
     assert [s.kept.count for s in seen] == [4] * 4
     assert exact(seen[0]) == exact(seen[1]) == exact(walk(4)[-1])
     owner.save()
@@ -400,14 +400,14 @@ def test_a_look_leaves_no_trace(restart: bool, tmp_path: Path) -> None:
 def test_a_look_that_fails_leaves_no_trace(tmp_path: Path) -> None:
     owner = walked(tmp_path, 3, restart=True)
     with pytest.raises(DataError, match=r"^clinic b: too far$"):
-        owner.handle(go, order(4, look=True, far=-1.0))
+        owner.handle(go, order(4, look=1, far=-1.0))
     assert exact(owner.handle(go, order(4))) == exact(walk(4)[-1])
 
 
 def test_a_look_needs_the_memory_too() -> None:
     """Else the step would start from nothing, and answer something that has no meaning or fail for no reason."""
     with raises_code("FP-LOST-001", "clinic b: ", "round 3"):
-        Owner("clinic b", Share()).handle(go, order(4, after=3, look=True))
+        Owner("clinic b", Share()).handle(go, order(4, after=3, look=1))
 
 
 # ---------------------------------------------------------------------------------------------------- sources and keys
@@ -473,14 +473,46 @@ def plain(round: int) -> NDArray[np.float64]:
 
 def test_keys_survive_a_restart(tmp_path: Path) -> None:
     owners = agreed(tmp_path)
-    before = [owner.handle(go, secure(3, look=True)) for owner in owners]
+    before = [owner.handle(go, secure(3)) for owner in owners]
     again = [Owner(name, Share(), tmp_path) for name in NAMES]
-    after = [owner.handle(go, secure(3, look=True)) for owner in again]
+    after = [owner.handle(go, secure(3)) for owner in again]
     assert exact(before) == exact(after)  # the same masks
     assert all(sealed.sums.dtype == np.uint64 for sealed in after)
     mixed = [before[0].sums, after[1].sums, before[2].sums]
     assert np.allclose(reveal(mixed), 3 * plain(3), rtol=0, atol=1e-15)
     assert not any(np.allclose(decode(part), plain(3)) for part in mixed)
+
+
+def test_a_second_offer_does_not_drop_the_keys(tmp_path: Path) -> None:
+    """Dropped keys would let the next order be answered without masks."""
+    owner = agreed(tmp_path)[1]
+    owner.handle(offer, Offer(run=RUN, round=3))
+    with raises_code("FP-OWNER-006"):
+        owner.handle(go, order(4, after=3))
+    assert owner.handle(go, secure(4, after=3)).sums.dtype == np.uint64
+
+
+def test_keys_cannot_be_agreed_on_with_others(tmp_path: Path) -> None:
+    """A coordinator that plays all peers after the real ones have agreed would take their masks off."""
+    owner = agreed(tmp_path)[1]
+    own = owner.handle(offer, Offer(run=RUN, round=3)).kept.public
+    forged = [Owner(name, Share()).handle(offer, Offer(run=RUN, round=1)).kept.public for name in "xy"]
+    publics = json.dumps([forged[0], own, forged[1]])
+    with raises_code("FP-OWNER-621"):
+        owner.handle(agree, Agree(run=RUN, round=4, names=json.dumps(NAMES), publics=publics))
+
+
+def test_one_look_is_answered_once(tmp_path: Path) -> None:
+    """Two answers under one mask, on data or at a state that changed in between, would tell the difference."""
+    owner = agreed(tmp_path)[1]
+    asked = secure(4, look=7)
+    first = owner.handle(go, asked)
+    owner.handle(go, secure(3))
+    assert exact([owner.handle(go, replace(asked, after=3))]) == exact([first])  # the very same bytes
+    with raises_code("FP-LOST-620"):
+        owner.handle(go_back, asked)
+    with raises_code("FP-LOST-620"):
+        Owner("clinic b", Share(), tmp_path).handle(go, asked)
 
 
 def test_a_repeated_offer_is_the_same_key(tmp_path: Path) -> None:
@@ -511,15 +543,16 @@ def test_two_messages_never_share_a_mask(tmp_path: Path) -> None:
     owner = agreed(tmp_path)[1]
     owner.handle(go, secure(3))
     sent = [
-        owner.handle(go, secure(4, look=True)),
-        owner.handle(go_back, secure(4, look=True)),
-        owner.handle(go, secure(5, look=True, w=secure(4).w)),
-        owner.handle(go, GoOn(**vars(secure(4, look=True)))),
+        owner.handle(go, secure(4, look=1)),
+        owner.handle(go_back, secure(4, look=2)),
+        owner.handle(go, secure(5, look=3, w=secure(4).w)),
+        owner.handle(go, GoOn(**vars(secure(4, look=4)))),
+        owner.handle(go, secure(4, look=5)),
         owner.handle(go, secure(4)),
     ]
     here = go(Share(), None, secure(3))[0]
     on, back = (seal(step(Share(), here, secure(4))[1]).sums for step in (go, go_back))
-    values = [on, back, on, on, on]
+    values = [on, back, on, on, on, on]
     for i in range(len(sent)):
         for j in range(i):
             difference = decode(add(sent[i].sums, negative(sent[j].sums)))

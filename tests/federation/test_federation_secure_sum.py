@@ -188,7 +188,8 @@ def test_the_mask_is_x25519_then_hkdf_then_chacha20() -> None:
         X25519PublicKey.from_public_bytes(bytes.fromhex(public_of(b)))
     )
     pair = "".join(sorted([public_of(a), public_of(b)]))
-    key = hkdf(secret, f"fedpact pair r1 {pair}")
+    roster = hashlib.sha256(json.dumps([["a", "b"], [public_of(a), public_of(b)]]).encode()).hexdigest()
+    key = hkdf(secret, f"fedpact pair r1 {roster} {pair}")
     assert a.shared == ("", key.hex())
     stream = Cipher(algorithms.ChaCha20(hkdf(key, "a message"), bytes(16)), mode=None).encryptor()
     mask = np.frombuffer(stream.update(bytes(5 * 8 * WORDS)), dtype="<u8").reshape(5, WORDS)
@@ -609,7 +610,7 @@ DOUBT = {
     "Probed.far_violation",
     "Verified.wrong",
 }
-KEYS = {"Offered.public", "Agreed.peers"}
+KEYS = {"Offered.public", "Offered.signature", "Agreed.peers"}
 
 
 @pytest.mark.parametrize("method", slow_but(METHODS, "interior-point", "accelerated"))

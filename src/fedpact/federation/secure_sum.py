@@ -92,22 +92,22 @@ class Agreed(Reply):
 
 @client_step
 def offer(peers: Peers, keys: Keys | None, order: Offer) -> tuple[Keys, Offered]:
-    """A fresh key for this run, signed. OwnerError when there is one: a second would take the masks off."""
-    if keys is not None:
-        raise OwnerError("the keys of this run are made already, and cannot be dropped", code="FP-OWNER-620")
-    private = _x25519().X25519PrivateKey.generate()
+    """The key of this run, signed; made once. Asked again, it is the same, and what was agreed on stays."""
+    if keys is None:
+        keys = Keys(_x25519().X25519PrivateKey.generate().private_bytes_raw().hex())
+    private = _x25519().X25519PrivateKey.from_private_bytes(bytes.fromhex(keys.private))
     public = private.public_key().public_bytes_raw().hex()
     signature = b""
     if peers.identity is not None:
         signature = peers.identity.sign("sum key", _statement(order.run, peers.name, public))
-    return Keys(private.private_bytes_raw().hex()), Offered(public=public, signature=signature.hex())
+    return keys, Offered(public=public, signature=signature.hex())
 
 
 @client_step
 def agree(peers: Peers, keys: Keys | None, order: Agree) -> tuple[Keys, Agreed]:
     """A key with each of the others, by Diffie-Hellman; bound to the run, to all who take part, and to both keys."""
-    if keys is None or keys.shared:
-        raise OwnerError("keys are agreed on once, after they were offered", code="FP-OWNER-621")
+    if keys is None:
+        raise OwnerError("keys are agreed on after they were offered", code="FP-OWNER-620")
     x25519 = _x25519()
     private = x25519.X25519PrivateKey.from_private_bytes(bytes.fromhex(keys.private))
     own = private.public_key().public_bytes_raw().hex()
@@ -128,7 +128,10 @@ def agree(peers: Peers, keys: Keys | None, order: Agree) -> tuple[Keys, Agreed]:
         secret = private.exchange(x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(public)))
         pair = "".join(sorted((own, public)))
         shared.append(_derive(secret, f"fedpact pair {order.run} {roster} {pair}").hex())
-    return Keys(keys.private, tuple(names), tuple(shared)), Agreed(peers=len(publics) - 1)
+    agreed = Keys(keys.private, tuple(names), tuple(shared))
+    if keys.shared and agreed != keys:
+        raise OwnerError("the keys of this run are agreed on already, with others", code="FP-OWNER-621")
+    return agreed, Agreed(peers=len(publics) - 1)
 
 
 def _statement(run: str, name: str, public: str) -> bytes:
