@@ -97,8 +97,10 @@ def _prepare_remote(
     about: Mapping[str, Any],
 ) -> Prepared:
     """The session is opened first, since only the owners know their shares."""
-    session.open(problem.sources, about)
-    if problem.task is not None:
+    if problem.task is None:
+        session.open(problem.sources, about)
+    else:
+        session.open(problem.sources, {**problem.task.stated(), **about})
         session.pose(problem.task)
     described = describe_problem(problem, session)
     w = described.start(w0)

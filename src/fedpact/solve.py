@@ -159,10 +159,11 @@ def _check_session(session: Session, settings: dict[str, Any]) -> None:
 def _hides_replies(solver: Solver[Any], session: Session) -> bool:
     """Whether sums are masked: what the session says, or else the default of the method.
 
-    A single owner's Hessian tells a lot about its rows, so between organisations it is not shown by default. Scores of
-    single parties tell their columns, so vertical methods never show them unless asked to, as by asynchronous=True.
+    A single owner's gradients and Hessians tell a lot about its rows, so between organisations they are not shown by
+    default. Scores of single parties tell their columns, so vertical methods never show them unless asked to, as by
+    asynchronous=True.
     """
     if session.secure_sum is not None:
         return session.secure_sum
-    telling = solver.needs.private or (solver.needs.matrices and session.networked)
+    telling = solver.needs.private or session.networked
     return telling and not solver.one_by_one and len(session.owners) > 1

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from counting import count
 from raising import raises_code
+from site_files import write_sites
 
 import fedpact as fp
 from fedpact.errors import CODES, DataError, OptionError
@@ -303,29 +304,41 @@ def test_what_another_app_raises_is_told_as_a_code(caplog: pytest.LogCaptureFixt
 
 
 def test_a_job_that_asks_a_site_for_a_name_gets_a_code(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The app that sites run, from the coordinator's solve to its error."""
+    """The app that sites run, from the coordinator's solve to its error; the policy allows the column."""
     from fedpact.engines.flower.app import client_app
 
     (tmp_path / "rows.csv").write_text("patient,ill\nAda Lovelace,1\nGeorge Boole,0\n")
-    paths = {"data-path": str(tmp_path / "rows.csv"), "state-path": str(tmp_path / "state")}
+    sites = write_sites(tmp_path, {"a": tmp_path / "rows.csv"}, features=["patient"], label="ill")
     job = NeymanPearson(bound=0.3, label="ill", columns=("patient",), owners=1)
-    grid = Grid(Node("a", client_app, config=paths))
+    grid = Grid(Node("a", client_app, config=sites.config("a")))
     engine = flower.Flower(grid, patience=5.0)  # type: ignore[arg-type]
-    with pytest.raises(DataError) as caught:
-        fp.solve(fp.RemoteProblem({"a": None}, task=job), engine=engine)
+    with fp.Session(engine, identity=sites.key, roster=sites.roster) as session:
+        with pytest.raises(DataError) as caught:
+            fp.solve(fp.RemoteProblem({"a": None}, task=job), session=session)
     assert caught.value.code == "FP-DATA-003"
     assert str(caught.value).startswith("a: FP-DATA-003: ")
     assert "(column 'patient', a few rows)" in str(caught.value)
     assert "column 'patient' holds 'Ada Lovelace' in line 2" in caplog.text
 
 
-def test_a_site_without_a_table_says_so_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_column_that_the_policy_does_not_list_is_not_even_read(tmp_path: Path) -> None:
+    from fedpact.engines.flower.app import client_app
+
+    sites = write_sites(tmp_path, {"a": tmp_path / "absent.csv"}, features=["age"], label="ill")
+    job = NeymanPearson(bound=0.3, label="ill", columns=("patient",), owners=1)
+    engine = flower.Flower(Grid(Node("a", client_app, config=sites.config("a"))), patience=5.0)  # type: ignore[arg-type]
+    with fp.Session(engine, identity=sites.key, roster=sites.roster) as session:
+        with raises_code("FP-REFUSED-021", "a: "):
+            fp.solve(fp.RemoteProblem({"a": None}, task=job), session=session)
+
+
+def test_a_site_without_a_policy_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
     from fedpact.engines.flower.app import client_app
 
     engine = flower.Flower(Grid(Node("a", client_app)), patience=5.0)  # type: ignore[arg-type]
     with raises_code("FP-OPTION-010", "a: FP-OPTION-010: "):
         fp.solve(fp.RemoteProblem({"a": None}), engine=engine)
-    assert "--node-config has no data-path" in caplog.text
+    assert "--node-config has no policy" in caplog.text
 
 
 def test_the_command_serves_the_app_it_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from fedpact.errors import CheckpointError, FedpactError, OptionError, OwnerError, Refused
 from fedpact.federation import audit
 from fedpact.federation.audit import AuditLog, read_log
-from fedpact.federation.gate import Gate, longest, method_of
+from fedpact.federation.gate import Gate, approval_file, longest, method_of
 from fedpact.federation.identity import Identity, open_signed, sign_message, signed_by
 from fedpact.federation.messages import Order, Reply, Summed, seal
 from fedpact.federation.policy import Charter, Counts, SitePolicy, meets, read_policy
@@ -178,12 +178,17 @@ def test_limits_hold_across_a_restart(tmp_path: Path, identity: Identity) -> Non
 
 
 def test_a_person_approves_a_job_once(tmp_path: Path, identity: Identity) -> None:
-    site = gate(tmp_path, identity, approval=True)
+    rules = {"approval": True, "state": tmp_path / "state"}
+    site = gate(tmp_path, identity, **rules)
     with pytest.raises(Refused):
         site.admit_run(charter(), lambda: "digest")
     waiting = [entry for entry in read_log(tmp_path / "audit") if entry["event"] == "await approval"]
-    site.approve(waiting[0]["job"])
-    gate(tmp_path, identity, approval=True).admit_run(charter("r2"), lambda: "digest")
+    approved = approval_file(site.policy, waiting[0]["job"])
+    approved.parent.mkdir(parents=True)
+    approved.write_text("ada\n")
+    gate(tmp_path, identity, **rules).admit_run(charter("r2"), lambda: "digest")
+    noticed = [entry for entry in read_log(tmp_path / "audit") if entry["event"] == "approve"]
+    assert [entry["by"] for entry in noticed] == ["ada"]
     with pytest.raises(Refused):
         site.admit_run(charter("r3", job={**JOB, "bound": 0.1}), lambda: "digest")
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import site_files
 from faults import NAMES, REGULARIZER, SERVER, Faulty, Wire, bits, clinics, solve, stop_at
 from marks import slow_but
 from raising import raises_code
+from site_files import LENIENT
 
 import fedpact as fp
 from fedpact import tasks
@@ -20,7 +22,7 @@ from fedpact.federation import Fleet, RemoteFleet
 from fedpact.federation.wire import loads
 from fedpact.functions import Smooth
 from fedpact.problem import RemoteProblem
-from fedpact.tasks import NeymanPearson, Task
+from fedpact.tasks import NeymanPearson
 
 COLUMNS = ("age", "dose")
 METHODS = ("interior-point", "accelerated", "proximal-al")
@@ -81,24 +83,20 @@ CHANGES = [one_cell, a_label, a_row_less, another_order, another_table]
 class Sites:
     """Sites as the Flower app makes them, each with a file and a state folder of its own, restarted for every fleet."""
 
-    def __init__(self, files: Mapping[str, Path], folder: Path, job: Task) -> None:
-        self.files, self.folder, self.job = files, folder, job
+    def __init__(self, written: site_files.Sites) -> None:
+        self.written = written
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
-        return _SiteFleet(self, tuple(shares))
+        return _SiteFleet(self.written, tuple(shares))
 
 
 class _SiteFleet(RemoteFleet):
-    def __init__(self, sites: Sites, owners: tuple[str, ...]) -> None:
+    def __init__(self, written: site_files.Sites, owners: tuple[str, ...]) -> None:
         super().__init__(owners)
-        self.task = sites.job
         pytest.importorskip("flwr")
         from fedpact.engines.flower.app import make_handler
 
-        self.handlers = {
-            name: make_handler({"name": name, "data-path": str(path), "state-path": str(sites.folder)})
-            for name, path in sites.files.items()
-        }
+        self.handlers = {name: make_handler(written.config(name)) for name in owners}
 
     def send(self, owner: str, data: bytes) -> Future[bytes]:
         answered: Future[bytes] = Future()
@@ -109,14 +107,20 @@ class _SiteFleet(RemoteFleet):
 def run(where: str, files: dict[str, Path], method: str, folder: Path, **options: Any) -> fp.Solution:
     """Solve the same job over the files with owners in this process, behind bytes, or as Flower sites."""
     weight = fp.prox.SquaredL2(0.01)
+    settings: dict[str, Any] = {"checkpoint": folder / "kept", "engine": Wire() if where == "bytes" else None}
+    settings |= {name: options.pop(name) for name in ("resume", "secure_sum") if name in options}
+    problem = tasks.from_files(files, bound=0.6, label="y", columns=COLUMNS, regularizer=weight)
     if where == "sites":
+        pytest.importorskip("cryptography")
+        rules = {**LENIENT, "require": {**LENIENT["require"], "secure_sums": settings.get("secure_sum", True)}}
+        allow = {"methods": [*METHODS]}
+        written = site_files.write_sites(folder / "sites", files, features=COLUMNS, allow=allow, rules=rules)
         job = NeymanPearson(bound=0.6, label="y", columns=COLUMNS, owners=len(files))
-        problem = RemoteProblem(dict.fromkeys(files), regularizer=weight)
-        options["engine"] = Sites(files, folder / "sites", job)
-    else:
-        problem = tasks.from_files(files, bound=0.6, label="y", columns=COLUMNS, regularizer=weight)
-        options["engine"] = Wire() if where == "bytes" else None
-    return fp.solve(problem, method, tol=1e-3, checkpoint=folder / "kept", **options)
+        problem = RemoteProblem(dict.fromkeys(files), regularizer=weight, task=job)
+        settings |= {"engine": Sites(written), "identity": written.key, "roster": written.roster}
+        settings.setdefault("secure_sum", True)
+    with fp.Session(**settings) as session:
+        return fp.solve(problem, method, tol=1e-3, session=session, **options)
 
 
 WHERE = pytest.mark.parametrize("where", ["in process", "bytes", "sites"])

@@ -60,6 +60,7 @@ def example_job(folder: Path) -> str:
     ]
     for table in dict.fromkeys(table for table, _ in KEYS if table):
         lines += _table_lines(table)
+    lines += ["", f"# [roster]  # {OPEN['roster']}"]
     return "\n".join(lines) + "\n"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,9 +102,9 @@ class Gate:
         charter = read_charter(message.get("charter"), coordinator)
         if charter.run != order.run:
             raise Refused(f"{self.policy.name}: an order under the charter of another run", code="FP-REFUSED-015")
-        self.admit_run(charter, data)
         if message["task"] is not None:
             self.admit_task(message["task"])
+        self.admit_run(charter, data)
         self.admit_order(str(message["step"]), order)
         return Peers(self.policy.name, self.identity, self.policy.peers, charter.owners, self.policy.owners)
 
@@ -125,7 +126,7 @@ class Gate:
         job = digest_of(charter.job)
         levels = _levels(charter.job)
         held = data()
-        past = Past(self._runs_today(), self._similar(charter, held, levels), job in self._approved)
+        past = Past(self._runs_today(), self._similar(charter, held, levels), self._is_approved(job))
         if self.policy.approval and not past.approved:
             self.audit.write("await approval", job=job, stated=charter.job, owners=charter.owners)
         check(self.policy, ABOUT_PAST, past)
@@ -170,9 +171,13 @@ class Gate:
         code = error.code if isinstance(error, FedpactError) else type(error).__name__
         self.audit.write("refuse", step=step, code=code, text=str(error))
 
-    def approve(self, job: str) -> None:
-        self.audit.write("approve", job=job)
-        self._approved.add(job)
+    def _is_approved(self, job: str) -> bool:
+        """Whether a person approved the job; written down when it is first noticed."""
+        file = approval_file(self.policy, job)
+        if job not in self._approved and file.exists():
+            self.audit.write("approve", job=job, by=file.read_text().strip())
+            self._approved.add(job)
+        return job in self._approved
 
     # ------------------------------------------------------------------------------------------------------- the past
 
@@ -188,6 +193,11 @@ class Gate:
             others = set(entry["levels"]) ^ set(levels)
             found += entry["data"] == data and len(apart) + len(others) == 1
         return found
+
+
+def approval_file(policy: SitePolicy, job: str) -> Path:
+    """Says who approved the job with this digest, and when: `fedpact site approve` writes it, the site reads it."""
+    return policy.state / "approved" / job
 
 
 def read_charter(content: Any, coordinator: str) -> Charter:

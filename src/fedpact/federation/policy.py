@@ -8,8 +8,9 @@ that are not listed are refused. A refusal travels as a code and the name of the
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
@@ -112,6 +113,61 @@ def read_policy(path: str | Path) -> SitePolicy:
     if missing := [f.name for f in fields(SitePolicy) if f.default is f.default_factory and f.name not in given]:
         raise OptionError(f"{path}: [site] lacks {', '.join(missing)}", code="FP-OPTION-611")
     return SitePolicy(**given)
+
+
+def example() -> str:
+    """A site.toml that states every key, with a comment on each; those that have a default are commented out."""
+    lines = ["# What this site allows. Strict: a key that is unknown is an error. Paths are relative to this file."]
+    table = ""
+    for f in fields(SitePolicy):
+        about = f.metadata
+        if about["table"] != table:
+            table = about["table"]
+            lines += ["", f"[{table}]"]
+        if about["kind"] in ("keys", "conditions"):
+            lines.append(f"# {about['doc']}")
+            continue
+        given = EXAMPLES.get(f.name)
+        value = _in_toml(f.default) if given is None else given
+        lines.append(f"{'# ' if given is None else ''}{f.name} = {value}  # {about['doc']}")
+    return "\n".join(lines) + "\n"
+
+
+#: Values of the example that a site has to replace.
+EXAMPLES = {
+    "name": '"hospital 1"',
+    "data": '"rows.csv"',
+    "state": '"state"',
+    "key": '"site.pem"',
+    "features": "[]",
+    "labels": "[]",
+    "groups": "[]",
+    "tasks": "[]",
+}
+
+
+def _in_toml(default: Any) -> str:
+    if isinstance(default, tuple):
+        return json.dumps(list(default))
+    return '""' if default is None else json.dumps(default)
+
+
+def describe(policy: SitePolicy) -> Iterator[str]:
+    """What the policy says, a line each: what is allowed, required and limited."""
+    for f in fields(SitePolicy):
+        about = f.metadata
+        value = getattr(policy, f.name)
+        if about["table"] == "site":
+            continue
+        if about["kind"] == "keys":
+            shown = ", ".join(value) or "nobody"
+        elif about["kind"] == "conditions":
+            shown = ", ".join(f"{name} {json.dumps(condition)}" for name, condition in value.items()) or "any"
+        elif about["kind"] == "texts":
+            shown = ", ".join(value) or "none"
+        else:
+            shown = json.dumps(value)
+        yield f"[{about['table']}] {f.name}: {shown} ({about['doc']})"
 
 
 def _unknown(path: Path, found: str, known: list[str]) -> OptionError:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from fedpact.data.cells import column_names
 from fedpact.errors import DataError, FedpactError, OptionError
+from fedpact.federation.identity import check_public_keys
 from fedpact.jobs.keys import KEYS, KINDS, OPEN
 from fedpact.solvers import METHODS
 from fedpact.tasks import TASKS, TableTask, Task, keys_of
@@ -21,6 +22,8 @@ E = TypeVar("E", bound=FedpactError)
 
 #: How an owner is written that is a site of a Flower federation: this, and the address of the SuperLink.
 FLOWER = "flower://"
+#: Tables whose keys are names of owners.
+NAMES = ("owners", "roster")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +40,8 @@ class JobFile:
     track:     names of trackers, see `fedpact.report.tracking`
     server:    the coordinator's own table, or None
     superlink: address of the SuperLink that the owners' sites connect to, or ""
-    flower:    table [flower]: root_certificates and patience
+    flower:    table [flower]: root_certificates, key and patience
+    roster:    public keys of the sites, by owner
     settings:  the whole as it was read, for the report
     """
 
@@ -52,6 +56,7 @@ class JobFile:
     server: Path | None = None
     superlink: str = ""
     flower: dict[str, Any] = field(default_factory=dict)
+    roster: dict[str, str] = field(default_factory=dict)
     solve: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -107,6 +112,7 @@ class _Reader:
             server=server,
             superlink=superlink,
             flower=self._flower(found, superlink),
+            roster=self._roster(found, owners, superlink),
             solve=solve,
             options=options,
             settings=found,
@@ -158,7 +164,7 @@ class _Reader:
         return str(found["task"])
 
     def _check_keys(self, found: Mapping[str, Any], task: str) -> None:
-        tables = {"owners", *(table for table, _ in KEYS if table)}
+        tables = {*NAMES, *(table for table, _ in KEYS if table)}
         for key, value in found.items():
             if key not in tables:
                 self._check("", key, value, task)
@@ -166,7 +172,7 @@ class _Reader:
                 self._fail(
                     "FP-OPTION-366", "", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below"
                 )
-            elif key != "owners":
+            elif key not in NAMES:
                 for inner, content in value.items():
                     self._check(key, inner, content, task)
 
@@ -195,7 +201,7 @@ class _Reader:
     def _fail_unknown(self, table: str, key: str) -> NoReturn:
         names = [name for place, name in KEYS if place == table]
         if not table:
-            names += [*dict.fromkeys(place for place, _ in KEYS if place), "owners"]
+            names += [*dict.fromkeys(place for place, _ in KEYS if place), *NAMES]
         near = get_close_matches(key, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
         where = f" in [{table}]" if table else ""
@@ -292,13 +298,35 @@ class _Reader:
         return first
 
     def _flower(self, found: Mapping[str, Any], superlink: str) -> dict[str, Any]:
-        """The table [flower], with the path of its file."""
+        """The table [flower], with the paths of its files."""
         flower = dict(found.get("flower", {}))
         if flower and not superlink:
             self._fail("FP-OPTION-380", "", "flower", f'[flower] is for owners at "{FLOWER}..."; take it out')
         if "root_certificates" in flower:
             flower["root_certificates"] = str(self._file("flower", "root_certificates", flower["root_certificates"]))
+        if superlink and "key" not in flower:
+            raise OptionError(
+                f"{self.path}: [flower] has no key, with which the coordinator signs the job; `fedpact site key FILE` "
+                "makes one: give its public key to every site, and state key = FILE",
+                code="FP-OPTION-622",
+            )
+        if "key" in flower:
+            flower["key"] = str(self._file("flower", "key", flower["key"]))
         return flower
+
+    def _roster(self, found: Mapping[str, Any], owners: Mapping[str, str], superlink: str) -> dict[str, str]:
+        """The table [roster]: exactly the owners that are sites, each with its public key."""
+        roster = found.get("roster", {})
+        wanted = set(owners) if superlink else set()
+        for name in sorted(wanted ^ roster.keys()):
+            self._fail(
+                "FP-OPTION-623",
+                "roster",
+                name,
+                f"{name!r}: [roster] has one public key for each owner at {FLOWER}..., and for nobody else; "
+                "`fedpact site key FILE` prints it at the site",
+            )
+        return check_public_keys(roster, f"{self.path}: [roster]")
 
     def _file(self, table: str, key: str, path: str) -> Path:
         file = self.folder / path

@@ -78,6 +78,7 @@ class JobKey:
 #: Tables whose keys are the user's own names.
 OPEN = {
     "owners": "name = its table, CSV or Parquet; or flower://ADDRESS, see the how-to on Flower",
+    "roster": "owner = its public key, for owners that are Flower sites",
     "categories": "column = the list of its levels",
     "bound": "owner = its bound, where they differ",
     "solve.options": "options of the method, as the reference page lists them",
@@ -111,6 +112,8 @@ def _declare() -> Iterator[JobKey]:
     yield _key("output", "track", "texts", "curves while it runs", "[]", example='["csv"]', choices=tuple(TRACKERS))
     authority = "certificate authority of the SuperLink (PEM)"
     yield _key("flower", "root_certificates", "file", authority, example='"ca.crt"')
+    signs = "the coordinator's private key, which signs the job; `fedpact site key FILE` makes one"
+    yield _key("flower", "key", "file", signs, example='"coordinator.pem"')
     yield _key("flower", "patience", "number", "seconds to wait for sites that are not online", "120")
 
 

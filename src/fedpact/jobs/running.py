@@ -65,6 +65,7 @@ def run_job(
     if file.superlink:
         owners = dict.fromkeys(file.owners)  # sites know where their data are
         settings = {"deadline": 600.0, "retries": 30}  # time to restart a site
+        settings |= {"identity": file.flower["key"], "roster": file.roster}
         name = "flower"
     settings |= {name: file.solve[name] for name in SESSION if name in file.solve}
     if file.messages:

@@ -1,34 +1,29 @@
 """The Flower app of fedpact: `client_app` runs at every site, `server_app` at the coordinator.
 
-A site says in its --node-config who it is and where its own things are:
+A site is described by its `site.toml` (`fedpact.federation.policy`), which its --node-config names:
 
-    name="hospital 1"       as the coordinator knows it
-    data-path="rows.csv"    its table, read here and nowhere else
-    state-path="state"      folder for its memory, so that it can be killed and restarted
-    bound=0.2 ...           optional: values of the job that this site insists on; an order of another job is refused
+    policy="site.toml"      read strictly, enforced before a step runs
+    name="hospital 1"       the same as in the file: how Flower shows the site to the coordinator
 
-The coordinator's run config names a job file; `fedpact run` starts it for a job whose owners are at flower://ADDRESS.
+`fedpact site start site.toml` states both. The coordinator's run config names a job file; `fedpact run` starts it for a
+job whose owners are at flower://ADDRESS.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 from fedpact.engines.flower.engine import Flower
 from fedpact.engines.flower.engine import client_app as make_client_app
 from fedpact.engines.flower.engine import server_app as make_server_app
 from fedpact.errors import FedpactError, OptionError
-from fedpact.federation import Site
 from fedpact.jobs import read_job, run_job
-from fedpact.tasks import TASKS, Custom, FileSource, Task
-from fedpact.tasks.base import digest_of_files
+from fedpact.jobs.site import open_site
 
-#: Entries of a site's config that say where its own things are; all others are conditions.
-PLACES = ("name", "data-path", "state-path", "functions")
+#: Entries of a site's config; state-path is where Flower's node number is kept.
+CONFIG = ("name", "policy", "state-path")
 #: Seconds to wait for sites that are not online at the start.
 PATIENCE = 120.0
 
@@ -37,64 +32,22 @@ log = logging.getLogger("fedpact")
 
 def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
     """What a site does with the bytes of an order."""
-    for key in ("name", "data-path", "state-path"):
-        if not node_config.get(key):
-            raise OptionError(
-                f'--node-config has no {key}; give name="..." data-path="..." state-path="..."', code="FP-OPTION-010"
-            )
-    known = {"task", *PLACES, *(field.name for task in TASKS.values() for field in fields(task))}
-    if unknown := sorted(node_config.keys() - known):  # a condition that is misspelt would protect nobody
+    if unknown := sorted(node_config.keys() - set(CONFIG)):  # a rule that nobody reads would protect nobody
         raise OptionError(
-            f"--node-config states {unknown[0]}, which no task has; it may state: {', '.join(sorted(known))}",
-            code="FP-OPTION-013",
+            f"--node-config states {unknown[0]}; what a site allows stands in its site.toml", code="FP-OPTION-013"
         )
-    source = SiteSource(node_config)
-    return Site(source.owner, source, Path(str(node_config["state-path"]))).handle
-
-
-class SiteSource(FileSource):
-    """A site's own table, which builds shares of tasks that the site agreed to."""
-
-    def __init__(self, node_config: Mapping[str, Any]) -> None:
-        super().__init__(str(node_config["name"]), str(node_config["data-path"]))
-        self._conditions = dict(node_config)
-
-    def accept(self, task: Task | Mapping[str, Any]) -> Task:
-        """The task, where the site agreed to it, with the site's own code. OptionError where it did not."""
-        asked = super().accept(task)
-        self._check(asked)
-        if not isinstance(asked, Custom):
-            return asked
-        if not self._functions:
-            raise OptionError(
-                'task "custom": state this site\'s own Python file, --node-config functions="..."',
-                code="FP-OPTION-012",
-            )
-        return replace(asked, functions=self._functions)  # the coordinator never says which code runs here
-
-    def digest(self) -> str:
-        if self._functions:
-            return digest_of_files(self.path, Path(self._functions))
-        return digest_of_files(self.path)
-
-    @property
-    def _functions(self) -> str:
-        return str(self._conditions.get("functions", ""))
-
-    def _check(self, task: Task) -> None:
-        stated = task.stated()
-        for key, wanted in self._conditions.items():
-            if key in PLACES:
-                continue
-            value = stated.get(key)  # None: the task has no such key, and cannot keep to it
-            if key == "bound" and isinstance(value, Mapping):
-                value = value.get(self.owner)
-            if str(wanted) != str(value):
-                raise OptionError(
-                    f"the job states {key} = {value!r}; this site takes part only with {wanted!r}",
-                    code="FP-OPTION-011",
-                    key=key,
-                )
+    if not node_config.get("policy"):
+        raise OptionError(
+            '--node-config has no policy; give policy="site.toml", or start it with `fedpact site start site.toml`',
+            code="FP-OPTION-010",
+        )
+    site = open_site(str(node_config["policy"]))
+    if node_config.get("name") != site.name:
+        raise OptionError(
+            f"--node-config has the name {node_config.get('name')!r}, site.toml {site.name!r}; give the same",
+            code="FP-OPTION-011",
+        )
+    return site.handle
 
 
 def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:

@@ -1,0 +1,60 @@
+"""A site as its `site.toml` describes it: its table, its key, its policy, and the log of what it answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedpact.errors import OptionError
+from fedpact.federation import Site
+from fedpact.federation.audit import AuditLog
+from fedpact.federation.gate import Gate
+from fedpact.federation.identity import Identity
+from fedpact.federation.policy import SitePolicy, read_policy
+from fedpact.tasks import Custom, FileSource, Task
+from fedpact.tasks.base import digest_of_files
+
+
+def open_site(file: str | Path) -> Site:
+    """The site of this `site.toml`, ready to answer. Raises OptionError for a file, key or folder that is not right."""
+    policy = read_policy(file)
+    return Site(policy.name, SiteSource(policy), memory_folder(policy), gate=open_gate(policy))
+
+
+def open_gate(policy: SitePolicy) -> Gate:
+    return Gate(policy, Identity.load(policy.key), AuditLog(audit_folder(policy)))
+
+
+def audit_folder(policy: SitePolicy) -> Path:
+    return policy.state / "audit"
+
+
+def memory_folder(policy: SitePolicy) -> Path:
+    return policy.state / "memory"
+
+
+class SiteSource(FileSource):
+    """A site's own table, and its own code for the task "custom"."""
+
+    def __init__(self, policy: SitePolicy) -> None:
+        super().__init__(policy.name, policy.data)
+        self._functions = policy.functions
+
+    def accept(self, task: Task | Mapping[str, Any]) -> Task:
+        """The task with the site's own code: the coordinator never says which code runs here."""
+        asked = super().accept(task)
+        if not isinstance(asked, Custom):
+            return asked
+        if self._functions is None:
+            raise OptionError(
+                'task "custom": state this site\'s own Python file, functions = "..." in [site] of its site.toml',
+                code="FP-OPTION-012",
+            )
+        return replace(asked, functions=str(self._functions))
+
+    def digest(self) -> str:
+        if self._functions is None:
+            return super().digest()
+        return digest_of_files(self.path, self._functions)
