@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedpact.federation import Fleet, RemoteFleet, Site
 from fedpact.federation.identity import Identity
+from fedpact.jobs.site import open_site
 
 #: Rules that allow what small tables of tests need; a test states the ones that it is about.
 LENIENT = {
@@ -33,6 +36,41 @@ class Sites:
         """What a job states beside [owners]."""
         lines = ["[roster]", *(f"{json.dumps(owner)} = {json.dumps(public)}" for owner, public in self.roster.items())]
         return "\n".join(["[flower]", f"key = {json.dumps(str(self.key))}", *lines, ""])
+
+
+class SiteEngine:
+    """Sites as their processes run them, restarted for every fleet; every message is kept.
+
+    tamper: may change what goes to an owner: (owner, bytes of the order) -> bytes of the reply, by default its site's
+    """
+
+    def __init__(self, sites: Sites, tamper: Callable[[str, bytes, Site], bytes] | None = None) -> None:
+        self.sites = sites
+        self.tamper = tamper
+        self.sent: list[tuple[str, bytes]] = []
+        self.received: list[tuple[str, bytes]] = []
+
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
+        return _SiteFleet(self, tuple(shares))
+
+
+class _SiteFleet(RemoteFleet):
+    networked = True
+
+    def __init__(self, engine: SiteEngine, owners: tuple[str, ...]) -> None:
+        super().__init__(owners)
+        self._engine = engine
+        self._sites = {owner: open_site(engine.sites.policies[owner]) for owner in owners}
+
+    def send(self, owner: str, data: bytes) -> Future[bytes]:
+        engine = self._engine
+        engine.sent.append((owner, data))
+        site = self._sites[owner]
+        reply = site.handle(data) if engine.tamper is None else engine.tamper(owner, data, site)
+        engine.received.append((owner, reply))
+        answered: Future[bytes] = Future()
+        answered.set_result(reply)
+        return answered
 
 
 def write_sites(

@@ -20,6 +20,7 @@ from deployment import Deployment
 
 from fedpact.cli.run import show
 from fedpact.engines.flower.submit import run_on_flower
+from fedpact.federation.identity import Identity
 from fedpact.jobs import read_job
 
 SITES = ("hospital 1", "hospital 2", "hospital 3")
@@ -35,7 +36,29 @@ def write_table(path: Path, seed: int, rows: int = 200) -> None:
     np.savetxt(path, table, ["%.6f"] * len(COLUMNS) + ["%d"], ",", header=",".join([*COLUMNS, "y"]), comments="")
 
 
-def write_job(path: Path, deployment: Deployment) -> None:
+def write_policy(path: Path, site: str, coordinator: str, roster: dict[str, str]) -> None:
+    """What this site allows; `fedpact site init` writes a file with a comment on every key."""
+    lines = [
+        "[site]",
+        f"name = {json.dumps(site)}",
+        'data = "rows.csv"',
+        'state = "state"',
+        'key = "site.pem"',
+        "[coordinators]",
+        f"study = {json.dumps(coordinator)}",
+        "[peers]",
+        *(f"{json.dumps(peer)} = {json.dumps(public)}" for peer, public in roster.items() if peer != site),
+        "[allow]",
+        f"features = {json.dumps(COLUMNS)}",
+        'labels = ["y"]',
+        'tasks = ["neyman_pearson"]',
+        "[allow.values]",
+        "bound = {most = 0.5}",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def write_job(path: Path, deployment: Deployment, key: Path, roster: dict[str, str]) -> None:
     """A job whose owners are the sites of the deployment."""
     lines = [
         'task = "neyman_pearson"',
@@ -46,6 +69,9 @@ def write_job(path: Path, deployment: Deployment) -> None:
         *(f'"{site}" = "flower://{deployment.address}"' for site in SITES),
         "[flower]",
         f"root_certificates = {json.dumps(str(deployment.authority))}",
+        f"key = {json.dumps(str(key))}",
+        "[roster]",
+        *(f"{json.dumps(site)} = {json.dumps(public)}" for site, public in roster.items()),
     ]
     path.write_text("\n".join(lines) + "\n")
 
@@ -61,14 +87,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output.mkdir(parents=True, exist_ok=True)
         with Deployment(folder, logs=output / "logs") as deployment:
             deployment.start_superlink()
+            coordinator = Identity.create(folder / "coordinator.pem").public
+            roster = {site: Identity.create(folder / site / "site.pem").public for site in SITES}
             for number, site in enumerate(SITES):
                 home = folder / site
-                home.mkdir()
                 write_table(home / "rows.csv", number)
+                write_policy(home / "site.toml", site, coordinator, roster)
                 deployment.register(site)
-                paths = {"data-path": str(home / "rows.csv"), "state-path": str(home / "state")}
-                deployment.start_site(site, paths, stock=given.stock)
-            write_job(output / "job.toml", deployment)
+                config = {"policy": str(home / "site.toml"), "state-path": str(home / "state")}
+                deployment.start_site(site, config, stock=given.stock)
+            write_job(output / "job.toml", deployment, folder / "coordinator.pem", roster)
             record = run_on_flower(read_job(output / "job.toml"))
     show(record)
     return 0 if record.solved else 1

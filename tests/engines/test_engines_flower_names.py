@@ -312,9 +312,8 @@ def test_a_job_that_asks_a_site_for_a_name_gets_a_code(tmp_path: Path, caplog: p
     job = NeymanPearson(bound=0.3, label="ill", columns=("patient",), owners=1)
     grid = Grid(Node("a", client_app, config=sites.config("a")))
     engine = flower.Flower(grid, patience=5.0)  # type: ignore[arg-type]
-    with fp.Session(engine, identity=sites.key, roster=sites.roster) as session:
-        with pytest.raises(DataError) as caught:
-            fp.solve(fp.RemoteProblem({"a": None}, task=job), session=session)
+    with fp.Session(engine, identity=sites.key, roster=sites.roster) as session, pytest.raises(DataError) as caught:
+        fp.solve(fp.RemoteProblem({"a": None}, task=job), session=session)
     assert caught.value.code == "FP-DATA-003"
     assert str(caught.value).startswith("a: FP-DATA-003: ")
     assert "(column 'patient', a few rows)" in str(caught.value)
@@ -327,9 +326,9 @@ def test_a_column_that_the_policy_does_not_list_is_not_even_read(tmp_path: Path)
     sites = write_sites(tmp_path, {"a": tmp_path / "absent.csv"}, features=["age"], label="ill")
     job = NeymanPearson(bound=0.3, label="ill", columns=("patient",), owners=1)
     engine = flower.Flower(Grid(Node("a", client_app, config=sites.config("a"))), patience=5.0)  # type: ignore[arg-type]
-    with fp.Session(engine, identity=sites.key, roster=sites.roster) as session:
-        with raises_code("FP-REFUSED-021", "a: "):
-            fp.solve(fp.RemoteProblem({"a": None}, task=job), session=session)
+    session = fp.Session(engine, identity=sites.key, roster=sites.roster)
+    with session, raises_code("FP-REFUSED-021", "a: "):
+        fp.solve(fp.RemoteProblem({"a": None}, task=job), session=session)
 
 
 def test_a_site_without_a_policy_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:

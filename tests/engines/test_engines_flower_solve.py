@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from site_files import Sites, write_sites
 
 import fedpact as fp
 from fedpact import data, tasks
@@ -69,18 +70,29 @@ class Clinics:
             order = np.random.default_rng(seed).permutation(len(COLUMNS))
             table = data.Table(X[:, order], y, tuple(COLUMNS[j] for j in order))
             self.files[site] = data.write_csv(path, table, "y")
+        self.sites = self.write_sites()
 
-    def start(self, site: str, **pins: float) -> None:
-        paths = {"data-path": str(self.files[site]), "state-path": str(self.folder / "state" / site)}
-        self.deployment.start_site(site, {**paths, **pins})
+    def write_sites(self, **values: float) -> Sites:
+        """Keys and policies; a site takes part only with these values of the job."""
+        return write_sites(self.folder / "sites", self.files, features=COLUMNS, allow={"values": values})
+
+    def start(self, site: str) -> None:
+        state = str(self.folder / "sites" / f"{site} state")
+        self.deployment.start_site(site, {**self.sites.config(site), "state-path": state})
 
     def write_job(self, output: Path, **solve: Any) -> Path:
         """A job whose folder is `output`, with these entries of [solve]."""
         more = "\n".join(f"{key} = {json.dumps(value)}" for key, value in solve.items())
         owners = "\n".join(f'"{site}" = "flower://127.0.0.1:{self.deployment.port}"' for site in SITES)
         path = output / "job.toml"
-        path.write_text(f"{JOB}\n{more}\n[owners]\n{owners}\n")
+        path.write_text(f"{JOB}\n{more}\n[owners]\n{owners}\n{self.flower()}")
         return path
+
+    def flower(self, **more: Any) -> str:
+        """The tables [flower] and [roster]."""
+        lines = {"root_certificates": str(self.deployment.folder / "ca.crt"), **more}
+        stated = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items())
+        return self.sites.toml().replace("[flower]\n", f"[flower]\n{stated}")
 
     def submit(self, output: Path, resume: bool = False, **solve: Any) -> str:
         config = {"job": str(self.write_job(output, **solve)), "resume": resume}
@@ -206,8 +218,7 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
     for name, owners in {"here": clinics.files, "sites": sites}.items():
         lines = [f"{json.dumps(site)} = {json.dumps(str(where))}" for site, where in owners.items()]
         if name == "sites":
-            certificate = json.dumps(str(clinics.deployment.folder / "ca.crt"))
-            lines += ["[flower]", f"root_certificates = {certificate}"]
+            lines.append(clinics.flower())
         (tmp_path / name).mkdir()
         (tmp_path / name / "job.toml").write_text(stated + "\n".join(lines))
     run_job(read_job(tmp_path / "here" / "job.toml"))
@@ -228,9 +239,9 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
 def test_a_job_whose_site_never_comes_ends_as_lost(clinics: Clinics, tmp_path: Path) -> None:
     """Before there is a model, too: the status, how to go on, and the exit code of what is not solved."""
     job = clinics.write_job(tmp_path)
-    certificate = json.dumps(str(clinics.deployment.folder / "ca.crt"))
     absent = f'"hospital 9" = "flower://127.0.0.1:{clinics.deployment.port}"'
-    job.write_text(f"{job.read_text()}{absent}\n[flower]\npatience = 3\nroot_certificates = {certificate}\n")
+    stated = job.read_text().replace("[flower]", f"{absent}\n[flower]\npatience = 3")
+    job.write_text(f'{stated}\n"hospital 9" = "{"9" * 64}"\n')
     command = [sys.executable, "-c", "from fedpact.cli.main import main; main()", "run", str(job)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -279,14 +290,15 @@ def test_a_site_that_stays_away_is_named_and_the_run_is_kept(clinics: Clinics, t
 
 def test_a_site_takes_part_only_in_the_job_it_agreed_to(clinics: Clinics, tmp_path: Path) -> None:
     clinics.deployment.stop_site("hospital 1")
+    clinics.write_sites(bound=0.3)
     try:
-        clinics.start("hospital 1", bound=0.3)
+        clinics.start("hospital 1")
         run = clinics.deployment.run(clinics.app, {"job": str(clinics.write_job(tmp_path))})
         assert run.status == "finished:failed"
-        assert "hospital 1: FP-OPTION-011: " in run.log
-        assert "(key 'bound')" in run.log
+        assert "hospital 1: FP-REFUSED-024: " in run.log
         own = clinics.deployment.output("hospital 1")
-        assert "hospital 1: the job states bound = 0.45; this site takes part only with 0.3" in own
+        assert "hospital 1: refused by the rule 'values' of its policy" in own
     finally:
         clinics.deployment.stop_site("hospital 1")
+        clinics.write_sites()
         clinics.start("hospital 1")

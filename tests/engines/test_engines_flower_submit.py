@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from raising import raises_code
+from site_files import write_sites
 
 from fedpact.cli.main import main
 from fedpact.engines.flower import submit
@@ -46,7 +47,9 @@ def job(folder: Path) -> Path:
     text = path.read_text()
     for owner in OWNERS:
         text = text.replace(f'"{owner}.csv"', '"flower://127.0.0.1:1"')
-    path.write_text(text.replace("[solve]", "[solve]\nretries = 0"))
+    text = text.replace("[solve]", "[solve]\nretries = 0")
+    sites = write_sites(folder / "sites", dict.fromkeys(OWNERS, folder / "rows.csv"), features=[])
+    path.write_text(f"{text}\n{sites.toml()}")
     return path
 
 

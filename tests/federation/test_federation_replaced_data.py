@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import site_files
 from faults import NAMES, REGULARIZER, SERVER, Faulty, Wire, bits, clinics, solve, stop_at
 from marks import slow_but
 from raising import raises_code
-from site_files import LENIENT
+from site_files import LENIENT, SiteEngine, write_sites
 
 import fedpact as fp
 from fedpact import tasks
-from fedpact.federation import Fleet, RemoteFleet
 from fedpact.federation.wire import loads
 from fedpact.functions import Smooth
 from fedpact.problem import RemoteProblem
@@ -80,30 +77,6 @@ CHANGES = [one_cell, a_label, a_row_less, another_order, another_table]
 # ------------------------------------------------------------------------------------------------------------- engines
 
 
-class Sites:
-    """Sites as the Flower app makes them, each with a file and a state folder of its own, restarted for every fleet."""
-
-    def __init__(self, written: site_files.Sites) -> None:
-        self.written = written
-
-    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
-        return _SiteFleet(self.written, tuple(shares))
-
-
-class _SiteFleet(RemoteFleet):
-    def __init__(self, written: site_files.Sites, owners: tuple[str, ...]) -> None:
-        super().__init__(owners)
-        pytest.importorskip("flwr")
-        from fedpact.engines.flower.app import make_handler
-
-        self.handlers = {name: make_handler(written.config(name)) for name in owners}
-
-    def send(self, owner: str, data: bytes) -> Future[bytes]:
-        answered: Future[bytes] = Future()
-        answered.set_result(self.handlers[owner](data))
-        return answered
-
-
 def run(where: str, files: dict[str, Path], method: str, folder: Path, **options: Any) -> fp.Solution:
     """Solve the same job over the files with owners in this process, behind bytes, or as Flower sites."""
     weight = fp.prox.SquaredL2(0.01)
@@ -114,10 +87,10 @@ def run(where: str, files: dict[str, Path], method: str, folder: Path, **options
         pytest.importorskip("cryptography")
         rules = {**LENIENT, "require": {**LENIENT["require"], "secure_sums": settings.get("secure_sum", True)}}
         allow = {"methods": [*METHODS]}
-        written = site_files.write_sites(folder / "sites", files, features=COLUMNS, allow=allow, rules=rules)
+        written = write_sites(folder / "sites", files, features=COLUMNS, allow=allow, rules=rules)
         job = NeymanPearson(bound=0.6, label="y", columns=COLUMNS, owners=len(files))
         problem = RemoteProblem(dict.fromkeys(files), regularizer=weight, task=job)
-        settings |= {"engine": Sites(written), "identity": written.key, "roster": written.roster}
+        settings |= {"engine": SiteEngine(written), "identity": written.key, "roster": written.roster}
         settings.setdefault("secure_sum", True)
     with fp.Session(**settings) as session:
         return fp.solve(problem, method, tol=1e-3, session=session, **options)

@@ -72,6 +72,12 @@ def _two_superlinks(folder: Path) -> Path:
     return folder / "job.toml"
 
 
+def _sites(folder: Path) -> Path:
+    for name in ("north", "south", "coast"):
+        change(folder, f'"{name}.csv"', '"flower://host:1"')
+    return folder / "job.toml"
+
+
 def _cut(folder: Path, table: str) -> Path:
     """Without this table and what stands below it."""
     path = folder / "job.toml"
@@ -256,6 +262,13 @@ BAD: dict[str, tuple[Callable[[Path], Path], str | None, str, tuple[str, ...]]] 
         "north",
         "FP-OPTION-378",
         ("flower://",),
+    ),
+    "sites and no key": (_sites, None, "FP-OPTION-622", ("`fedpact site key FILE`",)),
+    "a roster of nobody": (
+        lambda f: change(f, "# [roster]", f'[roster]\nnorth = "{"a" * 64}"'),
+        f'north = "{"a" * 64}"',
+        "FP-OPTION-623",
+        ("'north'",),
     ),
     "two SuperLinks": (_two_superlinks, "south", "FP-OPTION-379", ()),
     "an engine that does not fit": (
