@@ -11,13 +11,14 @@ import ipaddress
 import json
 import os
 import re
+import secrets
 import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,7 @@ class Deployment:
         self.port = free_port()
         self.address = f"{HOST}:{self.port}"
         self.authority = folder / "ca.crt"
+        self.secret = folder / "superexec.secret"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._environment = {
             **os.environ,
@@ -88,8 +90,11 @@ class Deployment:
     ) -> None:
         self.stop()
 
-    def start_superlink(self) -> None:
-        """Start the SuperLink and wait until it listens."""
+    def start_superlink(self, relay: bool = False) -> None:
+        """Start the SuperLink and wait until it listens.
+
+        relay: it runs no code; coordinators, on whatever machine, do that themselves, with the secret in `secret`
+        """
         self._start(
             "superlink",
             [
@@ -98,6 +103,7 @@ class Deployment:
                 *self._server_certificate(),
                 "--enable-supernode-auth",
                 "--disable-runtime-dependency-installation",
+                *(self._relay() if relay else ()),
             ],
             self._home("coordinator"),
         )
@@ -128,12 +134,15 @@ class Deployment:
         *,
         client_app: str | None = None,
         stock: bool = False,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start the site's process; the coordinator finds it as soon as it is online.
 
         node_config: what the site's code may read; `name` is added to it
         client_app:  module:attribute to run, instead of fedpact's
         stock:       Flower's own SuperNode, which runs what the run ships, a process per message
+        options:     more of the command line; environment: of this process alone
         """
         config = " ".join(_settings({"name": site, **(node_config or {})}))
         if stock:  # it has an API of its own for the processes that it starts: a port, with TLS
@@ -148,8 +157,10 @@ class Deployment:
                 *command,
                 *("--superlink", self.address, "--root-certificates", str(self.authority)),
                 *("--auth-supernode-private-key", str(self.make_key(site)), "--node-config", config),
+                *options,
             ],
             self._home(site),
+            environment,
         )
 
     def stop_site(self, site: str) -> None:
@@ -246,11 +257,17 @@ class Deployment:
         files = {"ca-certfile": "ca.crt", "certfile": "server.pem", "keyfile": "server.key"}
         return [part for option, file in files.items() for part in (f"--ssl-{option}", str(self.folder / file))]
 
-    def _start(self, name: str, command: list[str], home: Path) -> None:
+    def _relay(self) -> list[str]:
+        """Options of a SuperLink that runs no code; it shares a secret with the coordinators, and with nobody else."""
+        if not self.secret.exists():
+            self.secret.touch(mode=0o600)
+            self.secret.write_text(secrets.token_hex(32))
+        return ["--isolation", "process", "--superexec-auth-secret-file", str(self.secret)]
+
+    def _start(self, name: str, command: list[str], home: Path, environment: Mapping[str, str] | None = None) -> None:
+        given = {**self._environment, "FLWR_HOME": str(home), **(environment or {})}
         with (self.logs / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                command, env=self._environment | {"FLWR_HOME": str(home)}, stdout=log, stderr=subprocess.STDOUT
-            )
+            self._processes[name] = subprocess.Popen(command, env=given, stdout=log, stderr=subprocess.STDOUT)
 
     def _await(self, name: str, ready: Callable[[], bool], timeout: float = 60.0) -> None:
         deadline = time.monotonic() + timeout

@@ -304,7 +304,6 @@ CODES = {
     "FP-OPTION-340": "the run config names no job; start it with `fedpact run job.toml`",
     "FP-OPTION-341": "patience is not positive; give a positive number of seconds",
     "FP-OPTION-342": "two sites have one name; rename all but one",
-    "FP-OPTION-343": "a site runs another version of fedpact than the coordinator; install the same",
     "FP-OPTION-344": "owners at flower:// need the package flwr; pip install 'fedpact[flower]'",
     "FP-OPTION-350": "an actor cannot start on Ray; check the resources of the cluster",
     "FP-OPTION-351": "no Ray cluster can be joined at the address; check it, and that Ray was started there",
@@ -475,5 +474,7 @@ CODES = {
     "FP-REFUSED-015": "an order came under the charter of another run; start the run again",
     "FP-REFUSED-016": "an order came without the charter of its run; update the coordinator's fedpact",
     "FP-REFUSED-014": "the key given as another owner's is not signed by it; check the keys that each site pins",
+    "FP-OPTION-660": "a site speaks another protocol than the coordinator; upgrade fedpact where its number is lower",
+    "FP-OPTION-661": "a site lacks a step of the method; upgrade fedpact there, or choose another method",
     "FP-CHECKPOINT-610": "the audit log of the site was changed; restore it from a copy",
 }

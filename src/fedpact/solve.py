@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
 from fedpact.preparation import Problem, build_solver, check_problem, prepare
-from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver
+from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
 DEFAULT_MAX_ROUNDS = 100_000
@@ -117,6 +117,7 @@ def solve(
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
         solver.check(run)
+        session.require(solver.name, steps_of(type(solver)))
         hidden = _hides_replies(solver, session)
         if solver.needs.private and not hidden:
             run.note("the coordinator sees the replies of every single owner")

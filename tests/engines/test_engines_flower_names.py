@@ -19,6 +19,7 @@ import fedpact as fp
 from fedpact.errors import CODES, DataError, OptionError
 from fedpact.federation import Order, Site
 from fedpact.federation.failure import Failure
+from fedpact.federation.protocol import PROTOCOL
 from fedpact.federation.wire import loads, to_tree
 from fedpact.tasks import NeymanPearson
 
@@ -81,11 +82,61 @@ def test_a_missing_site_is_named_with_those_online() -> None:
         flower.Flower(grid, patience=0.2).open({"a": None, "c": None})  # type: ignore[arg-type]
 
 
-def test_a_site_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = iter(["0.0.1", "0.0.2"])  # the site is asked first
-    monkeypatch.setattr(flower, "version", lambda package: next(versions))
-    with raises_code("FP-OPTION-343", "a: ", "0.0.1", "0.0.2"):
-        flower.Flower(Grid(Node.named("a"))).open({"a": None})  # type: ignore[arg-type]
+def saying(**entries: Any) -> ClientApp:
+    """A site that says this when it is greeted."""
+    app = ClientApp()
+
+    @app.query("hello")
+    def hello(message: Message, context: Context) -> Message:
+        return Message(RecordDict({flower.RECORD: ConfigRecord(entries)}), reply_to=message)
+
+    return app
+
+
+HELLO: dict[str, Any] = {"name": "a", "version": "9.9", "policy": "", "steps": []}
+
+
+@pytest.mark.parametrize(
+    ("said", "facts"),
+    [
+        ({**HELLO, "protocol": PROTOCOL + 1}, ("9.9", "upgrade fedpact at the coordinator")),
+        ({**HELLO, "protocol": PROTOCOL - 1}, ("9.9", "upgrade fedpact at a")),
+        ({"name": "a", "version": "0.2.0"}, ("0.2.0", "protocol 0", "upgrade fedpact at a")),
+    ],
+    ids=["newer", "older", "oldest"],
+)
+def test_a_site_of_another_protocol_is_refused_with_who_must_upgrade(
+    said: dict[str, Any], facts: tuple[str, ...]
+) -> None:
+    with raises_code("FP-OPTION-660", "a: ", *facts):
+        flower.Flower(Grid(Node("a", saying(**said)))).open({"a": None})  # type: ignore[arg-type]
+
+
+def test_a_site_of_another_version_that_speaks_the_same_protocol_takes_part() -> None:
+    grid = Grid(Node("a", saying(**HELLO, protocol=PROTOCOL)), Node.named("b"))
+    with opened(grid, "a", "b") as send:
+        assert send("b", b"1").result(WAIT) == b"b: 1"
+
+
+def test_a_method_that_a_site_lacks_is_refused_before_anything_is_asked() -> None:
+    grid = Grid(Node("a", saying(**HELLO, protocol=PROTOCOL)), Node.named("b"))
+    task = NeymanPearson(bound=0.3, label="ill", columns=("age",), owners=2)
+    refused = raises_code("FP-OPTION-661", "a: ", "interior_point:", "'interior-point'")
+    with fp.Session(flower.Flower(grid, patience=WAIT)) as session, refused:  # type: ignore[arg-type]
+        fp.fit(task, {"a": None, "b": None}, session, method="interior-point")
+    assert {kind for _, kind in grid.got} == {flower.HELLO}
+
+
+def test_a_site_tells_the_digest_of_its_policy_and_none_when_it_cannot_be_read() -> None:
+    def unreadable(config: dict[str, Any]) -> str:
+        raise OSError("site.toml of hospital a")
+
+    for policy_digest, told in ((lambda config: f"digest of {config['name']}", "digest of a"), (unreadable, "")):
+        app = flower.client_app(echo("a"), policy_digest)
+        message = Message(RecordDict(), 7, flower.HELLO)
+        said = flower.read_hello(app(message, Context(1, 7, {"name": "a"}, RecordDict(), {})))
+        assert (said.name, said.protocol, said.policy) == ("a", PROTOCOL, told)
+        assert "fedpact.federation.secure_sum:offer" in said.steps
 
 
 def test_an_app_that_is_not_fedpacts_says_no_name() -> None:

@@ -5,6 +5,7 @@ from fedpact.federation.fleet import ENGINES, Engine, Fleet, check_count, find_e
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
 from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, Summed, add_up, not_finite
 from fedpact.federation.owner import Owner, Step, named
+from fedpact.federation.protocol import Hello
 from fedpact.federation.remote import RemoteFleet, Site, refuse
 from fedpact.federation.session import Policy, Session
 from fedpact.federation.tickets import Ticket
@@ -17,6 +18,7 @@ __all__ = [
     "Communication",
     "Engine",
     "Fleet",
+    "Hello",
     "Ledger",
     "NotFinite",
     "Order",

@@ -27,6 +27,7 @@ class Fleet(ABC):
     deadline: seconds an owner has for a reply; None: as long as it takes
     charter:  what owners of other organisations are asked to take part in (`fedpact.federation.policy.Charter`)
     identity: the coordinator's key, with which orders are signed; roster: the owners' public keys, by name
+    steps:    what each owner said it can run, by name; those that said nothing run the coordinator's own code
     """
 
     #: Do the owners live in other organisations? Then single matrices should not be seen by the coordinator.
@@ -39,6 +40,7 @@ class Fleet(ABC):
         self.charter: Mapping[str, Any] = {}
         self.identity: Identity | None = None
         self.roster: Mapping[str, str] = {}
+        self.steps: dict[str, frozenset[str]] = {}
 
     @abstractmethod
     def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -233,6 +233,16 @@ class Session:
         self.ledger.rounds += 1
         past = self._recall(step, stamped) or self._exchange_anew(step, stamped)
         return Answers(past.kept, rebuild(type(past.kept[0]), past.shapes, past.total))  # type: ignore[arg-type]
+
+    def require(self, method: str, steps: Iterable[str]) -> None:
+        """OptionError, naming the owner, when one lacks a step that the method needs: before anything is asked."""
+        for owner, known in self.fleet.steps.items():
+            if lacking := sorted(set(steps) - known):
+                raise OptionError(
+                    f"{owner}: its fedpact has no {', '.join(lacking)}, which {method!r} needs; upgrade it there, or "
+                    "choose another method",
+                    code="FP-OPTION-661",
+                )
 
     def secure(self) -> None:
         """Two exchanges, once: owners agree on keys; from now on the coordinator sees only sums of summed fields."""

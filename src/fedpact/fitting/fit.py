@@ -17,7 +17,7 @@ from fedpact.fitting.recall import TRIALS, first_bounds, next_bounds
 from fedpact.fitting.result import Fit
 from fedpact.problem import RemoteProblem, Share
 from fedpact.solve import solve
-from fedpact.solvers import Progress, Solution, Solver
+from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
 from fedpact.tasks import FileSource, HeldSource, NeymanPearson, Rows, Source, TableTask, Task
 from fedpact.tasks.base import SERVER
 from fedpact.types import Vector
@@ -86,6 +86,7 @@ class Fitting:
     def run(self, task: Task, compare: bool) -> Fit:
         """Agree on scales, solve without constraints where that is needed, then with them."""
         self.session.open(self._sources, self._identify(task, compare))
+        self._require_method()
         begun = self.session.ledger.read()
         if self._hides():
             self.session.secure()
@@ -105,6 +106,13 @@ class Fitting:
             method = {"name": method.name, **asdict(method)}
         server = None if self._server is None else self._server.digest()
         return {**task.identity(), "server": server, "compare": compare, **self._solving, "method": method}
+
+    def _require_method(self) -> None:
+        """OptionError when an owner lacks the method; "auto" chooses one later, and is checked then."""
+        method = self._solving["method"]
+        kind = METHODS.get(method) if isinstance(method, str) else type(method)
+        if kind is not None:
+            self.session.require(kind.name, steps_of(kind))
 
     def _hides(self) -> bool:
         """Whether sums are masked from the first exchange; by default they are between organisations."""

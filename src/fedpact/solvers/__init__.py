@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedpact.solvers.base import Needs, Solver, option
+from fedpact.solvers.base import Needs, Solver, option, steps_of
 from fedpact.solvers.consensus.fedavg import FedAvg
 from fedpact.solvers.consensus.feddr import FedDR, FedSplit
 from fedpact.solvers.consensus.fedprox import FedProx
@@ -57,4 +57,5 @@ __all__ = [
     "judged_terms",
     "option",
     "run_solver",
+    "steps_of",
 ]

@@ -12,6 +12,7 @@ docs/how-to/add-a-solver.md has a complete one.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
@@ -22,6 +23,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
 import numpy as np
 
 from fedpact.errors import OptionError
+from fedpact.federation.wire import STEPS
 from fedpact.problem import FederatedProblem, Share, VerticalProblem
 from fedpact.solvers.evidence import weigh_all
 from fedpact.solvers.run import Iterate, Run
@@ -249,6 +251,12 @@ class Solver(ABC, Generic[S]):
     def conflict(self, run: Run, state: S, w: Vector) -> tuple[str, ...]:
         """The holders whose constraints exclude each other, when that can be proved: by default one exchange."""
         return weigh_all(run, w, *self.separator(run, state))
+
+
+def steps_of(kind: type[Solver[Any]]) -> list[str]:
+    """What owners must be able to run for a method, by name: registered steps that its module defines or imports."""
+    found = [value for base in kind.__mro__ for value in vars(sys.modules[base.__module__]).values()]
+    return [name for name, step in STEPS.items() if any(step is value for value in found)]
 
 
 def defaults(kind: type[Solver[Any]]) -> dict[str, Any]:

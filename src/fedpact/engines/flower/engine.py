@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +27,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedpact.engines.flower.site import pause, pull_sooner, speak
 from fedpact.errors import OptionError, OwnerLost
-from fedpact.federation import Fleet, RemoteFleet, refuse
+from fedpact.federation import Fleet, Hello, RemoteFleet, refuse
 
 #: Message type of a greeting. Flower wants one of train, evaluate and query before the point.
 HELLO = "query.hello"
@@ -45,23 +44,33 @@ GATHER = 0.01
 #: Seconds to wait for the thread at the end: Flower's grid tries for ever when its SuperLink is gone.
 CLOSE = 10.0
 
-T = TypeVar("T", str, bytes)
+T = TypeVar("T", str, bytes, int, list[str])
 log = logging.getLogger("fedpact.flower")
 
 
-def client_app(make_handler: Callable[[dict[str, Any]], Callable[[bytes], bytes]]) -> ClientApp:
+def client_app(
+    make_handler: Callable[[dict[str, Any]], Callable[[bytes], bytes]],
+    policy_digest: Callable[[dict[str, Any]], str] = lambda node_config: "",
+) -> ClientApp:
     """A site's Flower app: the bytes of an order go to the handler, what it returns goes back.
 
-    make_handler is called with the site's node config at the first order, once per process. Exceptions of both end
-    here: Flower would send their text to the coordinator.
+    make_handler is called with the site's node config at the first order, once per process; policy_digest, with the
+    same, gives the digest of the rules that the site enforces. Exceptions of all end here: Flower would send their
+    text to the coordinator.
     """
     app = ClientApp()
     handlers: dict[tuple[Any, ...], Callable[[bytes], bytes]] = {}
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
-        name = str(context.node_config.get("name", ""))
-        return Message(_content(name=name, version=version("fedpact")), reply_to=message)
+        config = dict(context.node_config)
+        policy = ""
+        try:
+            policy = policy_digest(config)
+        except Exception:
+            log.exception("the policy of this site cannot be read")
+        said = Hello.of(str(config.get("name", "")), policy)
+        return Message(_content(**{**vars(said), "steps": sorted(said.steps)}), reply_to=message)
 
     @app.query("order")
     def order(message: Message, context: Context) -> Message:
@@ -110,7 +119,7 @@ class Flower:
         """A fleet of the sites with these names; sites of other names are left alone.
 
         Only the names matter here: sites build their shares and keep their memory themselves. Raises OwnerLost when one
-        is not online in time, saying who is, and OptionError when two have one name or run another version of fedpact.
+        is not online in time, saying who is, and OptionError when two have one name or one speaks another protocol.
         """
         return _FlowerFleet(self.grid, tuple(shares), self.patience)
 
@@ -229,16 +238,12 @@ class _FlowerFleet(RemoteFleet):
         if reply.has_error():
             log.warning("node %s did not say its name: %s", node, reply.error.reason)
             return
-        name = _value(reply, "name", str)
-        theirs = _value(reply, "version", str)
-        ours = version("fedpact")
-        if name in self.owners and theirs != ours:
-            raise OptionError(
-                f"{name}: runs fedpact {theirs}, the coordinator {ours}; install the same version",
-                code="FP-OPTION-343",
-            )
-        self._names[node] = name
-        log.info("%s is online (node %s)", name or "a site without a name", node)
+        said = read_hello(reply)
+        if said.name in self.owners:
+            said.check()
+            self.steps[said.name] = said.steps
+        self._names[node] = said.name
+        log.info("%s is online (node %s, fedpact %s)", said.name or "a site without a name", node, said.version)
 
     # ------------------------------------------------------------------------------------------------------ the thread
 
@@ -337,8 +342,18 @@ class _FlowerFleet(RemoteFleet):
             letter.fail(why)
 
 
-def _content(**values: str | bytes) -> RecordDict:
-    return RecordDict({RECORD: ConfigRecord(dict(values))})
+def read_hello(reply: Message) -> Hello:
+    """What a site said. KeyError or TypeError when it is no site of fedpact; one of 0.2 says only name and version."""
+    content = reply.content.config_records[RECORD]
+    said = Hello(_value(reply, "name", str), _value(reply, "version", str))
+    if "protocol" not in content:
+        return said
+    steps = frozenset(map(str, _value(reply, "steps", list)))
+    return replace(said, protocol=_value(reply, "protocol", int), steps=steps, policy=_value(reply, "policy", str))
+
+
+def _content(**values: Any) -> RecordDict:
+    return RecordDict({RECORD: ConfigRecord(values)})
 
 
 def _value(message: Message, key: str, kind: type[T]) -> T:
