@@ -588,7 +588,13 @@ def test_equal_values_are_masked_anew_in_every_round() -> None:
 
 
 #: What the server reads owner by owner at the end of every method.
-ENDING = {"Concluded.feasibility", "Concluded.violation", "Concluded.multiplier", "Concluded.far_violation"}
+ENDING = {
+    "Concluded.feasibility",
+    "Concluded.violation",
+    "Concluded.multiplier",
+    "Concluded.far_violation",
+    "Concluded.wrong",
+}
 #: ... and on the way, with one exchange for keys and one for their agreement before.
 READ = {
     "interior-point": {"System.usable", "System.feasibility", "System.violation"} | ENDING,
@@ -608,7 +614,6 @@ DOUBT = {
     "Balanced.size",
     "Balanced.concave",
     "Probed.far_violation",
-    "Verified.wrong",
 }
 KEYS = {"Offered.public", "Offered.signature", "Agreed.peers"}
 

@@ -19,6 +19,7 @@ from fedpact.federation import secure_sum
 from fedpact.federation.digest import digest
 from fedpact.federation.failure import UNEXPECTED
 from fedpact.federation.messages import Order, Reply, Sealed, not_finite, payload, seal, size, summed_fields
+from fedpact.federation.policy import UNCOUNTED, Counts
 from fedpact.federation.wire import (
     client_step,
     dumps,
@@ -94,6 +95,13 @@ class Sourced(Protocol):
     def digest(self) -> str: ...
 
 
+@runtime_checkable
+class Counted(Protocol):
+    """What builds an owner's shares, and counts the rows that a task would rest on."""
+
+    def counts(self, task: Any) -> Counts: ...
+
+
 class Owner:
     """Holds a share and the state between rounds of one run. Every engine runs its owners through this class.
 
@@ -102,6 +110,7 @@ class Owner:
     folder: where the memory is also kept on disk; a subfolder by owner and run
     every:  write the memory after every round (an owner in a process of its own), or only when told to by `save`
     peers:  what it knows of the others, for secure sums
+    admit:  judges the counts of its table before a share is built; raises Refused
     """
 
     def __init__(
@@ -112,8 +121,10 @@ class Owner:
         *,
         every: bool = True,
         peers: secure_sum.Peers | None = None,
+        admit: Callable[[Counts], None] | None = None,
     ) -> None:
         self.name = name
+        self._admit = admit
         self._peers = peers or secure_sum.Peers(name)
         self._first = source
         self._source = source
@@ -206,12 +217,19 @@ class Owner:
         return self._share
 
     def _build(self, source: object) -> Any:
-        if not callable(source):
-            return source
         with named(self.name, "building its share"):
+            if self._admit is not None:
+                self._admit(self._count(source))
+            if not callable(source):
+                return source
             if self._task:
                 return source(self._task)
             return source()
+
+    def _count(self, source: object) -> Counts:
+        if isinstance(source, Counted) and self._task:
+            return source.counts(self._task)
+        return UNCOUNTED
 
     @property
     def data(self) -> str:

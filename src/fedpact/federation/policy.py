@@ -249,6 +249,10 @@ class Counts:
     parameters: int = 0
 
 
+#: Of what cannot be counted: admitted only by a policy that asks for nothing.
+UNCOUNTED = Counts(rows=0, classes=(0,), groups=(0,), parameters=1)
+
+
 @dataclass(frozen=True)
 class Traffic:
     """Of a run at this site, with the order at hand.

@@ -129,7 +129,8 @@ class Site:
         if run not in self._owners:
             while len(self._owners) >= RUNS:
                 del self._owners[next(iter(self._owners))]
-            self._owners[run] = Owner(self.name, copy(self._first), self._folder, peers=peers)
+            admit = None if self._gate is None else self._gate.admit_table
+            self._owners[run] = Owner(self.name, copy(self._first), self._folder, peers=peers, admit=admit)
             if self._source is not self._first:
                 self._owners[run].hold(copy(self._source))
         return self._owners[run]

@@ -2,6 +2,7 @@
 
 from fedpact.problem.certificate import Certificate, Terms, add_terms, assemble, certify, owner_terms
 from fedpact.problem.coupled import coupled_scale, decouple
+from fedpact.problem.derivatives import find_wrong_parts
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.infeasibility import Evidence, conflict, owner_evidence, prove_infeasible
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
@@ -33,6 +34,7 @@ __all__ = [
     "coupled_scale",
     "decouple",
     "describe",
+    "find_wrong_parts",
     "owner_evidence",
     "owner_terms",
     "prove_infeasible",

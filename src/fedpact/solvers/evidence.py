@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from fedpact.federation import Answers, Reply, Summed, client_step
-from fedpact.functions import Function, Map
 from fedpact.problem import Certificate, Evidence, Share, conflict, owner_evidence
 from fedpact.problem.infeasibility import add
 from fedpact.prox import Prox
@@ -115,52 +114,3 @@ def weigh_all(run: Run, w: Vector, server_point: Vector | None, server_weights: 
 def infeasible(names: tuple[str, ...], certificate: Certificate) -> Verdict:
     """The verdict that the constraints of these holders exclude each other."""
     return Verdict("infeasible", INFEASIBLE.format(", ".join(names), certificate.violation), names)
-
-
-# ------------------------------------------------------------------------------------------ derivatives that do not fit
-
-#: Relative step of the differences.
-STEP = 1e-5
-#: Relative error beyond which a derivative does not belong to its function.
-WRONG = 1e-2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verified(Reply):
-    """Whether an owner's derivatives can be trusted."""
-
-    wrong: bool  # does a derivative not belong to its function?
-
-
-@client_step
-def verify(share: Share, state: Any, order: At) -> tuple[Any, Verified]:
-    """Compare the derivatives of all parts of the share with differences of their values, along one direction."""
-    return state, Verified(wrong=any(has_wrong_slope(part, order.w) for part in share.parts.values()))
-
-
-def has_wrong_slope(part: Function | Map, w: Vector) -> bool:
-    """Is the slope along a fixed vector of signs far from the difference of values?"""
-    if isinstance(part, Function) and not part.gradient_field:
-        return False  # an operator has no value
-    direction = np.random.default_rng(0).choice([-1.0, 1.0], w.size)
-    step = STEP * (1 + float(np.max(np.abs(w), initial=0.0)))
-    with np.errstate(all="ignore"):
-        ahead = np.atleast_1d(part.value(w + step * direction))
-        behind = np.atleast_1d(part.value(w - step * direction))
-        derivative = part.gradient(w) if isinstance(part, Function) else part.jacobian(w)
-        slope = derivative @ direction
-    seen = (ahead - behind) / (2 * step)
-    size = np.maximum(np.abs(seen), np.abs(slope))
-    rounding = 1e-12 * (np.abs(ahead) + np.abs(behind)) / step
-    return bool(np.any(np.abs(seen - slope) > WRONG * size + rounding))
-
-
-def wrong_derivatives(run: Run, w: Vector) -> str:
-    """One exchange: whose derivatives do not belong to their functions, in words; empty when all do."""
-    replies = run.ask(verify, At(w=w))
-    names = [name for name, reply in zip(run.problem.names, replies, strict=True) if reply.wrong]
-    if any(has_wrong_slope(part, w) for part in run.problem.server.parts.values()):
-        names.append(run.problem.server.label)
-    if not names:
-        return ""
-    return f"{', '.join(names)}: a gradient or Jacobian does not belong to its function"

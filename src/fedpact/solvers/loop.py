@@ -19,7 +19,7 @@ from fedpact.errors import OwnerLost
 from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
-from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible, wrong_derivatives
+from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible
 from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Best, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
@@ -45,7 +45,7 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
                 verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
             following = _fallback(run, verdict)
         try:
-            answer = _conclude(run, solver, state, _explain(run, solver, verdict))
+            answer = _conclude(run, solver, state, verdict)
         except KeyboardInterrupt:  # all is there but the owners' last word: ask once more
             run.session.look()
             answer = _conclude(run, solver, state, verdict)
@@ -84,16 +84,6 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
             raise
         following = "" if state is None else solver.fallback(state)
         return Verdict("stalled", str(error), then=following), state
-
-
-def _explain(run: Run, solver: Solver[Any], verdict: Verdict) -> Verdict:
-    """A stalled run is blamed on a user's derivatives only where one exchange shows that they are wrong."""
-    if verdict.status != "stalled" or solver.needs.columns or run.rounds_left <= 1 or run.best.certificate is None:
-        return verdict
-    found = wrong_derivatives(run, run.best.w)
-    if not found:
-        return verdict
-    return replace(verdict, reason=f"{found}; {verdict.reason}")
 
 
 def _interrupted(run: Run, how: str) -> Verdict:
@@ -218,7 +208,16 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
         verdict = Verdict("stalled", "the certificate of the returned pair misses the tolerances")
     if verdict.status == "solved" and ending.unbounded:
         verdict = Verdict("unbounded", UNBOUNDED)
+    if ending.wrong:
+        verdict = _doubt(verdict, ending.wrong)
     return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
+
+
+def _doubt(verdict: Verdict, wrong: str) -> Verdict:
+    """Nothing is proved by derivatives that do not belong to their functions."""
+    if verdict.status in ("solved", "infeasible", "unbounded"):
+        return Verdict("stalled", f"{wrong}; else it would end {verdict.status}")
+    return replace(verdict, reason=f"{wrong}; {verdict.reason}")
 
 
 def _return_start(run: Run, best: Best) -> None:

@@ -20,6 +20,7 @@ from fedpact.problem import (
     Terms,
     assemble,
     describe,
+    find_wrong_parts,
     owner_terms,
 )
 from fedpact.solvers.run import Run
@@ -204,21 +205,26 @@ class Conclude(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Concluded(Judged):
-    """The owner's price, and the terms of the certificate of exactly that price; and the far point, as in `Probed`."""
+    """The owner's price, and the terms of the certificate of exactly that price; and the far point, as in `Probed`.
+
+    wrong: roles of its functions whose derivatives are not theirs, for which the terms prove nothing
+    """
 
     multiplier: Vector
     far_objective: Summed[float]
     far_violation: float
     far_coupled: Summed[Vector]
+    wrong: str
 
 
 @client_step
 def conclude(share: Share, state: Any, order: Conclude) -> tuple[Any, Concluded]:
-    """Hand out the price of this owner's constraint, judge it anew, and look at the far point."""
+    """Hand out the price of this owner's constraint, judge it anew, check derivatives, and look at the far point."""
     own, w, price = share.own(order.w, price_of(share, state, order.iteration))
     terms = owner_terms(own, w, price, order.coupled)
     far = probe_fields(share, order.far, order.coupled.size, order.secure)
-    return state, Concluded(multiplier=price, **term_fields(terms), **far)
+    wrong = ", ".join(find_wrong_parts(own, w))
+    return state, Concluded(multiplier=price, wrong=wrong, **term_fields(terms), **far)
 
 
 @dataclass(frozen=True)
@@ -226,12 +232,17 @@ class Ending:
     """What the last exchange brings: the owners' prices, and certificate and objective of the pair that is returned.
 
     unbounded: does a far point show that the objective falls forever beyond it?
+    wrong:     whose derivatives do not belong to their functions, in words; empty when all do
     """
 
     certificate: Certificate
     objective: float
     prices: list[Vector]
     unbounded: bool = False
+    wrong: str = ""
+
+
+WRONG_DERIVATIVES = "{}: the gradient or Jacobian of its {} does not belong to its function; correct it"
 
 
 def conclude_all(run: Run) -> Ending:
@@ -244,7 +255,11 @@ def conclude_all(run: Run) -> Ending:
     certificate, objective = certificate_of(run.problem, best.w, best.multiplier, replies)
     prices = [reply.multiplier for reply in replies]
     unbounded = is_better_afar(run, far, replies, certificate, objective)
-    return Ending(certificate, objective, prices, unbounded)
+    asked, user_w, _, _ = run.problem.own(best.w, best.multiplier)
+    found = {asked.server.label: ", ".join(find_wrong_parts(asked.server, user_w))}
+    found |= {name: reply.wrong for name, reply in zip(run.problem.names, replies, strict=True)}
+    wrong = "; ".join(WRONG_DERIVATIVES.format(name, roles) for name, roles in found.items() if roles)
+    return Ending(certificate, objective, prices, unbounded, wrong)
 
 
 #: How much farther than w the far point lies, on the way from the start.

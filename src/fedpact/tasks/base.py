@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.digest import digest
+from fedpact.federation.policy import UNCOUNTED, Counts
 from fedpact.problem import Share, Unscaled
 from fedpact.prox import Prox
 from fedpact.types import Vector
@@ -117,6 +118,10 @@ class Task(ABC):
     def share(self, owner: str, held: Any) -> Share | Unscaled:
         """The owner's share, from what `read` gave. Runs where the data is."""
 
+    def count(self, held: Any) -> Counts:
+        """Count what `read` gave, for the policy of a site. A task that does not say how is refused by most sites."""
+        return UNCOUNTED
+
     @abstractmethod
     def sentence(self) -> str:
         """What is asked, in one sentence."""
@@ -166,6 +171,11 @@ class Source(ABC):
     def __call__(self, task: Task | Mapping[str, Any]) -> Share | Unscaled:
         asked = self.accept(task)
         return asked.share(self.owner, self.held(asked))
+
+    def counts(self, task: Task | Mapping[str, Any]) -> Counts:
+        """Rows that the task would rest on, which a site's policy judges before there is a share."""
+        asked = self.accept(task)
+        return asked.count(self.held(asked))
 
     def accept(self, task: Task | Mapping[str, Any]) -> Task:
         """The task as it came with an order. Raises OptionError when it is not one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
@@ -12,13 +12,15 @@ from numpy.typing import ArrayLike
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError
+from fedpact.federation.policy import Counts
 from fedpact.functions import Function, MeanProbability, Stack, TwoSided
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, key
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.regression import mean_loss, scores
-from fedpact.tasks.tables import GroupedTask
+from fedpact.tasks.tables import GroupedTask, count_codes
+from fedpact.tasks.tables import Rows as TableRows
 from fedpact.types import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -241,6 +243,14 @@ class GroupFairness(GroupedTask):
             column=self.group,
             levels=self.groups,
         )
+
+    def count(self, held: TableRows) -> Counts:
+        counts = super().count(held)
+        if held.group is None or self.parity != "equal_opportunity":
+            return counts
+        # Its constraint is about means over the positive rows of each group.
+        positives = count_codes(held.group[held.y == 1], len(self.groups))
+        return replace(counts, groups=(*counts.groups, *positives))
 
     def sentence(self) -> str:
         limit = "its own bound" if isinstance(self.bound, Mapping) else f"{self.bound:g}"

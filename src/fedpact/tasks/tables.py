@@ -15,6 +15,7 @@ from fedpact.data import with_intercept
 from fedpact.data.cells import Cells, column_names, read_cells
 from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
 from fedpact.errors import DataError, OptionError
+from fedpact.federation.policy import Counts
 from fedpact.problem import RemoteProblem, Share, Unscaled
 from fedpact.prox import Prox, SquaredL2
 from fedpact.tasks import checks
@@ -153,6 +154,10 @@ class TableTask(Task):
         objective = (1 / self.owners) * mean_loss(matrix, held.y, len(self.classes))
         return replace(share, objective=objective, constraint=None)
 
+    def count(self, held: Rows) -> Counts:
+        classes = count_codes(held.y, len(self.classes))
+        return Counts(len(held.y), classes, parameters=self.parameters)
+
     @abstractmethod
     def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
         """The share of scaled rows, with its constraint."""
@@ -163,6 +168,14 @@ class TableTask(Task):
     def encoding(self) -> Encoding:
         """From the columns of a file to features."""
         return Encoding(self.columns, self.categories, self.missing)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers of the model."""
+        columns = len(self.encoding.names) + self.intercept
+        if len(self.classes) > 2:
+            return columns * len(self.classes)
+        return columns
 
     @property
     def needs_scaling(self) -> bool:
@@ -218,6 +231,17 @@ class GroupedTask(TableTask):
         if not self.group:
             return None
         return cells.codes(self.group, self.groups, "groups")
+
+    def count(self, held: Rows) -> Counts:
+        counts = super().count(held)
+        if held.group is None:
+            return counts
+        return replace(counts, groups=count_codes(held.group, len(self.groups)))
+
+
+def count_codes(codes: Labels, levels: int) -> tuple[int, ...]:
+    """Rows of each level."""
+    return tuple(int(np.sum(codes == level)) for level in range(levels))
 
 
 def from_files(

@@ -347,7 +347,7 @@ def test_derivatives_that_do_not_belong_together_stall_with_a_hint():
     liar = fp.functions.Smooth(lambda w: (float(w @ w), np.ones(2)), hess=lambda w: np.eye(2), dim=2)
     found = solve(fp.FederatedProblem([fp.Share(liar)]), tol=1e-6)
     assert found.status == "stalled"
-    assert found.reason.startswith("client 1: a gradient or Jacobian does not belong to its function")
+    assert found.reason.startswith("client 1: the gradient or Jacobian of its objective does not belong")
 
 
 @pytest.mark.parametrize("bounded", [False, True])
