@@ -16,7 +16,7 @@ from fedpact.errors import CheckpointError, OptionError
 from fedpact.federation.audit import read_log
 from fedpact.federation.gate import approval_file
 from fedpact.federation.identity import Identity
-from fedpact.federation.policy import SitePolicy, describe, example, read_policy
+from fedpact.federation.policy import SitePolicy, describe, example, read_policy, sign_roster
 from fedpact.jobs.site import audit_folder, open_site
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -46,6 +46,17 @@ def key(file: Path) -> None:
     """
     identity = Identity.load(file) if file.exists() else Identity.create(file)
     click.echo(identity.public)
+
+
+@site.command()
+@click.argument("roster", type=FILE)
+@click.option("--key", "key_file", type=FILE, required=True, help="Private key of who answers for the list.")
+def sign(roster: Path, key_file: Path) -> None:
+    """Sign ROSTER, lines of the form "hospital 1" = "public key", so that sites need not list their peers each.
+
+    They state roster = "..." and roster_by = "your public key" under [site]. The signature is written beside the file.
+    """
+    click.echo(sign_roster(roster, Identity.load(key_file)))
 
 
 @site.command()

@@ -11,13 +11,13 @@ import difflib
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from fedpact.errors import OptionError, Refused
-from fedpact.federation.identity import check_public_keys
+from fedpact.federation.identity import PUBLIC, Identity, check_public_keys, signed_by
 
 # ---------------------------------------------------------------------------------------------------------- the file
 
@@ -39,6 +39,9 @@ class SitePolicy:
     state: Path = _key("site", "path", "folder for its memory and its audit log")  # noqa: RUF009
     key: Path = _key("site", "path", "its private key; `fedpact site key FILE` makes one")  # noqa: RUF009
     functions: Path | None = _key("site", "path", 'its own Python file, for the task "custom"', None)  # noqa: RUF009
+
+    roster: Path | None = _key("site", "path", "the owners' public keys in one signed file, instead of [peers]", None)  # noqa: RUF009
+    roster_by: str = _key("site", "key", "public key of who signs the roster", "")
 
     coordinators: Mapping[str, str] = _key("coordinators", "keys", "name = public key of who may submit jobs", {})
     peers: Mapping[str, str] = _key("peers", "keys", "name = public key of the other owners", {})
@@ -112,7 +115,13 @@ def read_policy(path: str | Path) -> SitePolicy:
             given[name] = _convert(path, known[name], value)
     if missing := [f.name for f in fields(SitePolicy) if f.default is f.default_factory and f.name not in given]:
         raise OptionError(f"{path}: [site] lacks {', '.join(missing)}", code="FP-OPTION-611")
-    return SitePolicy(**given)
+    policy = SitePolicy(**given)
+    if policy.roster is None:
+        return policy
+    if policy.peers:
+        raise OptionError(f"{path}: give [peers] or a roster, not both", code="FP-OPTION-615")
+    roster = read_roster(policy.roster, policy.roster_by)
+    return replace(policy, peers={name: public for name, public in roster.items() if name != policy.name})
 
 
 def example() -> str:
@@ -170,6 +179,42 @@ def describe(policy: SitePolicy) -> Iterator[str]:
         yield f"[{about['table']}] {f.name}: {shown} ({about['doc']})"
 
 
+def sign_roster(path: Path, identity: Identity) -> Path:
+    """Sign a file of lines `name = "public key"`; the signature stands beside it."""
+    _read_keys(path)
+    beside = _signature_of(path)
+    beside.write_text(identity.sign("roster", path.read_bytes()).hex() + "\n")
+    return beside
+
+
+def read_roster(path: Path, by: str) -> dict[str, str]:
+    """The public keys in a signed file. OptionError unless the holder of the key `by` signed it as it is."""
+    keys = _read_keys(path)
+    try:
+        signature = bytes.fromhex(_signature_of(path).read_text().strip())
+    except (OSError, ValueError) as error:
+        raise OptionError(
+            f"{path}: its signature {_signature_of(path).name} cannot be read ({error}); `fedpact site sign` makes it",
+            code="FP-OPTION-616",
+        ) from error
+    if not by or not signed_by(by, "roster", path.read_bytes(), signature):
+        raise OptionError(
+            f"{path}: it is not signed by roster_by, or was changed; ask for a copy that is", code="FP-OPTION-617"
+        )
+    return keys
+
+
+def _signature_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sig")
+
+
+def _read_keys(path: Path) -> dict[str, str]:
+    try:
+        return check_public_keys(tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise OptionError(f"{path} cannot be read as a list of public keys ({error})", code="FP-OPTION-618") from error
+
+
 def _unknown(path: Path, found: str, known: list[str]) -> OptionError:
     close = difflib.get_close_matches(found.split(" ")[0], known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
@@ -184,6 +229,7 @@ KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda v: isinstance(v, bool), "true or false"),
     "whole": (lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0, "a whole number of at least 0"),
     "number": (lambda v: isinstance(v, int | float) and not isinstance(v, bool) and v >= 0, "a number of at least 0"),
+    "key": (lambda v: isinstance(v, str) and bool(PUBLIC.fullmatch(v)), "a public key of 64 hexadecimal digits"),
     "keys": (lambda v: isinstance(v, dict), "a table of public keys"),
     "conditions": (lambda v: isinstance(v, dict), "a table of conditions"),
 }
