@@ -130,6 +130,31 @@ def job_keys() -> str:
     return "\n\n".join(sections)
 
 
+def read_site_keys() -> list[Key]:
+    from dataclasses import fields
+
+    from fedpact.federation.policy import KINDS, SitePolicy, in_toml
+
+    return [
+        Key(f.metadata["table"], f.name, KINDS[f.metadata["kind"]][1], in_toml(f), "", f.metadata["doc"])
+        for f in fields(SitePolicy)
+    ]
+
+
+def site_keys() -> str:
+    """A section for every table of a site.toml, with its keys; one that holds names of the user's own has none."""
+    keys = read_site_keys()
+    sections = []
+    for table in dict.fromkeys(key.table for key in keys):
+        listed = [key for key in keys if key.table == table]
+        rows = [(f"`{key.name}`", *map(escape, (key.kind, key.default, key.text))) for key in listed]
+        text = _table(("key", "value", "default", "meaning"), rows)
+        if len(listed) == 1:
+            text = f"A line for each: {escape(listed[0].text)}."
+        sections.append(f"## `[{table}]`\n\n{text}")
+    return "\n\n".join(sections)
+
+
 # --------------------------------------------------------------------------------------------------------------- errors
 
 
@@ -217,6 +242,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 PARTS: dict[str, Callable[..., str]] = {
     "options": options,
     "job_keys": job_keys,
+    "site_keys": site_keys,
     "error_codes": error_codes,
     "commands": commands,
     "api": api,

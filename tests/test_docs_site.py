@@ -18,6 +18,8 @@ from docstrings import escape, to_markdown
 import fedpact
 from fedpact import errors
 from fedpact.cli.main import cli
+from fedpact.federation import policy
+from fedpact.federation.policy import SitePolicy
 from fedpact.jobs.keys import KEYS, OPEN
 from fedpact.solvers import METHODS
 from fedpact.solvers.base import options_of
@@ -30,6 +32,10 @@ def sections(text: str) -> dict[str, str]:
     """The text below each heading of the second level."""
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+#: All rules of a site's policy; each is named after a key.
+RULES = [getattr(policy, name) for name in vars(policy) if name.startswith("ABOUT_")]
 
 
 def filled(page: str) -> str:
@@ -57,6 +63,14 @@ def test_every_job_key_is_on_its_page_and_explained() -> None:
             assert escape(fact) in line
     assert [table for table in OPEN if f"`[{table}]`" not in page] == []
     assert [key for key in generate.read_job_keys() if not key.text] == []
+
+
+def test_every_key_of_a_policy_is_on_its_page() -> None:
+    page = sections(filled("site-keys.md"))
+    for key in generate.read_site_keys():
+        assert escape(key.text) in page[f"`[{key.table}]`"]
+        assert escape(key.default) in page[f"`[{key.table}]`"]
+    assert [rule.name for rules in RULES for rule in rules if rule.name not in SitePolicy.__dataclass_fields__] == []
 
 
 def test_every_error_is_on_its_page() -> None:

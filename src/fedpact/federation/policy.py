@@ -137,7 +137,7 @@ def example() -> str:
             lines.append(f"# {about['doc']}")
             continue
         given = EXAMPLES.get(f.name)
-        value = _in_toml(f.default) if given is None else given
+        value = in_toml(f) if given is None else given
         lines.append(f"{'# ' if given is None else ''}{f.name} = {value}  # {about['doc']}")
     return "\n".join(lines) + "\n"
 
@@ -155,10 +155,13 @@ EXAMPLES = {
 }
 
 
-def _in_toml(default: Any) -> str:
-    if isinstance(default, tuple):
-        return json.dumps(list(default))
-    return '""' if default is None else json.dumps(default)
+def in_toml(key: Any) -> str:
+    """The default of a key, as the file would state it; empty where it must be stated."""
+    if key.default is MISSING:
+        return ""
+    if isinstance(key.default, tuple):
+        return json.dumps(list(key.default))
+    return '""' if key.default is None else json.dumps(key.default)
 
 
 def describe(policy: SitePolicy) -> Iterator[str]:
