@@ -480,5 +480,8 @@ CODES = {
     "FP-REFUSED-014": "the key given as another owner's is not signed by it; check the keys that each site pins",
     "FP-OPTION-660": "a site speaks another protocol than the coordinator; upgrade fedpact where its number is lower",
     "FP-OPTION-661": "a site lacks a step of the method; upgrade fedpact there, or choose another method",
+    "FP-OWNER-660": "an order of a run that has ended; begin another run",
+    "FP-OWNER-661": "an order asks for a vector out of proportion to the problem; ask the coordinator why",
+    "FP-WIRE-660": "a message has more values than the limit; numbers travel as arrays",
     "FP-CHECKPOINT-610": "the audit log of the site was changed; restore it from a copy",
 }

@@ -263,8 +263,9 @@ def test_a_session_asks_sites_that_build_their_share_from_the_task_it_poses() ->
         with pytest.raises(OptionError):
             session.open({"a": None, "b": 5.0})
         traffic = session.ledger.read()
+        assert grid.got.count(("a", flower.ORDER)) == grid.got.count(("b", flower.ORDER)) == 2
     assert (traffic.rounds, traffic.messages) == (2, 8)
-    assert grid.got.count(("a", flower.ORDER)) == grid.got.count(("b", flower.ORDER)) == 2
+    assert grid.got.count(("a", flower.ORDER)) == grid.got.count(("b", flower.ORDER)) == 3  # the last: it has ended
 
 
 def test_the_deadline_of_a_session_holds_for_sites_that_are_silent() -> None:

@@ -19,6 +19,9 @@ from fedpact.errors import OwnerError, ProblemError
 
 #: 64-bit words of a masked number: 192 bits hold a double exactly, and the sum over all owners.
 WORDS = 3
+#: A length that an order asks for is at most this, or this many times that of the longest vector in it.
+LENGTH = 10_000
+LENGTH_FACTOR = 10
 #: Fields of an order that the fleet fills in; they are not part of its content.
 STAMP = ("run", "round", "after", "durable", "look", "secure")
 
@@ -140,6 +143,20 @@ def not_finite(message: Order | Reply) -> str | None:
     for name, value in payload(message).items():
         real = isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
         if real and not np.all(np.isfinite(value)):
+            return name
+    return None
+
+
+def excessive_length(order: Order) -> str | None:
+    """The name of a field that asks for a vector out of proportion to what the order itself holds; None when none does.
+
+    A few bytes would otherwise make an owner send gigabytes.
+    """
+    content = payload(order)
+    numbers = max((value.size for value in content.values() if isinstance(value, np.ndarray)), default=0)
+    most = max(LENGTH, LENGTH_FACTOR * numbers)
+    for name, value in content.items():
+        if name.endswith("length") and isinstance(value, int) and not 0 <= value <= most:
             return name
     return None
 

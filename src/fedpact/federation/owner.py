@@ -18,7 +18,18 @@ from fedpact.errors import CheckpointError, FedpactError, OwnerError, OwnerLost
 from fedpact.federation import secure_sum
 from fedpact.federation.digest import digest
 from fedpact.federation.failure import UNEXPECTED
-from fedpact.federation.messages import Order, Reply, Sealed, not_finite, payload, seal, size, summed_fields
+from fedpact.federation.forgetting import ENDED, STATE
+from fedpact.federation.messages import (
+    Order,
+    Reply,
+    Sealed,
+    excessive_length,
+    not_finite,
+    payload,
+    seal,
+    size,
+    summed_fields,
+)
 from fedpact.federation.policy import UNCOUNTED, Counts
 from fedpact.federation.wire import (
     client_step,
@@ -66,6 +77,7 @@ class Memory:
     answers: by round, what was asked (or its key, when read from disk) and the reply
     data:    digests of the shares that this was computed from; none before the first step and when nothing is on disk
     look:    number of the last look
+    ended:   the coordinator has said that the run is over; state, keys and answers are gone
     """
 
     run: str
@@ -75,6 +87,7 @@ class Memory:
     answers: Mapping[int, tuple[tuple[Step, Order] | str, Sealed[Any]]] = field(default_factory=dict)
     data: tuple[str, ...] = ()
     look: int = 0
+    ended: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +99,17 @@ class Confirmed(Reply):
 def confirm(share: object, state: Any, order: Order) -> tuple[Any, Confirmed]:
     """Nothing is left to do here: the owner has compared its data with those it remembers."""
     return state, Confirmed()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended(Reply):
+    """This owner has erased the keys of the run."""
+
+
+@client_step
+def end(share: object, state: Any, order: Order) -> tuple[Any, Ended]:
+    """Nothing is left to do here: the owner has erased what it kept of the run (`Owner.handle`)."""
+    return None, Ended()
 
 
 @runtime_checkable
@@ -154,12 +178,22 @@ class Owner:
             raise OwnerError(
                 f"{self.name}: got an order with a non-finite {type(order).__name__}.{bad}", code="FP-OWNER-020"
             )
+        if (bad := excessive_length(order)) is not None:
+            raise OwnerError(
+                f"{self.name}: got an order with {type(order).__name__}.{bad} = {getattr(order, bad)}, out of "
+                "proportion to the problem",
+                code="FP-OWNER-661",
+            )
         if task != self._task:
             self._task = task
             self._share = None
         known = self._memory or self._load(order.run)
         self._memory = known
         self._check(order, known)
+        if step is end:
+            return self._end(order, known)
+        if known.ended and step is not confirm:
+            raise OwnerError(f"{self.name}: got an order of a run that has ended", code="FP-OWNER-660")
         if order.look:
             return self._look(step, order, known)
         if order.round in known.answers:
@@ -192,6 +226,15 @@ class Owner:
                 "without its state folder, or with an older copy of it",
                 code="FP-LOST-001",
             )
+
+    def _end(self, order: Order, known: Memory) -> Sealed[Any]:
+        """Keep of the run only what tells whether the data are still the same."""
+        self._memory = Memory(known.run, known.round, data=known.data, look=known.look, ended=True)
+        self._looked = ("", None)
+        self.save()
+        if self._folder is not None:
+            self._path(known.run).unlink(missing_ok=True)
+        return seal(end(None, None, order)[1])
 
     def _look(self, step: Step, order: Order, known: Memory) -> Sealed[Any]:
         """Answer, and remember nothing but the number of a masked look: two answers under one mask tell each other."""
@@ -300,13 +343,16 @@ class Owner:
             "look": known.look,
             "answers": answers,
         }
-        write_atomically(self._path(known.run), dumps(memory))
+        write_atomically(self._path(known.run, known.ended), dumps(memory))
 
     def _load(self, run: str) -> Memory:
         """The memory of a run, from the folder; an empty one when there is none."""
-        if self._folder is None or not self._path(run).exists():
+        if self._folder is None:
             return Memory(run)
-        path = self._path(run)
+        ended = self._path(run, ended=True).exists()
+        path = self._path(run, ended)
+        if not path.exists():
+            return Memory(run)
         try:
             memory = loads(path.read_bytes())
             if memory["version"] != VERSION or memory["owner"] != self.name or memory["run"] != run:
@@ -319,6 +365,7 @@ class Owner:
                 {a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]},
                 from_tree(tuple[str, ...], memory["data"], "data"),
                 from_tree(int, memory["look"], "look"),
+                ended,
             )
         except (ValueError, KeyError, TypeError) as error:  # a WireError is a ValueError
             words = f"{self.name}: its memory of run {run} cannot be used: {error}"
@@ -328,12 +375,16 @@ class Owner:
             self._compare(held_first, found.data)
         return found
 
-    def _path(self, run: str) -> Path:
+    def _path(self, run: str, ended: bool = False) -> Path:
         assert self._folder is not None
         if not re.fullmatch(r"[\w-]{1,64}", run):
             raise OwnerError(f"{self.name}: {run!r} is not the name of a run", code="FP-OWNER-007")
         digest = hashlib.sha256(self.name.encode()).hexdigest()[:8]  # "a b" and "a_b" are two owners
-        return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.name)[:40]}-{digest}" / f"{run}.state"
+        return (
+            self._folder
+            / f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.name)[:40]}-{digest}"
+            / f"{run}{ENDED if ended else STATE}"
+        )
 
 
 def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) -> Sealed[Any]:

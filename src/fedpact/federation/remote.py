@@ -16,6 +16,7 @@ import numpy as np
 from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost, WireError
 from fedpact.federation.failure import UNEXPECTED, Failure
 from fedpact.federation.fleet import Fleet
+from fedpact.federation.forgetting import forget
 from fedpact.federation.gate import Gate
 from fedpact.federation.identity import open_signed, sign_message, split_signed
 from fedpact.federation.messages import Order, Sealed, not_finite
@@ -68,6 +69,7 @@ class Site:
         self._full_text = full_text
         self._gate = gate
         self._owners: dict[str, Owner] = {}
+        self._forget()
 
     def hold(self, source: object) -> None:
         """Other shares from now on, see `Owner.hold`."""
@@ -129,11 +131,17 @@ class Site:
         if run not in self._owners:
             while len(self._owners) >= RUNS:
                 del self._owners[next(iter(self._owners))]
+            self._forget()
             admit = None if self._gate is None else self._gate.admit_table
             self._owners[run] = Owner(self.name, copy(self._first), self._folder, peers=peers, admit=admit)
             if self._source is not self._first:
                 self._owners[run].hold(copy(self._source))
         return self._owners[run]
+
+    def _forget(self) -> None:
+        """Erase old runs from the disk; where owner and coordinator are one organisation, the checkpoint has them."""
+        if self._folder is not None and not self._full_text:
+            forget(self._folder)
 
 
 def refuse(error: Exception, job: object = None) -> bytes:

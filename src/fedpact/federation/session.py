@@ -28,12 +28,15 @@ from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_en
 from fedpact.federation.identity import Identity, check_public_keys
 from fedpact.federation.ledger import Ledger
 from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, rebuild
-from fedpact.federation.owner import Step, confirm
+from fedpact.federation.owner import Step, confirm, end
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
 from fedpact.federation.tickets import Ticket, back_off, report_late, wait_any
 from fedpact.federation.wire import SKIPPABLE
 
 R = TypeVar("R", bound=Reply)
+
+#: Seconds that owners have to hear that the run has ended.
+PARTING = 10.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ class Session:
         self._secure = False
         self._looking = False
         self._closed = False
+        self._failed = False  # by an error, and can be resumed
         self._confirmed = True  # a run that starts has no past to be compared with
         self._after: dict[str, int] = {}
         self._last: dict[tuple[str, Step], tuple[int, Sealed[Any]]] = {}  # for stale replies
@@ -173,11 +177,30 @@ class Session:
         self.fleet.task = task
 
     def close(self) -> None:
-        """Write the checkpoint, and let the owners go; they cannot be asked any more."""
+        """Write the checkpoint, tell the owners that the run has ended, and let them go: they cannot be asked any more.
+
+        A run that can be resumed has not ended.
+        """
         with self._stack:
             if not self._closed:
                 self.save()
+                self._end()
         self._closed = True
+
+    def _end(self) -> None:
+        """Have the owners erase their keys. Best effort: an owner that does not hear it forgets in its own time."""
+        if self._fleet is None or not self.networked or not self._round:
+            return  # keys of one organisation are in its own checkpoint
+        behind = self.checkpoint is not None and self._round < self.checkpoint.rounds
+        if self._looking or self._failed or behind:
+            return
+        futures = []
+        record = Ledger(self.owners, self.ledger.record)  # written down, but not counted: no method has asked for it
+        for owner in self.owners:
+            order = self._stamp(owner, Order(), self._round, 0)
+            record.down(owner, order)
+            futures.append(self._fleet.start(owner, end, order))
+        wait(futures, PARTING)
 
     @property
     def fleet(self) -> Fleet:
@@ -474,6 +497,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._failed = error is not None and self.checkpoint is not None
         self.close()
 
 

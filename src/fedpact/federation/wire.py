@@ -30,6 +30,8 @@ from fedpact.federation.messages import WORDS, Reply, Sealed, name_type, summed_
 
 #: First bytes of every message and memory; the digit is the version of the format.
 MAGIC = b"fedpact1"
+#: Values that the head of a message may have: each costs its reader a hundred bytes, however short it is written.
+VALUES = 250_000
 #: What arrays may hold, by NumPy's names.
 DTYPES = ("float64", "float32", "int64", "uint64", "bool")
 
@@ -154,10 +156,15 @@ def loads(data: bytes) -> Any:
             code="FP-WIRE-303",
         )
     end = start + int.from_bytes(body[:8], "little")
+    head = data[start:end]
+    if (values := sum(map(head.count, (b"[", b"{", b",")))) > VALUES:
+        raise WireError(
+            f"a message of {values} values is over the limit of {VALUES}; numbers travel as arrays", code="FP-WIRE-660"
+        )
     buffers = BytesIO(data)
     try:
         buffers.seek(end)
-        return _fill_in(json.loads(data[start:end]), buffers)
+        return _fill_in(json.loads(head), buffers)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise WireError(f"a message cannot be read: {error}", code="FP-WIRE-304") from error
 
