@@ -460,6 +460,7 @@ CODES = {
     "FP-OPTION-612": "the policy of the site states a key that is unknown; correct its name",
     "FP-OPTION-613": "a value of the site's policy is not of its kind; correct it",
     "FP-OPTION-614": "a condition of the site's policy is not a range; state least, most or both",
+    "FP-OPTION-690": "an owner withholds its recall, which rests on too few rows; state bound in place of min_recall",
     "FP-OWNER-600": "a message is not signed with the key that is known as its sender's; ask who sent it",
     "FP-OWNER-620": "keys of a secure sum are agreed on after they were offered; begin another run",
     "FP-OWNER-621": "the keys of this run are agreed on already, with other owners or keys; begin another run",
