@@ -7,6 +7,7 @@ from fedpact import errors as errors
 from fedpact.federation import Session
 from fedpact.fitting import Fit, fit
 from fedpact.problem import Certificate, Constraint, FederatedProblem, Share, VerticalProblem, certify
+from fedpact.problem import Measure as Measure
 from fedpact.problem import RemoteProblem as RemoteProblem
 from fedpact.solve import solve
 from fedpact.solvers import Solution

@@ -463,6 +463,7 @@ CODES = {
     "FP-OPTION-616": "the signature beside a roster cannot be read; `fedpact site sign` makes it",
     "FP-OPTION-617": "a roster is not signed by the key that the policy trusts; ask for a copy that is",
     "FP-OPTION-618": "a roster cannot be read; give lines of the form name = public key",
+    "FP-OPTION-690": "an owner withholds its recall, which rests on too few rows; state bound in place of min_recall",
     "FP-OWNER-600": "a message is not signed with the key that is known as its sender's; ask who sent it",
     "FP-OWNER-620": "keys of a secure sum are agreed on after they were offered; begin another run",
     "FP-OWNER-621": "the keys of this run are agreed on already, with other owners or keys; begin another run",

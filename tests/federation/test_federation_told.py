@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gated_sites import COLUMNS, NAMES, GatedSites
 from raising import raises_code
 
 import fedpact as fp
-from fedpact.errors import CODES, Refused
+from fedpact.cli.run import show
+from fedpact.errors import CODES, DataError, Refused
 from fedpact.federation.audit import read_log
+from fedpact.federation.failure import Failure
 from fedpact.federation.policy import Counts
+from fedpact.fitting.agreement import Finished, measure
 from fedpact.fitting.result import Fit
+from fedpact.jobs import read_job
+from fedpact.jobs.running import make_record, write
+from fedpact.problem import round_to_rows
+from fedpact.report.content import report
+from fedpact.report.markdown import markdown
+from fedpact.report.page import page
+from fedpact.report.record import Record
+from fedpact.report.wording import verdict
 from fedpact.tasks import FileSource, GroupFairness, NeymanPearson, Task
+from fedpact.tasks.group_fairness import GroupRates
 
 pytest.importorskip("cryptography")
 
@@ -93,3 +108,129 @@ class _Uncounted:
 
     def __call__(self, task: Any) -> Any:
         return self._source(task)
+
+
+# --------------------------------------------------------------------------------------------------------- small cells
+
+OF_CLASS = {"protected rows", "loss", "recall", "specificity"}
+OF_GROUPS = {f"{what} of group {g}" for what in ("rows", "accuracy", "positive rate", "recall") for g in (0, 1)}
+
+
+@pytest.mark.parametrize("ill", [3, 77])  # 77 of 80: what is told of them tells of the other three
+def test_rates_on_few_rows_are_withheld(ill: int, tmp_path: Path) -> None:
+    few = {"tables": {"east": ill}, "rows_per_class": 0}
+    told = fit(GatedSites(tmp_path / "open", small_cells=0, **few))
+    assert told.measures["east"]["protected rows"] == ill
+    assert {"recall", "specificity"} <= told.measures["east"].keys()
+
+    found = fit(GatedSites(tmp_path / "ruled", small_cells=5, **few))
+    assert found.solved
+    assert found.measures["east"].keys() == {"rows", "accuracy"}
+    assert set(found.withheld["east"]) == OF_CLASS
+    assert np.isnan(found.values["east"]).all()
+    assert found.measures["north"].keys() == {"rows", "accuracy"} | OF_CLASS
+    assert found.withheld["north"] == ()
+    log = [entry for entry in read_log(tmp_path / "ruled" / "east" / "audit") if "measure" in entry.get("step", "")]
+    assert set(json.loads(log[-1]["withheld"])) == OF_CLASS
+
+
+def test_groups_are_withheld_together(tmp_path: Path) -> None:
+    """Forty rows each, one of them ill: the recall of either group, and the values, which might rest on these rows."""
+    few = {"tables": {"east": 2}, "rows_per_class": 0, "rows_per_group": 0}
+    found = fit(GatedSites(tmp_path / "a", **few), GroupFairness(**PARITY))
+    assert set(found.withheld["east"]) == {"recall of group 0", "recall of group 1"}
+    found = fit(GatedSites(tmp_path / "b", small_cells=41, **few), GroupFairness(**PARITY))
+    assert set(found.withheld["north"]) == OF_GROUPS
+    assert found.measures["north"].keys() == {"rows", "accuracy"}
+
+
+def test_a_rate_over_no_rows_is_as_silent_as_one_over_few() -> None:
+    """Were it left out, its absence would tell that there is nobody."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2))
+    group = np.arange(20) % 2
+    answers = []
+    for label in (0, 1):
+        y = np.zeros(20, dtype=int)
+        y[0] = label
+        rates = GroupRates(X, y, group, 2, 2)
+        share = fp.Share(measures=rates, objective=fp.functions.LogisticLoss(X, y))
+        reply = measure(share, None, Finished(w=np.ones(2)))[1]
+        answers.append(reply.withhold(5))
+        assert ("recall of group 0" in reply.withhold(0).told()) == bool(label)
+        assert "recall of group 1" not in reply.withhold(0).told()
+    assert answers[0].withheld == answers[1].withheld == '["recall of group 0", "recall of group 1"]'
+
+
+def test_a_recall_cannot_be_asked_of_whom_withholds_it(tmp_path: Path) -> None:
+    sites = GatedSites(tmp_path, {"east": 3}, rows_per_class=0)
+    with raises_code("FP-OPTION-690", "east:"):
+        fit(sites, NeymanPearson(min_recall=0.8, **TABLE))
+
+
+def test_numbers_are_rounded_to_what_their_rows_carry(tmp_path: Path) -> None:
+    exact = fit(GatedSites(tmp_path / "open", small_cells=0)).measures["north"]
+    rounded = fit(GatedSites(tmp_path / "ruled")).measures["north"]
+    assert rounded["loss"] != exact["loss"]
+    assert rounded["loss"] == float(f"{exact['loss']:.2g}")
+    assert {name: rounded[name] for name in rounded if name != "loss"} == {n: exact[n] for n in exact if n != "loss"}
+
+
+@pytest.mark.parametrize(
+    ("value", "rows", "told"),
+    [
+        (2 / 3, 30, 2 / 3),  # twenty of thirty
+        (0.123456, 30, 0.12),
+        (0.123456, 100, 0.123),
+        (0.123456, 1000, 0.1235),
+        (-4.5678e-4, 80, -4.6e-4),  # by how much a bound is kept: small numbers stay small
+        (30.0, 30, 30.0),
+        (0.0, 5, 0.0),
+    ],
+)
+def test_rounding(value: float, rows: int, told: float) -> None:
+    assert round_to_rows(value, rows) == told
+
+
+def test_a_number_without_its_rows_is_withheld() -> None:
+    about = {"rows": fp.Measure.count(40), "surprise": 0.25}
+    share = fp.Share(fp.functions.Quadratic(np.eye(2)), measures=lambda w: about)
+    reply = measure(share, None, Finished(w=np.zeros(2)))[1]
+    assert reply.withhold(0).told() == {"rows": 40.0, "surprise": 0.25}
+    assert reply.withhold(5).told() == {"rows": 40.0}
+    assert json.loads(reply.withhold(5).withheld) == ["surprise"]
+    again = pickle.loads(pickle.dumps(fp.Measure(0.5, 10, 4)))
+    assert (again, again.rows, again.cell) == (0.5, 10, 4)
+
+
+def test_counts_in_errors_obey_the_rule() -> None:
+    error = DataError("", code="FP-DATA-003", rows=33)
+    assert Failure.of(error, None, 5).rows == 20
+    assert Failure.of(error, None, 34).rows == 0
+
+
+def test_withheld_is_written_wherever_numbers_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Terminal, run folder and report."""
+    sites = GatedSites(tmp_path, {"east": 3}, rows_per_class=0)
+    found = fit(sites, compare=True)
+    owners = "[owners]\n" + "".join(f'{name} = "{name}.csv"\n' for name in NAMES)
+    (tmp_path / "job.toml").write_text(
+        f'task = "neyman_pearson"\nlabel = "ill"\nfeatures = ["age", "dose"]\nbound = 0.5\n{owners}'
+    )
+    record = make_record(read_job(tmp_path / "job.toml"), found, "gated", "2026-01-01T00:00:00", 1.0)
+    (tmp_path / "run").mkdir()
+    write(tmp_path / "run", found, record)
+    read = Record.load(tmp_path / "run")
+    assert read.measured == record.measured
+    assert [one.withheld for one in read.bounded] == [False, True, False]
+    told = {one.owner: one for one in read.measured}
+    assert "recall" in told["east"].withheld
+    assert "recall" in told["north"].numbers
+    assert json.loads((tmp_path / "run" / "certificate.json").read_text())["constraints"][1]["value"] == "withheld"
+    show(record)
+    printed = capsys.readouterr().out
+    lines = [line.strip() for line in printed.splitlines()]
+    assert [line.count("withheld") for line in lines if line.startswith("east")] == [2, 2]
+    for text in (page(report(read)), markdown(report(read))):
+        assert "withheld" in text
+    assert verdict(read).good

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from fedpact.cli.main import main
 from fedpact.report import content
 from fedpact.report.markdown import markdown
 from fedpact.report.page import page
+from fedpact.report.record import Record
 
 
 @pytest.fixture
@@ -113,3 +115,12 @@ def test_a_page_needs_no_extra(run: Path) -> None:
     )
     assert done.stdout == "[]\n"
     assert (run / "report.html").is_file()
+
+
+def test_records_of_earlier_versions_are_read(run: Path) -> None:
+    """They know of nothing that is withheld."""
+    content = json.loads((run / "run.json").read_text())
+    for one in (*content["bounded"], *content["measured"]):
+        del one["withheld"]
+    (run / "run.json").write_text(json.dumps(content))
+    assert Record.load(run) == solved()

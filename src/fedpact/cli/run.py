@@ -105,6 +105,9 @@ def _show_bounded(record: Record) -> None:
     """The constraints of every owner."""
     rows = table("owner", "constraint", "value", "bound", "price", "met")
     for one in record.bounded:
+        if one.withheld:
+            rows.add_row(one.owner, one.what, "withheld", f"{one.bound:.4f}", f"{one.price:.4f}", "withheld")
+            continue
         met = "yes" if one.slack >= -record.tol[1] else "NO"
         price = "" if math.isnan(one.price) else f"{one.price:.4f}"
         rows.add_row(one.owner, one.what, f"{one.value:.4f}", f"{one.bound:.4f}", price, met)
@@ -113,8 +116,11 @@ def _show_bounded(record: Record) -> None:
 
 def _show_measured(record: Record, keys: list[str]) -> None:
     """These rates at every owner, beside those of the model without constraints."""
-    rows = [_measured_cells(one, keys) for one in record.measured]
-    columns = [column for column, _ in max(rows, key=len)]
+    measured = record.measured
+    estimated = {key for key in keys if any(key in one.intervals for one in measured)}
+    compared = {key for key in keys if any(f"{key}{BEFORE}" in one.numbers for one in measured)}
+    rows = [_measured_cells(one, keys, estimated, compared) for one in measured]
+    columns = [column for column, _ in rows[0]]
     measures = table(*columns)
     for row in rows:
         measures.add_row(*(cell for _, cell in row))
@@ -124,14 +130,21 @@ def _show_measured(record: Record, keys: list[str]) -> None:
         click.echo("; ".join(legend) + "\n")
 
 
-def _measured_cells(one: Measured, keys: list[str]) -> list[tuple[str, str]]:
-    """The row of one owner, as (column, cell)."""
-    cells = [("owner", one.owner), ("rows", f"{one.numbers['rows']:.0f}")]
+def _measured_cells(one: Measured, keys: list[str], estimated: set[str], compared: set[str]) -> list[tuple[str, str]]:
+    """The row of one owner, as (column, cell); estimated, compared: rates with an interval, or a value before."""
+    cells = [("owner", one.owner), ("rows", _number(one, "rows", 0))]
     for key in keys:
-        cells.append((key, f"{one.numbers[key]:.3f}"))
-        if key in one.intervals:
-            low, high = one.intervals[key]
-            cells.append(("95 %", f"{low:.3f} to {high:.3f}"))
-        if f"{key}{BEFORE}" in one.numbers:
-            cells.append(("before", f"{one.numbers[f'{key}{BEFORE}']:.3f}"))
+        cells.append((key, _number(one, key)))
+        if key in estimated:
+            low, high = one.intervals.get(key, (math.nan, math.nan))
+            interval = "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"
+            cells.append(("95 %", interval))
+        if key in compared:
+            cells.append(("before", _number(one, f"{key}{BEFORE}")))
     return cells
+
+
+def _number(one: Measured, name: str, digits: int = 3) -> str:
+    if name in one.numbers:
+        return f"{one.numbers[name]:.{digits}f}"
+    return "withheld" if name in one.withheld else ""

@@ -31,14 +31,19 @@ class Failure:
     text: str = ""
 
     @classmethod
-    def of(cls, error: Exception, job: object = None) -> Failure:
-        """What another organisation may learn of this error, which an order of this job met."""
+    def of(cls, error: Exception, job: object = None, small_cells: int = 0) -> Failure:
+        """What another organisation may learn of this error, which an order of this job met.
+
+        small_cells: fewer rows are not counted, as fewer than SMALL never are
+        """
         if not isinstance(error, FedpactError):
             return cls(UNEXPECTED)
         code = error.code
         if code not in CODES:
             code = class_of(code).code
-        rows = coarsen(error.rows) if isinstance(error.rows, int) else None
+        rows = None
+        if isinstance(error.rows, int):
+            rows = coarsen(error.rows) if error.rows >= small_cells else 0
         failure = cls(code, rows=rows)
         stated = texts_in(job)
         if error.column in stated:

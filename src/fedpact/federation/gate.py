@@ -161,6 +161,7 @@ class Gate:
             "told": told,
             "sums": int(sealed.sums.size),
             "masked": bool(masked),
+            "withheld": getattr(sealed.kept, "withheld", ""),
             "bytes": sealed_size(sealed),
         }
         self._count(run, entry)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,10 @@ class Order:
 @dataclass(frozen=True, kw_only=True)
 class Reply:
     """What leaves an owner: each field is counted and named in the ledger."""
+
+    def withhold(self, least: int) -> Self:
+        """The reply without numbers that tell of fewer than `least` rows; most replies count none."""
+        return self
 
 
 R = TypeVar("R", bound=Reply)

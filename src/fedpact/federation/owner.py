@@ -135,6 +135,7 @@ class Owner:
     every:  write the memory after every round (an owner in a process of its own), or only when told to by `save`
     peers:  what it knows of the others, for secure sums
     admit:  judges the counts of its table before a share is built; raises Refused
+    small_cells: numbers that tell of fewer rows than this are withheld
     """
 
     def __init__(
@@ -146,8 +147,10 @@ class Owner:
         every: bool = True,
         peers: secure_sum.Peers | None = None,
         admit: Callable[[Counts], None] | None = None,
+        small_cells: int = 0,
     ) -> None:
         self.name = name
+        self._small_cells = small_cells
         self._admit = admit
         self._peers = peers or secure_sum.Peers(name)
         self._first = source
@@ -317,7 +320,8 @@ class Owner:
             data = (*data, self.data)  # before the step, which may leave traces in a user's objects
         with named(self.name, getattr(step, "__name__", "a step")):
             state, reply = step(share, known.state, order)
-            return replace(known, state=state, data=data), _seal(step, order, reply, known.keys)
+            told = reply.withhold(self._small_cells)
+            return replace(known, state=state, data=data), _seal(step, order, told, known.keys)
 
     # -------------------------------------------------------------------------------------------------------- the disk
 

@@ -101,6 +101,8 @@ class Site:
             task = message.get("task")
             if self._full_text:
                 return _failed(replace(Failure.of(error, task), text=str(error)))
+            if self._gate is not None:
+                return refuse(error, task, self._gate.policy.small_cells)
             return refuse(error, task)
 
     def _answer(self, message: dict[str, Any], coordinator: str) -> dict[str, Any]:
@@ -132,8 +134,10 @@ class Site:
             while len(self._owners) >= RUNS:
                 del self._owners[next(iter(self._owners))]
             self._forget()
-            admit = None if self._gate is None else self._gate.admit_table
-            self._owners[run] = Owner(self.name, copy(self._first), self._folder, peers=peers, admit=admit)
+            rules: dict[str, Any] = {}
+            if self._gate is not None:
+                rules = {"admit": self._gate.admit_table, "small_cells": self._gate.policy.small_cells}
+            self._owners[run] = Owner(self.name, copy(self._first), self._folder, peers=peers, **rules)
             if self._source is not self._first:
                 self._owners[run].hold(copy(self._source))
         return self._owners[run]
@@ -144,9 +148,9 @@ class Site:
             forget(self._folder)
 
 
-def refuse(error: Exception, job: object = None) -> bytes:
+def refuse(error: Exception, job: object = None, small_cells: int = 0) -> bytes:
     """A reply for a coordinator of another organisation; the whole error goes to the log of this site."""
-    failure = Failure.of(error, job)
+    failure = Failure.of(error, job, small_cells)
     trace = error if failure.code == UNEXPECTED else None  # whoever wrote the failing code needs it
     log.error("%s: %s", failure.code, error, exc_info=trace)
     return _failed(failure)

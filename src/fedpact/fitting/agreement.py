@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from fedpact.data.encoding import Encoding, Scaling
 from fedpact.errors import OptionError
 from fedpact.federation import Order, Reply, Session, Summed, client_step
-from fedpact.problem import Share, Unscaled
+from fedpact.problem import Measure, Share, Unscaled, round_to_rows
 from fedpact.types import Vector
 
 #: A column whose deviation is smaller, relative to its mean, is constant but for rounding.
@@ -78,15 +79,66 @@ class Finished(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(Reply):
-    """values: of the constraint; names (a JSON list) and numbers: what the share measures."""
+    """What an owner tells about a finished model.
+
+    values:   of the constraint; none when they are withheld
+    names:    of what the share measures, a JSON list
+    numbers:  what it measured; counts, cells: `Measure.rows` and `cell` of each, 0 where they are not known
+    withheld: names of what is not told, a JSON list
+    bare:     whether the values are told
+    """
 
     values: Vector
     names: str
     numbers: Vector
+    counts: Vector
+    cells: Vector
+    withheld: str = "[]"
+    bare: bool = True
+
+    @classmethod
+    def of(
+        cls, values: Vector, measures: Mapping[str, Measure], withheld: Sequence[str] = (), bare: bool = True
+    ) -> Self:
+        return cls(
+            values=values,
+            names=json.dumps(list(measures)),
+            numbers=np.array(list(measures.values()), dtype=np.float64),
+            counts=np.array([one.rows for one in measures.values()], dtype=np.float64),
+            cells=np.array([one.cell for one in measures.values()], dtype=np.float64),
+            withheld=json.dumps(list(withheld)),
+            bare=bare,
+        )
 
     def told(self) -> dict[str, float]:
         """The measures by name."""
-        return dict(zip(json.loads(self.names), self.numbers.tolist(), strict=True))
+        return {name: float(one) for name, one in self.measures().items()}
+
+    def measures(self) -> dict[str, Measure]:
+        """The measures by name, with their rows."""
+        each = zip(json.loads(self.names), self.numbers, self.counts, self.cells, strict=True)
+        return {name: Measure(number, int(count), int(cell)) for name, number, count, cell in each}
+
+    def withhold(self, least: int) -> Self:
+        """Without numbers that tell of fewer than `least` rows, or do not say of how many; the others are rounded.
+
+        Values of the constraint rest on the smallest cell of all. With least = 0 all are told as they are. A rate over
+        no rows at all (NaN) is never told.
+        """
+        measures = self.measures()
+        small = [name for name, one in measures.items() if one.cell < least]
+        told = {name: one for name, one in measures.items() if one.cell >= least and not math.isnan(one)}
+        if not least:
+            return self.of(self.values, told)
+        if small or not told:
+            return self.of(np.zeros(0), _rounded(told), small, bare=not self.values.size)
+        fewest = min(one.rows for one in told.values())
+        values = np.array([round_to_rows(value, fewest) for value in self.values.tolist()])
+        return self.of(values, _rounded(told))
+
+
+def _rounded(measures: Mapping[str, Measure]) -> dict[str, Measure]:
+    return {name: Measure(round_to_rows(one, one.rows), one.rows, one.cell) for name, one in measures.items()}
 
 
 @client_step
@@ -98,5 +150,5 @@ def measure(share: Share, state: Any, order: Finished) -> tuple[Any, Measured]:
     told: Mapping[str, float] = {}
     if share.measures is not None:
         told = share.measures(order.w)
-    numbers = np.array(list(told.values()), dtype=np.float64)
-    return state, Measured(values=values, names=json.dumps(list(told)), numbers=numbers)
+    known = {name: one if isinstance(one, Measure) else Measure(one, rows=0) for name, one in told.items()}
+    return state, Measured.of(values, known)

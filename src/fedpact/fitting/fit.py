@@ -5,10 +5,13 @@ The one door behind estimators, jobs and the Flower app: everything happens in o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedpact.errors import OwnerLost
 from fedpact.federation import Session
@@ -172,8 +175,12 @@ class Fitting:
             reason = f"interrupted; the model was judged before that ({solution.status}), and is not measured"
             solution = replace(solution, status="interrupted", reason=reason)
         values = {name: reply.values for name, reply in told.items()}
+        for name, price in zip(self.session.owners, solution.multipliers[1:], strict=True):
+            if name in told and not told[name].bare:
+                values[name] = np.full(price.size, np.nan)
         measures = {name: reply.told() for name, reply in told.items()}
-        return Fit(task, solution, values, measures, before, solution.communication, self._solves)
+        withheld = {name: tuple(json.loads(reply.withheld)) for name, reply in told.items()}
+        return Fit(task, solution, values, measures, before, solution.communication, self._solves, withheld)
 
     def _solve(self, task: Task, start: Vector | None = None) -> Solution:
         self._solves += 1

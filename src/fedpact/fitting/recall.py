@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fedpact.errors import OptionError
 from fedpact.fitting.result import Fit
 from fedpact.tasks import NeymanPearson
 from fedpact.tasks.checks import bound_for
@@ -24,7 +25,15 @@ WIDER = 1.02
 
 
 def first_bounds(before: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """From what the owners measured at the model without constraints."""
+    """From what the owners measured at the model without constraints. Raises OptionError where one does not tell."""
+    for name, told in before.items():
+        if "bound for recall" not in told:
+            raise OptionError(
+                f"{name}: withholds its recall, which rests on too few rows for its policy; state bound= in place of "
+                "min_recall=, or leave this owner out",
+                code="FP-OPTION-690",
+                key="min_recall",
+            )
     return {name: told["bound for recall"] for name, told in before.items()}
 
 

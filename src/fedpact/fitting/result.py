@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fedpact.federation import Communication
 from fedpact.solvers import Solution
@@ -17,11 +17,13 @@ class Fit:
 
     task:          as it was at last: with its scaling, and with the bounds that were found for a recall
     solution:      of the model's own solve
-    values:        of everyone's constraint at the model, as `Constraint.function` gives them; "server" among them
+    values:        of everyone's constraint at the model, as `Constraint.function` gives them; "server" among them. NaN
+                   where an owner withholds them
     measures:      what everyone tells about the model, by name; empty when an owner was lost before it could
     before:        the same about the model without constraints; empty when it was not asked for
     communication: of all exchanges together
     trials:        solves that were made
+    withheld:      names of the measures that an owner does not tell, since they rest on too few rows for its policy
     """
 
     task: Task
@@ -31,6 +33,7 @@ class Fit:
     before: dict[str, dict[str, float]]
     communication: Communication
     trials: int
+    withheld: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def solved(self) -> bool:

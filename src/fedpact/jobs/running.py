@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import math
 import platform
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -112,7 +113,7 @@ def write(folder: Path, found: Fit, record: Record) -> None:
         **{key: value for key, value in asdict(solution.certificate).items() if key != "violations"},
         "violations": solution.certificate.violations,
         "objective": solution.objective,
-        "constraints": [asdict(one) for one in record.bounded],
+        "constraints": [_constraint(one) for one in record.bounded],
     }
     (folder / "certificate.json").write_text(json.dumps(certificate, indent=1) + "\n")
     ledger = {"exchanges": record.rounds, "owners": [asdict(one) for one in record.sent]}
@@ -127,6 +128,13 @@ def write(folder: Path, found: Fit, record: Record) -> None:
             told = [step.rounds, step.bytes, step.objective, step.stationarity, step.feasibility]
             rows.writerow([*told, *(step.violations.get(n, "") for n in names)])
     record.save(folder)  # last: a folder with a record is complete
+
+
+def _constraint(one: Bounded) -> dict[str, Any]:
+    written = asdict(one)
+    if written.pop("withheld"):
+        written["value"] = "withheld"
+    return written
 
 
 def prepare(folder: Path, resume: bool, force: bool) -> None:
@@ -205,21 +213,23 @@ def list_bounded(found: Fit) -> Iterator[Bounded]:
     owners = [name for name in found.values if name != SERVER]
     prices = dict(zip([SERVER, *owners], found.solution.multipliers, strict=False))
     for owner in sorted(found.values, key=lambda name: name != SERVER):
-        yield from found.task.bounded(owner, found.values[owner], prices[owner], found.measures[owner])
+        for one in found.task.bounded(owner, found.values[owner], prices[owner], found.measures[owner]):
+            yield replace(one, withheld=math.isnan(one.value))
 
 
 def list_measured(found: Fit) -> Iterator[Measured]:
     """What everyone tells about the model and, where there is one, about the model without constraints."""
     for owner, told in found.measures.items():
         hidden = ("loss", "bound for recall")
-        numbers = {found.task.measure_name(name): value for name, value in told.items() if name not in hidden}
+        numbers = {found.task.measure_name(name): float(value) for name, value in told.items() if name not in hidden}
+        withheld = [found.task.measure_name(name) for name in found.withheld.get(owner, ()) if name not in hidden]
         for name in ("recall", "specificity", "accuracy"):
             if name in found.before.get(owner, {}) and name in told:
                 numbers[f"{name} without constraints"] = found.before[owner][name]
         intervals = {}
-        if "protected rows" in told:
+        if "protected rows" in told and "recall" in told:
             intervals["recall"] = confidence_interval(told["recall"], told["protected rows"])
-        yield Measured(owner, numbers, intervals)
+        yield Measured(owner, numbers, intervals, tuple(withheld))
 
 
 def versions() -> dict[str, str]:

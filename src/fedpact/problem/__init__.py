@@ -5,6 +5,7 @@ from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.derivatives import find_wrong_parts
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.infeasibility import Evidence, conflict, owner_evidence, prove_infeasible
+from fedpact.problem.measure import Measure, round_to_rows
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.party import Party, Piece
 from fedpact.problem.remote import Description, RemoteProblem, describe
@@ -17,6 +18,7 @@ __all__ = [
     "Description",
     "Evidence",
     "FederatedProblem",
+    "Measure",
     "MinimaxProblem",
     "MonotoneProblem",
     "Party",
@@ -38,4 +40,5 @@ __all__ = [
     "owner_evidence",
     "owner_terms",
     "prove_infeasible",
+    "round_to_rows",
 ]

@@ -44,7 +44,8 @@ class Share:
     constraint: a Constraint, a sequence of them (all must hold), or None
     coupled:    a Map whose sum over all owners must be <= 0, or None
     name:       how messages call the owner; by default its number, as in 'client 3'
-    measures:   what this owner reports about a finished model, by name (its rows, the recall on them, ...), or None
+    measures:   what this owner reports about a finished model, by name (its rows, the recall on them, ...), or None;
+                numbers that are a `Measure` know their rows, and others a site with a rule for small cells withholds
 
     Raises ProblemError when a part is of another type.
     """

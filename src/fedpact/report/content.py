@@ -17,7 +17,7 @@ from fedpact.report.record import Measured, Record, Step
 from fedpact.report.wording import named
 from fedpact.tasks.base import Bounded
 
-MARKS = {"met": "✓", "within tolerance": "≈", "not met": "✗", "not known": "?"}
+MARKS = {"met": "✓", "within tolerance": "≈", "not met": "✗", "not known": "?", "withheld": "·"}
 #: How the ledger marks a field of which only the sum was seen.
 MASKED = " (masked)"
 #: More constraints than a reader sees at a glance: then they are sorted, the tightest first.
@@ -97,7 +97,7 @@ def report(record: Record) -> Report:
     sections.append(_certificate(record))
     if record.bounded:
         sections.append(_prices(record))
-    if any(one.numbers for one in record.measured):
+    if any(one.numbers or one.withheld for one in record.measured):
         sections.append(_measured(record))
     sections.append(_course(record))
     if record.sent:
@@ -118,8 +118,9 @@ def report(record: Record) -> Report:
 
 def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
     if record.bounded:
-        one = wording.tightest(record.bounded)
         yield "Constraints met", f"{wording.count_met(record):,} of {len(record.bounded):,}", ""
+    if told := [one for one in record.bounded if not one.withheld]:
+        one = wording.tightest(told)
         yield "Smallest slack", number(one.slack), f"at {named(one.owner)}"
     yield "Stationarity", number(record.stationarity), f"{given(record.tol[0])} asked for"
     yield "Feasibility", number(record.feasibility), f"{given(record.tol[1])} asked for"
@@ -152,8 +153,11 @@ def _constraint_row(one: Bounded, tol: float) -> Row:
     if one.bound > 0 and one.value >= 0 and math.isfinite(one.value / one.bound):
         fraction = one.value / one.bound
         used = Cell(f"{100 * fraction:.1f} %", fraction, used=fraction)
-    verdict = Cell(f"{MARKS[state]} {state}", good=state in ("met", "within tolerance"))
     bound = Cell(given(one.bound), one.bound)
+    if one.withheld:
+        silent = Cell("withheld")
+        return Cell(one.owner), Cell(one.what), bound, silent, silent, used, Cell(f"{MARKS[state]} {state}")
+    verdict = Cell(f"{MARKS[state]} {state}", good=state in ("met", "within tolerance"))
     return Cell(one.owner), Cell(one.what), bound, _cell(one.value), _cell(one.slack), used, verdict
 
 
@@ -191,7 +195,7 @@ def _measure_row(name: str, meaning: str, tol: float, reached: float) -> Row:
 
 
 def _measured(record: Record) -> Section:
-    found = dict.fromkeys(name for one in record.measured for name in one.numbers)
+    found = dict.fromkeys(name for one in record.measured for name in (*one.numbers, *one.withheld))
     names = _group(list(found))
     counts = {name for name in names if _is_count(name, record.measured)}
     rows = []
@@ -204,6 +208,8 @@ def _measured(record: Record) -> Section:
             " A range is a 95 % confidence interval, from the number of rows behind the value. An owner with few rows "
             "has a wide one: on new rows its value may be anywhere in it."
         )
+    if any(one.withheld for one in record.measured):
+        about += " A number is withheld where it would tell of fewer rows than the owner's policy allows."
     table = Table("Measured at the owners", ("Owner", *names), tuple(rows))
     return Section("measured", "Measured at the owners", (about, table))
 
@@ -216,6 +222,8 @@ def _is_count(name: str, measured: Sequence[Measured]) -> bool:
 
 
 def _measured_cell(one: Measured, name: str, count: bool) -> Cell:
+    if name in one.withheld:
+        return Cell("withheld")
     if name not in one.numbers:
         return Cell(NONE)
     value = one.numbers[name]

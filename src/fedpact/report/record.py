@@ -21,11 +21,13 @@ class Measured:
 
     numbers:   by name, e.g. "rows", "recall", "specificity"
     intervals: 95 % confidence intervals of some of them, from the number of rows behind them
+    withheld:  names of those that rest on too few rows for the owner's policy
     """
 
     owner: str
     numbers: dict[str, float]
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,13 @@ PARTS: dict[str, type] = {"bounded": Bounded, "measured": Measured, "history": S
 
 def _build(kind: Any, found: dict[str, Any]) -> Any:
     """A dataclass from its JSON object. ValueError if a field is null, KeyError if one is missing."""
-    values = {f.name: _from_json(found[f.name]) for f in fields(kind)}
+    newer = {"withheld"} - found.keys()  # records of version 0.2.0 lack it
+    values = {f.name: _from_json(found[f.name]) for f in fields(kind) if f.name not in newer}
     if None in values.values():
         raise ValueError(f"an entry of {kind.__name__.lower()} is null")
     if kind is Measured:
         values["intervals"] = {name: (low, high) for name, (low, high) in values["intervals"].items()}
+        values["withheld"] = tuple(values.get("withheld", ()))
     if kind is Sent:
         values["fields"] = tuple(values["fields"])
     return kind(**values)

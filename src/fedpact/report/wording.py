@@ -11,7 +11,7 @@ from fedpact.report.numbers import given, number, percent
 from fedpact.report.record import Record
 from fedpact.tasks.base import Bounded
 
-State = Literal["met", "within tolerance", "not met", "not known"]
+State = Literal["met", "within tolerance", "not met", "not known", "withheld"]
 
 #: Status of a run that is not solved -> headline, what to do next.
 ENDINGS = {
@@ -81,6 +81,8 @@ def named(owner: str) -> str:
 
 def state(one: Bounded, tol: float) -> State:
     """tol: tolerance of feasibility; a bound exceeded by at most tol counts as met."""
+    if one.withheld:
+        return "withheld"
     if math.isnan(one.slack):
         return "not known"
     if one.slack >= 0:
@@ -109,8 +111,13 @@ def _describe_slack(record: Record) -> list[str]:
     """How many constraints are met, and the one with the least slack; empty without constraints."""
     if not record.bounded:
         return []
-    one = tightest(record.bounded)
     met = f"Constraints met: {count_met(record):,} of {len(record.bounded):,}."
+    told = [one for one in record.bounded if not one.withheld]
+    if silent := len(record.bounded) - len(told):
+        met += f" Withheld by their owners, and covered by the certificate alone: {silent:,}."
+    if not told:
+        return [met]
+    one = tightest(told)
     if math.isnan(one.slack):
         return [f"{met} Not known: {one.what} at {named(one.owner)}."]
     where = f"at {named(one.owner)}, {one.what} is {number(one.value)} where at most {given(one.bound)} is allowed"
@@ -129,7 +136,7 @@ def verdict(record: Record) -> Verdict:
     if not record.solved:
         return _unsolved(record)
     total = len(record.bounded)
-    missed = total - count_met(record)
+    missed = total - count_met(record) - sum(one.withheld for one in record.bounded)
     sentences = (*_describe_slack(record), _certified(record))
     if missed:
         todo = "Do not use this model. Check that values and bounds are measured on the rows the run was given."

@@ -72,6 +72,7 @@ class Bounded:
     what:  the quantity, e.g. "mean loss on class 1"
     value: at the model handed back; bound: what it may be at most
     price: multiplier: by how much the objective would fall per unit of bound more, near this point; NaN: it has none
+    withheld: whether the owner does not tell the value (then NaN), since it rests on too few rows for its policy
     """
 
     owner: str
@@ -79,6 +80,7 @@ class Bounded:
     value: float
     bound: float
     price: float
+    withheld: bool = False
 
     @property
     def slack(self) -> float:

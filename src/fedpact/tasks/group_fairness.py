@@ -14,7 +14,7 @@ from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.policy import Counts
 from fedpact.functions import Function, MeanProbability, Stack, TwoSided
-from fedpact.problem import Constraint, FederatedProblem, Share
+from fedpact.problem import Constraint, FederatedProblem, Measure, Share
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, key
 from fedpact.tasks.checks import Labels
@@ -154,19 +154,25 @@ class GroupRates:
     groups: int
     classes: int
 
-    def __call__(self, w: Vector) -> dict[str, float]:
+    def __call__(self, w: Vector) -> dict[str, Measure]:
         chosen = np.argmax(scores(w, self.X, self.classes), axis=1)
-        told: dict[str, float] = {"rows": len(self.y), "accuracy": float(np.mean(chosen == self.y))}
-        for g in range(self.groups):
-            inside = self.group == g
-            told[f"rows of group {g}"] = int(inside.sum())
-            told[f"accuracy of group {g}"] = float(np.mean(chosen[inside] == self.y[inside]))
+        rows = len(self.y)
+        told = {"rows": Measure.count(rows), "accuracy": Measure(np.mean(chosen == self.y), rows)}
+        groups = [self.group == g for g in range(self.groups)]
+        # What is told of all groups but one, beside all rows, tells of that one.
+        cell = min((int(inside.sum()) for inside in groups), default=0)
+        positives = [inside & (self.y == 1) for inside in groups]
+        positive_cell = min((int(inside.sum()) for inside in positives), default=0)
+        for g, inside in enumerate(groups):
+            size = int(inside.sum())
+            told[f"rows of group {g}"] = Measure.count(size, cell)
+            told[f"accuracy of group {g}"] = Measure(np.mean(chosen[inside] == self.y[inside]), size, cell)
             if self.classes != 2:
                 continue
-            told[f"positive rate of group {g}"] = float(np.mean(chosen[inside]))
-            positives = inside & (self.y == 1)
-            if np.any(positives):
-                told[f"recall of group {g}"] = float(np.mean(chosen[positives]))
+            told[f"positive rate of group {g}"] = Measure(np.mean(chosen[inside]), size, cell)
+            found = int(positives[g].sum())
+            recall = float(np.mean(chosen[positives[g]])) if found else np.nan
+            told[f"recall of group {g}"] = Measure(recall, found, positive_cell)
         return told
 
 

@@ -13,7 +13,7 @@ from scipy.special import betaincinv
 from fedpact.cones import Nonnegative
 from fedpact.errors import OptionError
 from fedpact.functions import as_map
-from fedpact.problem import Constraint, FederatedProblem, Share
+from fedpact.problem import Constraint, FederatedProblem, Measure, Share
 from fedpact.tasks import checks
 from fedpact.tasks.base import Bounded, key
 from fedpact.tasks.checks import Labels
@@ -109,21 +109,26 @@ class ClassRates:
     protected: int
     min_recall: float = 0.0
 
-    def __call__(self, w: Vector) -> dict[str, float]:
+    def __call__(self, w: Vector) -> dict[str, Measure]:
         score = scores(w, self.X, self.classes)
         inside = self.y == self.protected
         chosen = np.argmax(score, axis=1)
         found = chosen == self.protected
+        rows = len(self.y)
+        own = int(inside.sum())
+        others = rows - own
+        cell = min(own, others)  # what is told of one side, beside all rows, tells of the other
         told = {
-            "rows": len(self.y),
-            "protected rows": int(inside.sum()),
-            "loss": float(losses(score[inside], self.protected).mean()),
-            "recall": float(found[inside].mean()),
-            "specificity": float(1 - found[~inside].mean()),
-            "accuracy": float(np.mean(chosen == self.y)),
+            "rows": Measure.count(rows),
+            "protected rows": Measure.count(own, cell),
+            "loss": Measure(losses(score[inside], self.protected).mean(), own, cell),
+            "recall": Measure(found[inside].mean(), own, cell),
+            "specificity": Measure(1 - found[~inside].mean(), others, cell),
+            "accuracy": Measure(np.mean(chosen == self.y), rows),
         }
         if self.min_recall:
-            told["bound for recall"] = bound_for_recall(score[inside], self.protected, self.min_recall)
+            bound = bound_for_recall(score[inside], self.protected, self.min_recall)
+            told["bound for recall"] = Measure(bound, own, cell)
         return told
 
 
