@@ -196,7 +196,7 @@ class Session:
             return
         futures = []
         record = Ledger(self.owners, self.ledger.record)  # written down, but not counted: no method has asked for it
-        for owner in self.owners:
+        for owner in [name for name in self.owners if self._after[name]]:  # others have nothing to erase
             order = self._stamp(owner, Order(), self._round, 0)
             record.down(owner, order)
             futures.append(self._fleet.start(owner, end, order))
