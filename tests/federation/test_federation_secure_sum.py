@@ -402,10 +402,10 @@ def test_threads_and_bytes_on_a_wire_give_the_same_bits() -> None:
         assert same_bits(solved("curved", "interior-point", engine=engine), expected)
 
 
-def test_the_default_is_secure_for_interior_point_between_organisations_only() -> None:
+def test_the_default_is_secure_between_organisations_only() -> None:
     for networked, method, secure in (
         (True, "interior-point", True),
-        (True, "accelerated", False),
+        (True, "accelerated", True),
         (False, "interior-point", False),
     ):
         answer = solved("small", method, None, engine=Line(networked=networked))
