@@ -37,7 +37,7 @@ class JobFile:
     track:     names of trackers, see `fedpact.report.tracking`
     server:    the coordinator's own table, or None
     superlink: address of the SuperLink that the owners' sites connect to, or ""
-    flower:    table [flower]: root_certificates and patience
+    flower:    table [flower]: root_certificates, superexec_secret and patience
     settings:  the whole as it was read, for the report
     """
 
@@ -296,8 +296,9 @@ class _Reader:
         flower = dict(found.get("flower", {}))
         if flower and not superlink:
             self._fail("FP-OPTION-380", "", "flower", f'[flower] is for owners at "{FLOWER}..."; take it out')
-        if "root_certificates" in flower:
-            flower["root_certificates"] = str(self._file("flower", "root_certificates", flower["root_certificates"]))
+        for key in ("root_certificates", "superexec_secret"):
+            if key in flower:
+                flower[key] = str(self._file("flower", key, flower[key]))
         return flower
 
     def _file(self, table: str, key: str, path: str) -> Path:

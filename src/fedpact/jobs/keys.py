@@ -111,6 +111,8 @@ def _declare() -> Iterator[JobKey]:
     yield _key("output", "track", "texts", "curves while it runs", "[]", example='["csv"]', choices=tuple(TRACKERS))
     authority = "certificate authority of the SuperLink (PEM)"
     yield _key("flower", "root_certificates", "file", authority, example='"ca.crt"')
+    secret = "secret of a SuperLink that only relays: the coordinator runs here"
+    yield _key("flower", "superexec_secret", "file", secret, example='"superexec.secret"')
     yield _key("flower", "patience", "number", "seconds to wait for sites that are not online", "120")
 
 
