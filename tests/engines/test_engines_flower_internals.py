@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
 from fedpact.engines import flower
-from fedpact.engines.flower import site
+from fedpact.engines.flower import coordinator, site
 
 ROOT = Path(__file__).parents[2]
 #: Flower promises these to its users.
@@ -22,8 +22,12 @@ PUBLIC = {"flwr.app", "flwr.clientapp", "flwr.serverapp"}
 #: All others that we import from, with what we take from each.
 INTERNAL = {
     "flwr.common.config": {"parse_config_args"},
-    "flwr.common.constant": {"ErrorCode"},
+    "flwr.common.constant": {"ErrorCode", "SubStatus"},
+    "flwr.common.serde": {"run_from_proto"},
     "flwr.proto.fleet_pb2": {"DeactivateNodeRequest"},
+    "flwr.proto.runtime_pb2": {"AcquireTaskRequest", "PullTaskInputRequest", "PushTaskOutputRequest"},
+    "flwr.supercore.constant": {"TaskType"},
+    "flwr.supercore.heartbeat": {"HeartbeatSender", "make_task_heartbeat_fn_http"},
     "flwr.supercore.inflatable.inflatable_object": {
         "get_all_nested_objects",
         "get_object_tree",
@@ -31,8 +35,11 @@ INTERNAL = {
         "no_object_id_recompute",
     },
     "flwr.supercore.inflatable.inflatable_utils": {"inflate_object_from_contents", "pull_objects", "push_objects"},
-    "flwr.supercore.interceptors": {"RuntimeVersionHttpInterceptor"},
+    "flwr.supercore.interceptors": {"RuntimeVersionHttpInterceptor", "SuperExecAuthHttpInterceptor"},
     "flwr.supercore.run": {"RunNotRunningException"},
+    "flwr.supercore.runtime": {"RuntimeHttpClient"},
+    "flwr.supercore.task_identity": {"TaskIdentity"},
+    "flwr.superlink.grid": {"HttpGrid"},
     "flwr.supernode.fleet_http_client": {"FleetHttpClient"},
     "flwr.supernode.fleet_http_connection": {"http_request_response"},
     "flwr.supernode.node_auth_http_interceptor": {"NodeAuthHttpInterceptor"},
@@ -64,6 +71,7 @@ def test_the_installed_flower_has_it(module: str) -> None:
 def test_the_installed_flower_is_one_that_fedpact_knows() -> None:
     """Otherwise a site becomes Flower's own SuperNode, which no test would notice."""
     assert site.KNOWN
+    assert coordinator.KNOWN
 
 
 def test_the_extra_has_an_upper_bound_that_the_installed_flower_keeps() -> None:

@@ -40,7 +40,7 @@ class JobFile:
     track:     names of trackers, see `fedpact.report.tracking`
     server:    the coordinator's own table, or None
     superlink: address of the SuperLink that the owners' sites connect to, or ""
-    flower:    table [flower]: root_certificates, key and patience
+    flower:    table [flower]: root_certificates, key, superexec_secret and patience
     roster:    public keys of the sites, by owner
     settings:  the whole as it was read, for the report
     """
@@ -302,16 +302,15 @@ class _Reader:
         flower = dict(found.get("flower", {}))
         if flower and not superlink:
             self._fail("FP-OPTION-380", "", "flower", f'[flower] is for owners at "{FLOWER}..."; take it out')
-        if "root_certificates" in flower:
-            flower["root_certificates"] = str(self._file("flower", "root_certificates", flower["root_certificates"]))
         if superlink and "key" not in flower:
             raise OptionError(
                 f"{self.path}: [flower] has no key, with which the coordinator signs the job; `fedpact site key FILE` "
                 "makes one: give its public key to every site, and state key = FILE",
                 code="FP-OPTION-622",
             )
-        if "key" in flower:
-            flower["key"] = str(self._file("flower", "key", flower["key"]))
+        for key in ("root_certificates", "key", "superexec_secret"):
+            if key in flower:
+                flower[key] = str(self._file("flower", key, flower[key]))
         return flower
 
     def _roster(self, found: Mapping[str, Any], owners: Mapping[str, str], superlink: str) -> dict[str, str]:

@@ -114,6 +114,8 @@ def _declare() -> Iterator[JobKey]:
     yield _key("flower", "root_certificates", "file", authority, example='"ca.crt"')
     signs = "the coordinator's private key, which signs the job; `fedpact site key FILE` makes one"
     yield _key("flower", "key", "file", signs, example='"coordinator.pem"')
+    secret = "secret of a SuperLink that only relays: the coordinator runs here"
+    yield _key("flower", "superexec_secret", "file", secret, example='"superexec.secret"')
     yield _key("flower", "patience", "number", "seconds to wait for sites that are not online", "120")
 
 
