@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fedpact.federation import Communication
+from fedpact.fitting.evidence import Evidence
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
 from fedpact.tasks import Model, NeymanPearson, TableTask, Task
@@ -22,6 +23,7 @@ class Fit:
     before:        the same about the model without constraints; empty when it was not asked for
     communication: of all exchanges together
     trials:        solves that were made
+    evidence:      what the owners signed about all this; None where they have no keys
     """
 
     task: Task
@@ -31,6 +33,7 @@ class Fit:
     before: dict[str, dict[str, float]]
     communication: Communication
     trials: int
+    evidence: Evidence | None = None
 
     @property
     def solved(self) -> bool:

@@ -1,6 +1,6 @@
 """What is asked (Share, Constraint, FederatedProblem), and how any answer is judged (certify)."""
 
-from fedpact.problem.certificate import Certificate, Terms, add_terms, assemble, certify, owner_terms
+from fedpact.problem.certificate import Certificate, Terms, add_terms, assemble, certify, owner_terms, weigh
 from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.infeasibility import Evidence, conflict, owner_evidence, prove_infeasible
@@ -36,4 +36,5 @@ __all__ = [
     "owner_evidence",
     "owner_terms",
     "prove_infeasible",
+    "weigh",
 ]
