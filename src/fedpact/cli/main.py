@@ -18,6 +18,7 @@ COMMANDS = {
     "run": ("fedpact.cli.run", "Run a job: train under its constraints; writes model, certificate and history."),
     "split": ("fedpact.cli.split", "Split one table into files of several owners, by rows or by columns."),
     "predict": ("fedpact.cli.predict", "Classify the rows of a table with the model of a run."),
+    "verify": ("fedpact.cli.verify", "Check that a run is what its owners signed."),
     "report": ("fedpact.cli.report", "Write the report of a finished run: verdict, certificate, prices, charts."),
 }
 #: Entry points of this group, in any installed package, are commands too.

@@ -38,6 +38,7 @@ class JobFile:
     server:    the coordinator's own table, or None
     superlink: address of the SuperLink that the owners' sites connect to, or ""
     flower:    table [flower]: root_certificates and patience
+    keys:      name -> file of the owner's private key; empty: nobody signs
     settings:  the whole as it was read, for the report
     """
 
@@ -52,6 +53,7 @@ class JobFile:
     server: Path | None = None
     superlink: str = ""
     flower: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, Path] = field(default_factory=dict)
     solve: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class _Reader:
             server=server,
             superlink=superlink,
             flower=self._flower(found, superlink),
+            keys=self._keys(found, superlink),
             solve=solve,
             options=options,
             settings=found,
@@ -300,10 +303,20 @@ class _Reader:
             flower["root_certificates"] = str(self._file("flower", "root_certificates", flower["root_certificates"]))
         return flower
 
+    def _keys(self, found: Mapping[str, Any], superlink: str) -> dict[str, Path]:
+        """The file of every owner's private key, from [keys]."""
+        stated = found.get("keys", {})
+        if stated and superlink:
+            self._fail("FP-OPTION-632", "", "keys", "[keys]: sites have their own keys; take the table out")
+        if stated and stated.keys() != found["owners"].keys():
+            owners = ", ".join(found["owners"])
+            self._fail("FP-OPTION-633", "", "keys", f"[keys] names {', '.join(stated)}; give one for each of {owners}")
+        return {owner: self._file("keys", owner, path) for owner, path in stated.items()}
+
     def _file(self, table: str, key: str, path: str) -> Path:
         file = self.folder / path
         if not file.is_file():
-            what = f"of owner {key!r} " if table == "owners" else ""
+            what = f"of owner {key!r} " if table in ("owners", "keys") else ""
             self._fail(
                 "FP-OPTION-381",
                 table,

@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +19,8 @@ from typing import Any
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Engine, Session
 from fedpact.fitting import Fit, fit
+from fedpact.jobs.evidence_file import FILE as EVIDENCE
+from fedpact.jobs.evidence_file import write_evidence
 from fedpact.jobs.job_file import JobFile
 from fedpact.report.record import FILE, Measured, Record, Sent, Step
 from fedpact.report.tracking import forget, tracker
@@ -67,6 +69,8 @@ def run_job(
         settings = {"deadline": 600.0, "retries": 30}  # time to restart a site
         name = "flower"
     settings |= {name: file.solve[name] for name in SESSION if name in file.solve}
+    if file.keys:
+        settings["keys"] = file.keys
     if file.messages:
         settings["record"] = folder / MESSAGES
     solving = {name: file.solve[name] for name in SOLVING if name in file.solve}
@@ -92,9 +96,12 @@ def run_job(
             )
         log.info("%r: %s", found.solution, found.solution.reason)
         record = make_record(file, found, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
+        record = replace(record, run=session.run)
         write(folder, found, record)  # before trackers end: one that fails takes nothing away
         for tracking in trackers:
             tracking.conclude(found.solution)
+    if found.evidence is not None:  # at the very end, since it holds the digest of every file
+        write_evidence(folder, found.evidence, file.path, session.identity)
     return record
 
 
@@ -140,6 +147,7 @@ def prepare(folder: Path, resume: bool, force: bool) -> None:
             )
         if force:
             forget(folder)
+        (folder / EVIDENCE).unlink(missing_ok=True)  # it would not be true of what follows
         if not resume:
             for name in (FILE, MESSAGES):
                 (folder / name).unlink(missing_ok=True)
