@@ -490,5 +490,17 @@ CODES = {
     "FP-OWNER-660": "an order of a run that has ended; begin another run",
     "FP-OWNER-661": "an order asks for a vector out of proportion to the problem; ask the coordinator why",
     "FP-WIRE-660": "a message has more values than the limit; numbers travel as arrays",
+    # ---- evidence
+    "FP-OPTION-630": "owners of other organisations have keys of their own; leave keys out, and state their roster",
+    "FP-OPTION-631": "keys are given for some owners and not for others; give one for each owner",
+    "FP-OPTION-632": "[keys] is stated for Flower sites, which have keys of their own; take the table out",
+    "FP-OPTION-633": "[keys] does not name the owners of the job; give one key for each",
+    "FP-OPTION-634": "the file of public keys cannot be read as TOML; write lines name = KEY",
+    "FP-OPTION-635": "Flower sites are asked by their coordinator only; ask them there",
+    "FP-OPTION-636": "the job has no table [keys], so its owners cannot sign; state the job file of the run with --job",
+    "FP-OWNER-630": "it has no key to sign with; give each owner one",
+    "FP-OWNER-631": "its evidence is not signed with the key known as its own; ask who answered",
+    "FP-REFUSED-630": "it was asked to sign for another job than that of the run; begin another run",
+    "FP-WIRE-630": "evidence.json was changed after it was written; restore it from a copy",
     "FP-CHECKPOINT-610": "the audit log of the site was changed; restore it from a copy",
 }

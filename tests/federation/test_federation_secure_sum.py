@@ -31,7 +31,6 @@ from fedpact.engines import InProcess
 from fedpact.errors import OwnerError, OwnerLost
 from fedpact.federation import Fleet, Order, Owner, Reply, Sealed, Session, Step, Summed, read_record, secure_sum
 from fedpact.federation import owner as owner_module
-from fedpact.federation import session as session_module
 from fedpact.federation import tickets as tickets_module
 from fedpact.federation.messages import seal, summed_fields
 from fedpact.federation.remote import RemoteFleet, Site
@@ -682,16 +681,18 @@ def test_an_owner_lost_for_good_ends_the_run_and_the_server_learns_nothing_of_th
     sums: list[int] = []
     masked: dict[bytes, np.ndarray] = {}  # what was masked, by the result
 
+    reveal = secure_sum.reveal
+
     def revealing(parts: list[np.ndarray]) -> np.ndarray:
         sums.append(len(parts))
-        return secure_sum.reveal(parts)
+        return reveal(parts)
 
     def protecting(values: np.ndarray, keys: Keys, message: str) -> np.ndarray:
         words = protect(values, keys, message)
         masked[words.tobytes()] = values
         return words
 
-    monkeypatch.setattr(session_module, "reveal", revealing)
+    monkeypatch.setattr(secure_sum, "reveal", revealing)
     monkeypatch.setattr(secure_sum, "protect", protecting)
     line = Line({("south", 6): ["order"] * 10})
     answer = solved("curved", method, engine=line, retries=2)

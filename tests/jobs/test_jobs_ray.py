@@ -8,13 +8,17 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from job_files import change
 
 import fedpact as fp
+from fedpact.cli.main import cli
 from fedpact.engines import Ray
 from fedpact.federation import Fleet
+from fedpact.federation.identity import Identity
 from fedpact.federation.wire import loads
 from fedpact.jobs import read_job, run_job
+from fedpact.jobs.verification import verify_run
 from fedpact.tasks.model import Model
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
@@ -75,3 +79,27 @@ def test_an_owner_killed_in_the_last_exchange_leaves_the_certified_model(folder:
     assert again.solved
     assert {one.owner for one in again.measured} == {"north", "south", "coast"}
     assert Model.load(folder / "run").coefficients.tobytes() == model.coefficients.tobytes()
+
+
+def test_owners_sign_on_ray_and_one_that_was_killed_signs_when_the_run_is_resumed(folder: Path) -> None:
+    pytest.importorskip("cryptography")
+    for owner in ("north", "south", "coast"):
+        Identity.create(folder / f"{owner}.key")
+    keys = '\n[keys]\nnorth = "north.key"\nsouth = "south.key"\ncoast = "coast.key"\n'
+    change(folder, "# compare = true", "compare = false")
+    job = change(folder, "[solve]", "[solve]\nretries = 1\nsecure_sum = true")
+    job.write_text(job.read_text() + keys)
+    lost = run_job(read_job(job), engine=Killing("south", "attest"))
+    assert lost.status == "client_lost"
+    assert "south" in lost.reason
+    out = folder / "run"
+    assert "✗" in CliRunner().invoke(cli, ["report", str(out), "--markdown"]).output
+    assert not (out / "evidence.json").exists()
+    again = run_job(read_job(job), engine="ray", resume=True)
+    assert again.solved
+    found = verify_run(out)
+    assert found.failed == ()
+    assert set(found.signed) == {"north", "south", "coast"}
+    # in this process the owners say the same
+    asked = CliRunner().invoke(cli, ["verify", str(out), "--ask"])
+    assert asked.exit_code == 0, asked.output

@@ -19,6 +19,7 @@ COMMANDS = {
     "split": ("fedpact.cli.split", "Split one table into files of several owners, by rows or by columns."),
     "predict": ("fedpact.cli.predict", "Classify the rows of a table with the model of a run."),
     "site": ("fedpact.cli.site", "Run a site: its key, its policy, its process, its approvals and its log."),
+    "verify": ("fedpact.cli.verify", "Check that a run is what its owners signed."),
     "report": ("fedpact.cli.report", "Write the report of a finished run: verdict, certificate, prices, charts."),
 }
 #: Entry points of this group, in any installed package, are commands too.

@@ -12,6 +12,7 @@ from fedpact.engines.flower.submit import run_on_flower
 from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import ENGINES
 from fedpact.jobs import JobFile, read_job, run_job
+from fedpact.jobs.evidence_file import FILE as EVIDENCE
 from fedpact.report.record import Measured, Record
 from fedpact.report.tables import table, terminal
 from fedpact.tasks import TableTask
@@ -67,6 +68,8 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
         sys.exit(1)
     show(record)
     click.echo(f"\nkept in {file.output}; a page for the auditor: fedpact report {file.output}")
+    if (file.output / EVIDENCE).exists():
+        click.echo(f"signed by its owners; check it with: fedpact verify {file.output}")
     if record.status in ("interrupted", "client_lost"):
         click.echo(f"{record.status}; {again}", err=True)
     sys.exit(EXIT.get(record.status, 1))

@@ -14,6 +14,8 @@ from threading import Thread
 from typing import Any
 
 from fedpact.federation import Fleet, Order, Owner, Sealed, Step, check_count
+from fedpact.federation.identity import Identity
+from fedpact.federation.secure_sum import Peers
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,10 @@ class _Local(Fleet):
     def hold(self, sources: Mapping[str, object]) -> None:
         for name, source in sources.items():
             self._owners[name].hold(source)
+
+    def introduce(self, keys: Mapping[str, Path], publics: Mapping[str, str]) -> None:
+        for name, path in keys.items():
+            self._owners[name].introduce(Peers(name, Identity.load(path), publics))
 
     def keep(self) -> None:
         wait(self._latest.values(), self.deadline)  # an interrupt may have left some at work

@@ -21,7 +21,9 @@ from typing import Any
 
 from fedpact.errors import OptionError, OwnerError, OwnerLost
 from fedpact.federation import Fleet, Order, RemoteFleet, Sealed, Site, Step, check_count, client_step, named
+from fedpact.federation.identity import Identity
 from fedpact.federation.owner import Sourced
+from fedpact.federation.secure_sum import Peers
 from fedpact.federation.wire import is_ours, name_of, spell_out
 
 #: One thread for linear algebra in each actor: they share the processors, and results must not depend on how many.
@@ -115,10 +117,16 @@ class _RayFleet(RemoteFleet):
             folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
         self._folder = None if folder is None else str(folder.absolute())
         self._steps: dict[str, tuple[Step, Any]] = {}
+        self._keys: dict[str, str] = {}
+        self._publics: dict[str, str] = {}
         self._host_of = {name: self._hosts[i % len(hosts)] for i, name in enumerate(shares)}
 
     def hold(self, sources: Mapping[str, object]) -> None:
         self._sources = self._put(sources)
+
+    def introduce(self, keys: Mapping[str, Path], publics: Mapping[str, str]) -> None:
+        self._keys = {name: str(path.absolute()) for name, path in keys.items()}
+        self._publics = dict(publics)
 
     def _put(self, sources: Mapping[str, object]) -> dict[str, Any]:
         """References to the sources in Ray's store, by owner."""
@@ -161,7 +169,8 @@ class _RayFleet(RemoteFleet):
         about = (self._name, owner, self._folder)
         sources = [self._sources[owner], self._first[owner]]
         steps = {name: reference for name, (_, reference) in self._steps.items()}
-        handle.remote(about, data, sources, steps).future().add_done_callback(receive)
+        keys = (self._keys.get(owner, ""), self._publics)
+        handle.remote(about, data, sources, steps, keys).future().add_done_callback(receive)
         return answered
 
     def close(self) -> None:
@@ -177,7 +186,12 @@ class _Host:
         self._steps: dict[str, Any] = {}  # by name: reference to the user's own step
 
     def handle(
-        self, about: tuple[str, str, str | None], data: bytes, sources: list[Any], steps: dict[str, Any]
+        self,
+        about: tuple[str, str, str | None],
+        data: bytes,
+        sources: list[Any],
+        steps: dict[str, Any],
+        keys: tuple[str, dict[str, str]],
     ) -> bytes:
         """Answer an order.
 
@@ -185,6 +199,7 @@ class _Host:
         sources: references to what the owner holds now and to what it held first; in a list, since Ray would fetch them
                  at every order otherwise
         steps:   references to the user's own steps, by name
+        keys:    file of the owner's private key, or empty, and the public keys of all
         """
         fleet, owner, folder = about
         for name, reference in steps.items():
@@ -194,7 +209,9 @@ class _Host:
             self._sites = {key: site for key, site in self._sites.items() if key[0] == fleet}  # the others are closed
             memory = None if folder is None else Path(folder)
             # A cluster is one organisation: whoever runs the job may read the owners' errors.
-            self._sites[about] = Site(owner, _Source(first), memory, full_text=True)
+            private, publics = keys
+            peers = Peers(owner, Identity.load(private), publics) if private else None
+            self._sites[about] = Site(owner, _Source(first), memory, full_text=True, peers=peers)
             self._held[owner] = first
         if self._held[owner] != now:
             self._sites[about].hold(_Source(now))

@@ -53,6 +53,13 @@ class Fleet(ABC):
             code="FP-OPTION-301",
         )
 
+    def introduce(self, keys: Mapping[str, Path], publics: Mapping[str, str]) -> None:
+        """Tell every owner where its private key is, and the public keys of all."""
+        raise OptionError(
+            "these owners are of other organisations and have keys of their own; leave keys= out, and give roster=",
+            code="FP-OPTION-630",
+        )
+
     def keep(self) -> None:  # noqa: B027 - owners elsewhere write their memory by themselves
         """Owners in this process write their memory now: a checkpoint follows."""
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, Self
 
 from fedpact.errors import OptionError, OwnerError
 
-#: What is signed: a job, an order, a reply, the key of a secure sum, evidence, a list of keys.
-Purpose = Literal["job", "order", "reply", "sum key", "evidence", "roster"]
+#: What is signed: a job, an order, a reply, the key of a secure sum, evidence, a list of keys, and what salts a table.
+Purpose = Literal["job", "order", "reply", "sum key", "evidence", "roster", "table"]
 #: Length of a signature in bytes.
 SIGNATURE = 64
 PUBLIC = re.compile(r"[0-9a-f]{64}")

@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 from fedpact.errors import CheckpointError, FedpactError, OwnerError, OwnerLost
 from fedpact.federation import secure_sum
 from fedpact.federation.digest import digest
+from fedpact.federation.evidence import Signed, sign_reply
 from fedpact.federation.failure import UNEXPECTED
 from fedpact.federation.forgetting import ENDED, STATE
 from fedpact.federation.messages import (
@@ -133,7 +134,7 @@ class Owner:
             where there is none
     folder: where the memory is also kept on disk; a subfolder by owner and run
     every:  write the memory after every round (an owner in a process of its own), or only when told to by `save`
-    peers:  what it knows of the others, for secure sums
+    peers:  what it knows of itself and of the others, for secure sums and evidence
     admit:  judges the counts of its table before a share is built; raises Refused
     small_cells: numbers that tell of fewer rows than this are withheld
     """
@@ -162,6 +163,10 @@ class Owner:
         self._looked: tuple[str, Sealed[Any] | None] = ("", None)  # the last masked look, should its reply be lost
         self._share: Any = None
         self._task: Any = None
+
+    def introduce(self, peers: secure_sum.Peers) -> None:
+        """Its own key, and those of the others."""
+        self._peers = peers
 
     def hold(self, source: object) -> None:
         """Another share, or another function that builds it; the memory stays."""
@@ -320,8 +325,17 @@ class Owner:
             data = (*data, self.data)  # before the step, which may leave traces in a user's objects
         with named(self.name, getattr(step, "__name__", "a step")):
             state, reply = step(share, known.state, order)
-            told = reply.withhold(self._small_cells)
-            return replace(known, state=state, data=data), _seal(step, order, told, known.keys)
+            sealed = _seal(step, order, reply.withhold(self._small_cells), known.keys)
+            if isinstance(reply, Signed):
+                sealed = self._sign(order, sealed)
+            return replace(known, state=state, data=data), sealed
+
+    def _sign(self, order: Order, sealed: Sealed[Any]) -> Sealed[Any]:
+        task = self._task
+        if task is not None and not isinstance(task, Mapping):  # in this process it did not travel
+            task = task.stated()
+        table = self.data or self._digest_of(self._source)
+        return sign_reply(order.run, sealed, self._peers, task, table)
 
     # -------------------------------------------------------------------------------------------------------- the disk
 

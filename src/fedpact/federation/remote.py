@@ -51,6 +51,7 @@ class Site:
     full_text: send the text of errors too; only where owner and coordinator are one organisation, since it may quote
                cells and name files and columns. Otherwise it goes to the log "fedpact.site" and nowhere else
     gate:      enforces the site's policy; None where owner and coordinator are one organisation
+    peers:     what the owner knows of itself and of the others, where there is no gate to say it
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Site:
         *,
         full_text: bool = False,
         gate: Gate | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self.name = name
         self._first = source
@@ -68,6 +70,7 @@ class Site:
         self._folder = folder
         self._full_text = full_text
         self._gate = gate
+        self._peers = peers
         self._owners: dict[str, Owner] = {}
         self._forget()
 
@@ -116,7 +119,7 @@ class Site:
                 code="FP-OWNER-009",
             )
         order: Order = from_tree(order_type(step), message["order"], "order")
-        peers = None
+        peers = self._peers
         if self._gate is not None:
             peers = self._gate.admit(message, coordinator, order, self._digest)
         sealed = self._owner(order.run, peers).handle(step, order, message["task"])

@@ -49,6 +49,7 @@ class Peers:
     known:    public keys of the others' identities, by name
     owners:   all who take part in the run, as its charter says; empty: nobody said
     least:    owners in a sum
+    job:      digest of the job, as the charter says; empty: nobody said
     """
 
     name: str
@@ -56,6 +57,7 @@ class Peers:
     known: Mapping[str, str] = field(default_factory=dict)
     owners: tuple[str, ...] = ()
     least: int = 2
+    job: str = ""
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,14 @@ def reveal(parts: Sequence[Words]) -> NDArray[np.float64]:
             "and check that all owners run the same version",
             code="FP-OWNER-301",
         )
+    return total
+
+
+def add_parts(parts: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """The sum of what all owners sent: masked words, or numbers as they are."""
+    if parts[0].dtype == np.uint64:
+        return reveal(parts)
+    total: NDArray[np.float64] = sum(parts[1:], parts[0])
     return total
 
 

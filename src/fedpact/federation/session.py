@@ -29,7 +29,7 @@ from fedpact.federation.identity import Identity, check_public_keys
 from fedpact.federation.ledger import Ledger
 from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, rebuild
 from fedpact.federation.owner import Step, confirm, end
-from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
+from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, offer
 from fedpact.federation.tickets import Ticket, back_off, report_late, wait_any
 from fedpact.federation.wire import SKIPPABLE
 
@@ -81,6 +81,8 @@ class Session:
     record:     file to which every message is written, for an auditor; `fedpact.federation.read_record` reads it
     identity:   file of the coordinator's private key, with which it signs its orders to other organisations
     roster:     public keys of the owners, by name: replies that they did not sign are refused
+    keys:       files of the owners' private keys, by name, where they are on this machine: `fp.fit` ends with what they
+                sign about it (`Fit.evidence`). Owners of other organisations have their own
 
     `open` gives the owners what they hold; `fp.solve` and `fp.fit` do it. Use it as a context manager, or close it.
     With a checkpoint, a session that was interrupted or lost an owner solves no more; `resume=True` goes on with it.
@@ -101,10 +103,14 @@ class Session:
         record: str | Path | None = None,
         identity: str | Path | None = None,
         roster: Mapping[str, str] | None = None,
+        keys: Mapping[str, str | Path] | None = None,
     ) -> None:
         self.engine = find_engine(engine)
         self.identity = None if identity is None else Identity.load(identity)
         self.roster = check_public_keys(roster or {}, "roster")
+        self.keys = {name: Path(path) for name, path in (keys or {}).items()}
+        publics = {name: Identity.load(path).public for name, path in self.keys.items()}
+        self._publics = check_public_keys(publics, "keys")
         self.secure_sum = secure_sum
         self.policy = Policy(on_failure, deadline, retries, max_staleness)
         self.folder = None if checkpoint is None else Path(checkpoint)
@@ -153,6 +159,7 @@ class Session:
             self._fleet.identity = self.identity
             self._fleet.roster = self.roster
             self._stack.callback(self._fleet.close)
+            self._introduce(self._fleet)
             self.ledger = Ledger(self._fleet.owners, self.record)
             self._after = dict.fromkeys(self._fleet.owners, 0)
             if self.folder is not None:
@@ -171,6 +178,22 @@ class Session:
             self._fleet.charter = {"run": self.run, "owners": list(sources), "job": dict(about or {})}
         self._sources = dict(sources)
         return self
+
+    def _introduce(self, fleet: Fleet) -> None:
+        """Give the owners their keys. OptionError unless all of them have one, or none."""
+        if not self.keys:
+            return
+        if self.keys.keys() != set(fleet.owners):
+            raise OptionError(
+                f"keys: there are some for {', '.join(self.keys)}; give one for each of {', '.join(fleet.owners)}",
+                code="FP-OPTION-631",
+            )
+        fleet.introduce(self.keys, self._publics)
+
+    @property
+    def signers(self) -> dict[str, str]:
+        """Public keys of the owners, by name; empty where they sign nothing."""
+        return self._publics or self.roster
 
     def pose(self, task: Stated | None) -> None:
         """From now on owners build their share from this task; what they have read is read once."""
@@ -266,6 +289,18 @@ class Session:
                     "choose another method",
                     code="FP-OPTION-661",
                 )
+
+    def witness(self, step: Step, order: Order) -> dict[str, Sealed[Any]]:
+        """One exchange about a run that is over: the replies as they were sent. Nothing of it is remembered."""
+        self.confirm()
+        looking = self._looking
+        self._looking = True
+        self.ledger.rounds += 1
+        try:
+            number = self._number()
+            return self._collect(step, {owner: self._stamp(owner, order, self._round, number) for owner in self.owners})
+        finally:
+            self._looking = looking
 
     def secure(self) -> None:
         """Two exchanges, once: owners agree on keys; from now on the coordinator sees only sums of summed fields."""
@@ -385,7 +420,23 @@ class Session:
     def _exchange(self, step: Step, orders: dict[str, Order]) -> Past:
         asked = list(orders)
         before = self.ledger.counts(asked)
+        replies = self._collect(step, orders)
+        first = replies[asked[0]]
+        with np.errstate(over="ignore"):
+            total = add_parts([replies[owner].sums for owner in asked])
+        if not np.all(np.isfinite(total)):
+            raise OwnerError(
+                f"the sum of {type(first.kept).__name__} over the owners is too large for a number; scale the columns",
+                code="FP-OWNER-303",
+            )
+        kept = [replies[owner].kept for owner in asked]
+        masked = first.sums.dtype == np.uint64
+        return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
+
+    def _collect(self, step: Step, orders: dict[str, Order]) -> dict[str, Sealed[Any]]:
+        """A reply from every owner. OwnerError when they do not fit together."""
         replies = self._gather(step, orders)
+        asked = list(orders)
         first = replies[asked[0]]
         for owner, sealed in replies.items():
             alike = sealed.shapes == first.shapes and sealed.sums.dtype == first.sums.dtype
@@ -395,17 +446,7 @@ class Session:
                     f"{asked[0]} {first.shapes}; give all owners the same columns",
                     code="FP-OWNER-302",
                 )
-        parts = [replies[owner].sums for owner in asked]
-        masked = first.sums.dtype == np.uint64
-        with np.errstate(over="ignore"):
-            total = reveal(parts) if masked else sum(parts[1:], parts[0])
-        if not np.all(np.isfinite(total)):
-            raise OwnerError(
-                f"the sum of {type(first.kept).__name__} over the owners is too large for a number; scale the columns",
-                code="FP-OWNER-303",
-            )
-        kept = [replies[owner].kept for owner in asked]
-        return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
+        return replies
 
     def _gather(self, step: Step, orders: dict[str, Order]) -> dict[str, Sealed[Any]]:
         """Collect a reply from every owner under the policy. Raises OwnerLost when it is exhausted."""

@@ -5,7 +5,6 @@ The one door behind estimators, jobs and the Flower app: everything happens in o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from fedpact.errors import OwnerLost
 from fedpact.federation import Session
 from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, measure
+from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.recall import TRIALS, first_bounds, next_bounds
 from fedpact.fitting.result import Fit
 from fedpact.problem import RemoteProblem, Share
@@ -85,6 +85,7 @@ class Fitting:
         self._solving = solving
         self._callbacks = tuple(callbacks)
         self._solves = 0
+        self._free = np.zeros(0)  # the model without constraints, if there is one
 
     def run(self, task: Task, compare: bool) -> Fit:
         """Agree on scales, solve without constraints where that is needed, then with them."""
@@ -100,6 +101,8 @@ class Fitting:
         if recall is not None or (compare and task.comparable):
             before, start = self._fit_freely(task)
         found = self._fit(task, start, before) if recall is None else self._find_bounds(recall, start, before)
+        if self.session.signers and found.values:  # all of them answered to the end
+            found = self._attest(found)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
 
     def _identify(self, task: Task, compare: bool) -> dict[str, Any]:
@@ -141,6 +144,7 @@ class Fitting:
         if solution.status == "interrupted" or self.session.looking:
             raise KeyboardInterrupt
         told = self._measure(free, solution.w)
+        self._free = solution.w
         before = {name: reply.told() for name, reply in told.items()}
         start = solution.w if solution.solved else None
         return before, start
@@ -174,13 +178,8 @@ class Fitting:
         except KeyboardInterrupt:
             reason = f"interrupted; the model was judged before that ({solution.status}), and is not measured"
             solution = replace(solution, status="interrupted", reason=reason)
-        values = {name: reply.values for name, reply in told.items()}
-        for name, price in zip(self.session.owners, solution.multipliers[1:], strict=True):
-            if name in told and not told[name].bare:
-                values[name] = np.full(price.size, np.nan)
-        measures = {name: reply.told() for name, reply in told.items()}
-        withheld = {name: tuple(json.loads(reply.withheld)) for name, reply in told.items()}
-        return Fit(task, solution, values, measures, before, solution.communication, self._solves, withheld)
+        prices = dict(zip([SERVER, *self.session.owners], solution.multipliers, strict=True))
+        return Fit.of(task, solution, told, prices, before, self._solves)
 
     def _solve(self, task: Task, start: Vector | None = None) -> Solution:
         self._solves += 1
@@ -196,6 +195,27 @@ class Fitting:
         if (server := self._server_share(task)) is not None:
             told[SERVER] = measure(server, None, Finished(w=w))[1]
         return told
+
+    def _attest(self, found: Fit) -> Fit:
+        """One exchange: what the owners sign about the model. A certified model stays when that fails."""
+        solution = found.solution
+        asked = Evidence(
+            run=self.session.run,
+            job=self.session.fleet.charter["job"],
+            task=found.task.stated(),
+            w=solution.w,
+            free=self._free,
+            coupled=solution.coupled_multiplier,
+            prices=dict(zip((SERVER, *self.session.owners), solution.multipliers, strict=True)),
+        )
+        try:
+            return replace(found, evidence=asked.gather(self.session, self._server_share(found.task)))
+        except OwnerLost as lost:
+            reason = f"{lost}; the model was judged before that ({solution.status}), and is not signed"
+            return found.stopped("client_lost", reason)
+        except KeyboardInterrupt:
+            reason = f"interrupted; the model was judged before that ({solution.status}), and is not signed"
+            return found.stopped("interrupted", reason)
 
     def _server_share(self, task: Task) -> Share | None:
         if self._server is None:

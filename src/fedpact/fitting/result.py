@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
 
 from fedpact.federation import Communication
+from fedpact.fitting.agreement import Measured
+from fedpact.fitting.evidence import Evidence
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
 from fedpact.tasks import Model, NeymanPearson, TableTask, Task
@@ -24,6 +31,7 @@ class Fit:
     communication: of all exchanges together
     trials:        solves that were made
     withheld:      names of the measures that an owner does not tell, since they rest on too few rows for its policy
+    evidence:      what the owners signed about all this; None where they have no keys
     """
 
     task: Task
@@ -34,6 +42,26 @@ class Fit:
     communication: Communication
     trials: int
     withheld: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    evidence: Evidence | None = None
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        solution: Solution,
+        told: Mapping[str, Measured],
+        prices: Mapping[str, Vector],
+        before: dict[str, dict[str, float]],
+        trials: int = 0,
+    ) -> Self:
+        """The fit of a solution, from what everyone told about it. prices: of everyone's constraint, by name"""
+        values = {name: reply.values for name, reply in told.items()}
+        for name, reply in told.items():
+            if not reply.bare:
+                values[name] = np.full(prices[name].size, np.nan)
+        measures = {name: reply.told() for name, reply in told.items()}
+        withheld = {name: tuple(json.loads(reply.withheld)) for name, reply in told.items()}
+        return cls(task, solution, values, measures, before, solution.communication, trials, withheld)
 
     @property
     def solved(self) -> bool:

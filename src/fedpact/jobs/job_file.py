@@ -42,6 +42,7 @@ class JobFile:
     superlink: address of the SuperLink that the owners' sites connect to, or ""
     flower:    table [flower]: root_certificates, key, superexec_secret and patience
     roster:    public keys of the sites, by owner
+    keys:      name -> file of the owner's private key; empty: nobody signs
     settings:  the whole as it was read, for the report
     """
 
@@ -57,6 +58,7 @@ class JobFile:
     superlink: str = ""
     flower: dict[str, Any] = field(default_factory=dict)
     roster: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, Path] = field(default_factory=dict)
     solve: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -113,6 +115,7 @@ class _Reader:
             superlink=superlink,
             flower=self._flower(found, superlink),
             roster=self._roster(found, owners, superlink),
+            keys=self._keys(found, superlink),
             solve=solve,
             options=options,
             settings=found,
@@ -327,10 +330,20 @@ class _Reader:
             )
         return check_public_keys(roster, f"{self.path}: [roster]")
 
+    def _keys(self, found: Mapping[str, Any], superlink: str) -> dict[str, Path]:
+        """The file of every owner's private key, from [keys]."""
+        stated = found.get("keys", {})
+        if stated and superlink:
+            self._fail("FP-OPTION-632", "", "keys", "[keys]: sites have their own keys; take the table out")
+        if stated and stated.keys() != found["owners"].keys():
+            owners = ", ".join(found["owners"])
+            self._fail("FP-OPTION-633", "", "keys", f"[keys] names {', '.join(stated)}; give one for each of {owners}")
+        return {owner: self._file("keys", owner, path) for owner, path in stated.items()}
+
     def _file(self, table: str, key: str, path: str) -> Path:
         file = self.folder / path
         if not file.is_file():
-            what = f"of owner {key!r} " if table == "owners" else ""
+            what = f"of owner {key!r} " if table in ("owners", "keys") else ""
             self._fail(
                 "FP-OPTION-381",
                 table,

@@ -45,6 +45,12 @@ KINDS: dict[str, Kind] = {
         {"type": "object", "additionalProperties": {"type": "array", "items": _LEVEL}},
         entries="list",
     ),
+    "files": Kind(
+        (dict,),
+        "a table with the path of a file for each owner",
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        entries="file",
+    ),
     "bound": Kind(
         (int, float, dict),
         "a number, or a table with one for each owner",
@@ -82,6 +88,7 @@ OPEN = {
     "categories": "column = the list of its levels",
     "bound": "owner = its bound, where they differ",
     "solve.options": "options of the method, as the reference page lists them",
+    "keys": "owner = file of its private key, with which it signs the evidence of the run; all owners or none",
 }
 
 
@@ -90,6 +97,8 @@ def _declare() -> Iterator[JobKey]:
     yield _key("", "title", "text", "title of the report", "the name of the file", example='"Three hospitals"')
     yield _key("", "task", "text", "what is trained", example='"neyman_pearson"', choices=tuple(TASKS))
     yield from _declare_tasks()
+    signing = "private keys of the owners: each signs what it measured, and `fedpact verify` checks it"
+    yield _key("", "keys", "files", signing, "none", example='{clinic = "clinic.key"}')
     yield _key("solve", "method", "text", "how it is solved", '"auto"', choices=("auto", *METHODS))
     yield _key("solve", "tol", "number", "tolerance of the certificate, above 0 and below 1", "1e-3")
     yield _key("solve", "seed", "whole", "seed of everything random", "0")

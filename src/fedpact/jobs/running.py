@@ -20,6 +20,8 @@ from typing import Any
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Engine, Session
 from fedpact.fitting import Fit, fit
+from fedpact.jobs.evidence_file import FILE as EVIDENCE
+from fedpact.jobs.evidence_file import write_evidence
 from fedpact.jobs.job_file import JobFile
 from fedpact.report.record import FILE, Measured, Record, Sent, Step
 from fedpact.report.tracking import forget, tracker
@@ -69,6 +71,8 @@ def run_job(
         settings |= {"identity": file.flower["key"], "roster": file.roster}
         name = "flower"
     settings |= {name: file.solve[name] for name in SESSION if name in file.solve}
+    if file.keys:
+        settings["keys"] = file.keys
     if file.messages:
         settings["record"] = folder / MESSAGES
     solving = {name: file.solve[name] for name in SOLVING if name in file.solve}
@@ -94,9 +98,12 @@ def run_job(
             )
         log.info("%r: %s", found.solution, found.solution.reason)
         record = make_record(file, found, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
+        record = replace(record, run=session.run)
         write(folder, found, record)  # before trackers end: one that fails takes nothing away
         for tracking in trackers:
             tracking.conclude(found.solution)
+    if found.evidence is not None:  # at the very end, since it holds the digest of every file
+        write_evidence(folder, found.evidence, file.path, session.identity)
     return record
 
 
@@ -113,7 +120,7 @@ def write(folder: Path, found: Fit, record: Record) -> None:
         **{key: value for key, value in asdict(solution.certificate).items() if key != "violations"},
         "violations": solution.certificate.violations,
         "objective": solution.objective,
-        "constraints": [_constraint(one) for one in record.bounded],
+        "constraints": [describe_constraint(one) for one in record.bounded],
     }
     (folder / "certificate.json").write_text(json.dumps(certificate, indent=1) + "\n")
     ledger = {"exchanges": record.rounds, "owners": [asdict(one) for one in record.sent]}
@@ -130,7 +137,7 @@ def write(folder: Path, found: Fit, record: Record) -> None:
     record.save(folder)  # last: a folder with a record is complete
 
 
-def _constraint(one: Bounded) -> dict[str, Any]:
+def describe_constraint(one: Bounded) -> dict[str, Any]:
     written = asdict(one)
     if written.pop("withheld"):
         written["value"] = "withheld"
@@ -149,6 +156,7 @@ def prepare(folder: Path, resume: bool, force: bool) -> None:
             )
         if force:
             forget(folder)
+        (folder / EVIDENCE).unlink(missing_ok=True)  # it would not be true of what follows
         if not resume:
             for name in (FILE, MESSAGES):
                 (folder / name).unlink(missing_ok=True)

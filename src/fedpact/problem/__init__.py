@@ -1,6 +1,6 @@
 """What is asked (Share, Constraint, FederatedProblem), and how any answer is judged (certify)."""
 
-from fedpact.problem.certificate import Certificate, Terms, add_terms, assemble, certify, owner_terms
+from fedpact.problem.certificate import Certificate, Terms, add_terms, assemble, certify, owner_terms, weigh
 from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.derivatives import find_wrong_parts
 from fedpact.problem.federated import FederatedProblem
@@ -41,4 +41,5 @@ __all__ = [
     "owner_terms",
     "prove_infeasible",
     "round_to_rows",
+    "weigh",
 ]

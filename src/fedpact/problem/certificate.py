@@ -6,7 +6,7 @@ cut: `owner_terms` runs where the data is, `assemble` adds up at the server, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from fedpact.cones import Cone, Nonnegative
 from fedpact.errors import ProblemError
 from fedpact.problem.federated import FederatedProblem, read_vector
 from fedpact.problem.share import Share
+from fedpact.prox import Prox, Zero
 from fedpact.types import Vector
 
 
@@ -126,24 +127,42 @@ def assemble(
     total: the sums over the owners; each: the residuals of every owner, in order
     """
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
-    gradient = server.gradient + total.gradient
-    violations = {name: miss.violation for name, miss in zip(problem.names, each, strict=True)}
-    feasibilities = [server.feasibility, *(miss.feasibility for miss in each)]
+    misses: dict[str, Miss] = dict(zip(problem.names, each, strict=True))
     if problem.server.constraint is not None:
-        violations[problem.server.label] = server.violation
-    if problem.coupled_length:
-        cone = Nonnegative(problem.coupled_length)
+        misses[problem.server.label] = server
+    return weigh(problem.regularizer, w, coupled_multiplier, server, total, misses)
+
+
+def weigh(
+    regularizer: Prox | None,
+    w: Vector,
+    coupled_multiplier: Vector,
+    server: Total,
+    total: Total,
+    misses: Mapping[str, Miss],
+) -> tuple[Certificate, float]:
+    """Certificate and objective from sums and residuals alone: nobody's functions are needed.
+
+    regularizer: h; None is zero
+    server: the coordinator's own terms; total: the sums over the owners; misses: the residuals of all, by name
+    """
+    violations = {name: miss.violation for name, miss in misses.items()}
+    feasibilities = [miss.feasibility for miss in misses.values()]
+    if coupled_multiplier.size:
+        cone = Nonnegative(coupled_multiplier.size)
         feasibility, violation = _measure(cone, total.coupled, coupled_multiplier)
         feasibilities.append(feasibility)
         violations["coupled"] = violation
+    gradient = server.gradient + total.gradient
+    if regularizer is None:
+        regularizer = Zero()
     certificate = Certificate(
-        stationarity=problem.regularizer.subdifferential_distance(-gradient, w),
+        stationarity=regularizer.subdifferential_distance(-gradient, w),
         feasibility=float(np.max(feasibilities)),
         violation=float(np.max(list(violations.values()))),
         violations=violations,
     )
-    objective = server.objective + total.objective + problem.regularizer.value(w)
-    return certificate, float(objective)
+    return certificate, float(server.objective + total.objective + regularizer.value(w))
 
 
 def certify(

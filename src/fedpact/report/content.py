@@ -13,7 +13,7 @@ from fedpact.report.charts import Chart
 from fedpact.report.course import charts
 from fedpact.report.figures import thin
 from fedpact.report.numbers import duration, given, number, size
-from fedpact.report.record import Measured, Record, Step
+from fedpact.report.record import Measured, Record, Step, Verification
 from fedpact.report.wording import named
 from fedpact.tasks.base import Bounded
 
@@ -89,12 +89,16 @@ class Report:
     sections: tuple[Section, ...]
 
 
-def report(record: Record) -> Report:
-    """The report on a run; sections without content are left out."""
+def report(record: Record, evidence: Verification | None = None) -> Report:
+    """The report on a run; sections without content are left out.
+
+    evidence: what checking it found; None: nobody signed
+    """
     sections = []
     if record.bounded:
         sections.append(_constraints(record))
     sections.append(_certificate(record))
+    sections.append(_evidence(evidence))
     if record.bounded:
         sections.append(_prices(record))
     if any(one.numbers or one.withheld for one in record.measured):
@@ -106,11 +110,14 @@ def report(record: Record) -> Report:
     if record.notes:
         sections.append(Section("notes", "Notes: choices made on the way", (Items(record.notes),)))
     took = duration(record.seconds)
+    verdict = wording.verdict(record)
+    if evidence is not None and not evidence.verified:
+        verdict = wording.unverified(evidence)
     return Report(
         title=record.title,
         asked=record.asked,
         made=f"Method {record.method}, engine {record.engine}; started {record.started}, took {took}.",
-        verdict=wording.verdict(record),
+        verdict=verdict,
         figures=tuple(_figures(record)),
         sections=tuple(sections),
     )
@@ -183,6 +190,16 @@ def _certificate(record: Record) -> Section:
     columns = ("Measure", "What it means here", "Asked for, at most", "Reached", "Verdict")
     table = Table("The certificate", columns, (stationarity, feasibility))
     return Section("certificate", "The certificate, in plain words", (table, *wording.certificate(record)))
+
+
+def _evidence(found: Verification | None) -> Section:
+    blocks: list[str | Table | Items] = [*wording.describe_evidence(found)]
+    if found is not None and found.failed:
+        blocks.append(Items(tuple(map(wording.explain_failure, found.failed))))
+    if found is not None and found.signed:
+        rows = [(Cell(owner), Cell(key)) for owner, key in found.signed.items()]
+        blocks.append(Table("Signatures that hold", ("Owner", "Public key"), tuple(rows)))
+    return Section("evidence", "Who signed", tuple(blocks))
 
 
 def _measure_row(name: str, meaning: str, tol: float, reached: float) -> Row:

@@ -67,6 +67,7 @@ class Record:
     settings: the job as it was read, with defaults filled in
     versions: versions of Python and packages
     notes:    choices made on the way
+    run:      name of the run in its messages; evidence is signed for it
     """
 
     title: str
@@ -90,6 +91,7 @@ class Record:
     settings: dict[str, Any]
     versions: dict[str, str]
     notes: tuple[str, ...] = ()
+    run: str = ""
 
     @property
     def solved(self) -> bool:
@@ -122,6 +124,37 @@ class Record:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             told = f"{source} cannot be read as a run ({error}); run the job again"
             raise FedpactError(told, code="FP-513") from error
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What does not hold. file: of the run folder; owner: whom it is about, or empty"""
+
+    file: str
+    what: str
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What checking the evidence of a run folder found (`fedpact.jobs.verification`).
+
+    signed:      owner -> public key, where the signature holds
+    coordinator: public key of the coordinator, where its signature holds; else empty
+    pinned:      whether the keys are those that the auditor knows, and not only those that the folder names
+    asked:       whether the owners were asked again
+    failed:      what does not hold; nothing: verified
+    """
+
+    signed: dict[str, str]
+    coordinator: str
+    pinned: bool
+    asked: bool
+    failed: tuple[Failed, ...]
+
+    @property
+    def verified(self) -> bool:
+        return not self.failed
 
 
 #: Fields of a record that are tuples of dataclasses.

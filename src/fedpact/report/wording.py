@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedpact.report.numbers import given, number, percent
-from fedpact.report.record import Record
+from fedpact.report.record import Failed, Record, Verification
 from fedpact.tasks.base import Bounded
 
 State = Literal["met", "within tolerance", "not met", "not known", "withheld"]
@@ -164,6 +164,60 @@ def _unsolved(record: Record) -> Verdict:
         "The model returned is the best point found. It carries no guarantee.",
     )
     return Verdict(False, headline, sentences, todo)
+
+
+# ------------------------------------------------------------------------------------------------------------- evidence
+
+UNSIGNED = (
+    "Nobody signed: this page states what the coordinator computed. With keys of the owners ([keys] in the job) each "
+    "of them signs its numbers, and “fedpact verify” checks them."
+)
+#: What no owner can sign.
+REST = "history, traffic, times, and what it says about a table of its own"
+#: Failures that a verdict lists; the section on evidence has them all.
+LISTED = 3
+
+
+def describe_evidence(found: Verification | None) -> list[str]:
+    """Who signed what, and how far that goes."""
+    if found is None:
+        return [UNSIGNED]
+    sentences = ["No owner signed."]
+    if found.signed:
+        sentences = [
+            f"Signed by: {', '.join(map(named, found.signed))}. Each signed the job, the model, a commitment to its "
+            "table, its own numbers, and its part of the certificate's sums."
+        ]
+    if found.coordinator:
+        sentences.append(f"The coordinator signed the rest: {REST}.")
+    else:
+        sentences.append(f"The rest is the coordinator's word, which it did not sign: {REST}.")
+    if found.pinned:
+        sentences.append("The keys were compared with those that the reader of the evidence stated.")
+    else:
+        sentences.append(
+            "The keys are those that the run folder itself names: this shows that it is consistent, not who signed. "
+            "State the keys that you know (--roster, --key) to check that."
+        )
+    if found.asked and found.verified:
+        sentences.append("The owners were asked again, and recomputed the same.")
+    elif found.asked:
+        sentences.append("The owners were asked again, and do not say the same.")
+    return sentences
+
+
+def explain_failure(one: Failed) -> str:
+    who = f"{named(one.owner)}: " if one.owner else ""
+    return f"{one.file}: {who}{one.what}."
+
+
+def unverified(found: Verification) -> Verdict:
+    """The verdict on a run whose evidence does not hold, whatever its record says."""
+    shown = [explain_failure(one) for one in found.failed[:LISTED]]
+    if len(found.failed) > LISTED:
+        shown.append(f"And {len(found.failed) - LISTED:,} more, below.")
+    todo = "Do not rely on this page. Ask for the folder as the run left it, or run the job again."
+    return Verdict(False, "Not verified: the evidence of this run does not hold", tuple(shown), todo)
 
 
 # ---------------------------------------------------------------------------------------------------------- certificate

@@ -60,9 +60,7 @@ class Custom(GroupedTask):
                 code="FP-OPTION-062",
                 key="functions",
             )
-        if not made.name:
-            made = replace(made, name=owner)
-        return made
+        return replace(made, name=owner)
 
     def regularizer(self) -> SquaredL2 | None:
         """Over all of w: only its owner knows what w is."""

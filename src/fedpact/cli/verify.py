@@ -1,0 +1,96 @@
+"""`fedpact verify`: check the evidence of a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import click
+
+from fedpact.errors import OptionError
+from fedpact.federation import Session
+from fedpact.federation.identity import check_public_keys
+from fedpact.jobs import JobFile, read_job
+from fedpact.jobs.evidence_file import FILE, read_evidence
+from fedpact.jobs.verification import ask_owners, check_report, verify_run
+from fedpact.report.record import Record, Verification
+from fedpact.report.wording import describe_evidence, explain_failure
+
+roster_option = click.option(
+    "--roster", type=click.Path(path_type=Path), help="TOML file of public keys, name = KEY; server is the coordinator."
+)
+key_option = click.option("--key", "keys", multiple=True, metavar="OWNER=KEY", help="A public key that you know.")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@roster_option
+@key_option
+@click.option("--ask", is_flag=True, help="Let the owners recompute what they signed.")
+@click.option("--job", type=click.Path(path_type=Path), help="The job file, for --ask.  [default: as the run names it]")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job: Path | None, as_json: bool) -> None:
+    """Check that a run is what its owners signed; RUN is its output folder.
+
+    Neither owners nor data are needed: every file is as it was when the run ended, every owner signed, what they signed
+    is of this run, and model, measures and certificate follow from it. Whose keys these are only you can know: state
+    them by --roster or --key. Without them the keys are those that the folder names: it is consistent, no more.
+
+    \b
+    fedpact verify hospitals/run --roster keys.toml
+    fedpact verify hospitals/run --ask
+
+    Exit code 0 when verified, 1 when not, 2 when RUN holds no run or a key cannot be read.
+    """
+    if not (run / FILE).exists():
+        Record.load(run)  # is it a run at all?
+    found = verify_run(run, read_keys(roster, keys))
+    if found.verified:
+        found = replace(found, failed=tuple(check_report(run, found)))
+    if ask and found.verified:
+        file = _job_of(run, job)
+        with Session(file.solve.get("engine"), keys=file.keys) as session:
+            found = replace(found, asked=True, failed=tuple(ask_owners(run, file, session)))
+    if as_json:
+        click.echo(json.dumps({"verified": found.verified, **asdict(found)}, indent=1))
+    else:
+        _show(found)
+    sys.exit(0 if found.verified else 1)
+
+
+def _show(found: Verification) -> None:
+    click.echo("verified" if found.verified else "NOT VERIFIED")
+    for sentence in describe_evidence(found):
+        click.echo(sentence)
+    for one in found.failed:
+        click.echo(explain_failure(one))
+
+
+def read_keys(roster: Path | None, keys: tuple[str, ...]) -> dict[str, str]:
+    """Public keys by name, from a file and from options. OptionError for what is none."""
+    stated: dict[str, object] = {}
+    if roster is not None:
+        try:
+            stated = tomllib.loads(roster.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise OptionError(f"{roster} cannot be read as TOML ({error})", code="FP-OPTION-634") from error
+    for one in keys:
+        name, _, public = one.rpartition("=")
+        stated[name] = public
+    return check_public_keys(stated, str(roster or "--key"))
+
+
+def _job_of(run: Path, job: Path | None) -> JobFile:
+    """The job of a run. OptionError when its owners cannot be asked from here."""
+    named = run / read_evidence(run)[1]["job_file"]
+    file = read_job(job or named.resolve())
+    if file.superlink:
+        raise OptionError(
+            "the owners of this run are Flower sites, which are asked by their coordinator only", code="FP-OPTION-635"
+        )
+    if not file.keys:
+        raise OptionError(f"{file.path} has no table [keys]: its owners cannot sign", code="FP-OPTION-636")
+    return file

@@ -1,0 +1,243 @@
+"""What the owners sign about a finished fit, and the certificate that follows from it.
+
+One exchange, `attest`: every owner recomputes at the returned pair its terms of the certificate and its measures, and
+signs them. Whoever has the signed statements and the sealed sums can recompute the certificate (`Evidence.certificate`)
+without any of the data; what is missing for that, the regularizer, follows from the task, whose digest is signed too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.errors import OwnerError
+from fedpact.federation import Order, Session, client_step
+from fedpact.federation.evidence import Signed, canonical, pack, statement, unpack
+from fedpact.federation.gate import digest_of
+from fedpact.federation.identity import signed_by
+from fedpact.federation.messages import rebuild, seal
+from fedpact.federation.secure_sum import add_parts
+from fedpact.fitting.agreement import Finished, Measured, measure
+from fedpact.problem import Certificate, Share, weigh
+from fedpact.solvers.steps import Judged, judged_terms
+from fedpact.tasks import Task, read_task
+from fedpact.tasks.base import SERVER
+from fedpact.types import Vector
+
+# ---------------------------------------------------------------------------------------------------------- exchange
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attest(Order):
+    """The pair that a run returns.
+
+    job:     digest of the job
+    w, free: the model, and the one without constraints that it is compared with (empty: there is none)
+    coupled: price of the coupled constraint
+    prices:  of everyone's constraint, one after the other; lengths: JSON, of each of them by name
+    """
+
+    job: str
+    w: Vector
+    free: Vector
+    coupled: Vector
+    prices: Vector
+    lengths: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attested(Judged, Measured, Signed):
+    """The terms of the certificate, and what the owner measures; all of it signed.
+
+    model:  digest of the pair, as the owner got it
+    before, and before_...: numbers, names, counts and cells of the other model's measures
+    """
+
+    model: str
+    before: Vector
+    before_names: str
+    before_counts: Vector
+    before_cells: Vector
+
+    def withhold(self, least: int) -> Self:
+        now = _measured(self, MEASURED).withhold(least)
+        none: dict[str, Any] = {"values": np.zeros(0), "withheld": "[]", "bare": True}
+        then = replace(_measured(self, BEFORE), **none).withhold(least)
+        named = {field: getattr(then, name) for name, field in BEFORE.items()}
+        return replace(self, **vars(now), **named)
+
+
+#: Fields of `Measured` -> those of `Attested`: about the model, and about the one without constraints.
+MEASURED = {f.name: f.name for f in fields(Measured)}
+BEFORE = {"names": "before_names", "numbers": "before", "counts": "before_counts", "cells": "before_cells"}
+
+
+def _measured(attested: Attested, names: Mapping[str, str]) -> Measured:
+    return Measured(**{"values": attested.values, **{name: getattr(attested, field) for name, field in names.items()}})
+
+
+@client_step
+def attest(share: Share, state: Any, order: Attest) -> tuple[Any, Attested]:
+    """Judge and measure the returned pair once more; the owner signs what comes out."""
+    prices = split_prices(order.prices, order.lengths)
+    told = measure(share, None, Finished(w=order.w))[1]
+    before = Measured.of(np.zeros(0), {})
+    if order.free.size:
+        before = measure(share, None, Finished(w=order.free))[1]
+    return state, Attested(
+        job=order.job,
+        model=digest_of_pair(order.w, order.free, order.coupled, prices),
+        **vars(told),
+        **{field: getattr(before, name) for name, field in BEFORE.items()},
+        **judged_terms(share, order.w, prices[share.label], order.coupled),
+    )
+
+
+def split_prices(prices: Vector, lengths: str) -> dict[str, Vector]:
+    """The price of everyone's constraint, by name."""
+    found = {}
+    start = 0
+    for name, length in json.loads(lengths).items():
+        found[name] = prices[start : start + length]
+        start += length
+    return found
+
+
+def digest_of_pair(w: Vector, free: Vector, coupled: Vector, prices: Mapping[str, Vector]) -> str:
+    listed = {name: price.tolist() for name, price in prices.items()}
+    return sha256(canonical([w.tolist(), free.tolist(), coupled.tolist(), listed])).hexdigest()
+
+
+# ---------------------------------------------------------------------------------------------------------- evidence
+
+
+@dataclass(frozen=True, eq=False)
+class Testimony:
+    """What one owner signed. key: public; sums: the sealed vector, of which the statement holds the digest"""
+
+    key: str
+    signature: str
+    statement: Mapping[str, Any]
+    sums: NDArray[Any]
+
+    @property
+    def signed(self) -> bool:
+        return bool(self.key) and signed_by(
+            self.key, "evidence", canonical(self.statement), bytes.fromhex(self.signature)
+        )
+
+    @property
+    def told(self) -> Measured:
+        said = {name: self.statement[name] for name in MEASURED}
+        vectors = {name: np.array(value, dtype=float) for name, value in said.items() if isinstance(value, list)}
+        return Measured(**{**said, **vectors})
+
+    @property
+    def before(self) -> dict[str, float]:
+        """What it measured with the model without constraints, by name; empty when there is none."""
+        return dict(zip(json.loads(self.statement["before_names"]), self.statement["before"], strict=True))
+
+
+@dataclass(frozen=True)
+class _Miss:
+    feasibility: float
+    violation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What all owners signed about one run; the coordinator's own table, where it has one, goes by the name "server".
+
+    job, task: as they were stated; the task with its scaling and bounds
+    prices:    of everyone's constraint, by name, the coordinator's first
+    """
+
+    run: str
+    job: Mapping[str, Any]
+    task: Mapping[str, Any]
+    w: Vector
+    free: Vector
+    coupled: Vector
+    prices: Mapping[str, Vector]
+    said: Mapping[str, Testimony] = field(default_factory=dict)
+
+    @property
+    def order(self) -> Attest:
+        """What the owners were asked."""
+        return Attest(
+            job=digest_of(self.job),
+            w=self.w,
+            free=self.free,
+            coupled=self.coupled,
+            prices=np.concatenate(list(self.prices.values())),
+            lengths=json.dumps({name: price.size for name, price in self.prices.items()}),
+        )
+
+    def gather(self, session: Session, server: Share | None) -> Evidence:
+        """One exchange: the same with what the owners of the session sign. server: the coordinator's own share.
+
+        OwnerError, naming the owner, when a signature is not that of its key.
+        """
+        session.pose(read_task(self.task))
+        replies = session.witness(attest, self.order)
+        said = {}
+        for owner in session.owners:
+            sealed = replies[owner]
+            said_here = statement(session.run, owner, sealed)
+            said[owner] = Testimony(session.signers[owner], sealed.kept.signature, said_here, sealed.sums)
+            if not said[owner].signed:
+                raise OwnerError(
+                    f"{owner}: its evidence is not signed with the key known as its own", code="FP-OWNER-631"
+                )
+        if server is not None:  # the coordinator signs the whole file, if it has a key
+            own = seal(attest(server, None, self.order)[1])
+            said[SERVER] = Testimony("", "", statement(session.run, SERVER, own), own.sums)
+        return replace(self, run=session.run, said=said)
+
+    def certificate(self) -> tuple[Certificate, float]:
+        """Certificate and objective that follow from what was signed."""
+        task: Task = read_task(self.task)
+        owners = [one for name, one in self.said.items() if name != SERVER]
+        shapes = [tuple(shape) for shape in owners[0].statement["shapes"]]
+        total = rebuild(Attested, shapes, add_parts([one.sums for one in owners]))
+        server = rebuild(Attested, shapes, np.zeros(owners[0].sums.shape[0]))
+        if SERVER in self.said:
+            server = rebuild(Attested, shapes, self.said[SERVER].sums)
+        misses = {n: _Miss(one.statement["feasibility"], one.statement["violation"]) for n, one in self.said.items()}
+        return weigh(task.regularizer(), self.w, self.coupled, server, total, misses)
+
+    # -------------------------------------------------------------------------------------------------------- as JSON
+
+    def to_json(self) -> dict[str, Any]:
+        said = {}
+        for name, one in self.said.items():
+            said[name] = {**vars(one), "sums": pack(one.sums)}
+        return {
+            "run": self.run,
+            "job": json.loads(json.dumps(self.job, default=list)),
+            "task": self.task,
+            "w": self.w.tolist(),
+            "free": self.free.tolist(),
+            "coupled": self.coupled.tolist(),
+            "prices": [[name, price.tolist()] for name, price in self.prices.items()],
+            "said": said,
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """What `to_json` gave. ValueError, KeyError or TypeError when it is none."""
+        said = {}
+        everyone = [name for name, _ in content["prices"]]
+        for name in sorted(content["said"], key=lambda name: (name == SERVER, everyone.index(name))):  # as in the run
+            one = content["said"][name]
+            sums = unpack(one["sums"], one["statement"]["masked"])
+            said[name] = Testimony(**{**one, "sums": sums})
+        vectors = {name: np.array(content[name], dtype=float) for name in ("w", "free", "coupled")}
+        prices = {name: np.array(price, dtype=float) for name, price in content["prices"]}
+        return cls(content["run"], content["job"], content["task"], prices=prices, said=said, **vectors)

@@ -1,0 +1,333 @@
+"""Does the evidence of a run folder hold? Pure functions that the command and the report share.
+
+    files       every file has the digest that evidence.json states
+    signatures  the owners signed, with the keys that the auditor knows, or else with those that the folder names
+    statements  they signed this run: its job, its task, its model, and the sums that are given as theirs
+    results     run.json, certificate.json, solution.npz and the model say what follows from the statements
+
+and, with the owners at hand, `ask_owners`: each recomputes what it signed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from fedpact.errors import FedpactError
+from fedpact.federation import Session
+from fedpact.federation.evidence import to_bytes
+from fedpact.federation.gate import digest_of
+from fedpact.federation.identity import signed_by
+from fedpact.fitting import Fit
+from fedpact.fitting.evidence import Evidence, digest_of_pair
+from fedpact.jobs.evidence_file import FILE, REPORT, digest_of_file, files_of, read_evidence, signed_part
+from fedpact.jobs.job_file import JobFile
+from fedpact.jobs.running import describe_constraint, list_bounded, list_measured
+from fedpact.problem import Certificate, Share
+from fedpact.report import content
+from fedpact.report.page import page
+from fedpact.report.record import FILE as RECORD
+from fedpact.report.record import Failed, Record, Verification
+from fedpact.solvers import Solution
+from fedpact.tasks import FileSource, Model, read_task
+from fedpact.tasks.base import SERVER
+
+#: Two computations of one number agree to this, relative or absolute.
+ROUNDING = 1e-9
+#: The clocks of an owner and of the coordinator may differ by so much.
+CLOCKS = timedelta(days=1)
+#: May be deleted when the run is finished.
+SPARE = "checkpoint/"
+#: What changed or hostile content makes reading code raise.
+UNREADABLE = (FedpactError, OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
+
+
+def verify_run(folder: str | Path, roster: Mapping[str, str] | None = None) -> Verification:
+    """Check everything that can be checked without the owners.
+
+    roster: public keys by name that the auditor knows from elsewhere, "server" is the coordinator's; None or empty: the
+            keys are those that the folder itself names, which proves that it is consistent, not who signed
+    """
+    folder = Path(folder)
+    known = dict(roster or {})
+    if not (folder / FILE).exists():
+        return _nothing(known, "it is not there: nobody signed this run")
+    try:
+        return _verify(folder, *read_evidence(folder), known)
+    except UNREADABLE as error:
+        return _nothing(known, str(error))
+
+
+def _verify(folder: Path, evidence: Evidence, stated: Mapping[str, Any], known: Mapping[str, str]) -> Verification:
+    signed = {name: one.key for name, one in evidence.said.items() if name != SERVER and one.signed}
+    coordinator = ""
+    if stated["key"]:
+        signature = bytes.fromhex(stated["signature"])
+        if signed_by(stated["key"], "evidence", signed_part(stated), signature):
+            coordinator = stated["key"]
+    failed = [
+        *check_files(folder, stated["files"]),
+        *check_coordinator(stated["key"], coordinator, known),
+        *check_signatures(evidence, signed, known),
+        *check_statements(evidence),
+    ]
+    if not failed:  # numbers that nobody signed prove nothing
+        failed += check_results(folder, evidence)
+    return Verification(signed, coordinator, bool(known), False, tuple(failed))
+
+
+def _nothing(known: Mapping[str, str], why: str) -> Verification:
+    return Verification({}, "", bool(known), False, (Failed(FILE, why),))
+
+
+def verify_for_report(folder: Path, record: Record, roster: Mapping[str, str] | None = None) -> Verification | None:
+    """As `verify_run`; None for a run in which nobody was to sign."""
+    if not (folder / FILE).exists() and not record.settings.get("keys") and not roster:
+        return None
+    return verify_run(folder, roster)
+
+
+# ------------------------------------------------------------------------------------------------- files and signatures
+
+
+def check_files(folder: Path, stated: Mapping[str, str]) -> Iterator[Failed]:
+    present = set(files_of(folder))
+    checkpoint_deleted = not any(name.startswith(SPARE) for name in present)
+    for name, digest in stated.items():
+        if name not in present:
+            if not (checkpoint_deleted and name.startswith(SPARE)):
+                yield Failed(name, "it is missing")
+        elif digest_of_file(folder / name) != digest:
+            yield Failed(name, "it was changed: its digest is not the one in evidence.json")
+    for name in sorted(present - stated.keys()):
+        yield Failed(name, "it was not there when the run ended")
+
+
+def check_coordinator(stated: str, signed: str, known: Mapping[str, str]) -> Iterator[Failed]:
+    """stated: the key that the folder names as the coordinator's; signed: the same where its signature holds"""
+    if stated != signed:
+        yield Failed(FILE, "the coordinator's signature does not hold", SERVER)
+    if SERVER in known and signed != known[SERVER]:
+        yield Failed(FILE, "it is not signed with the coordinator's key that you know", SERVER)
+
+
+def check_signatures(evidence: Evidence, signed: Mapping[str, str], known: Mapping[str, str]) -> Iterator[Failed]:
+    """signed: as in `Verification`; known: the auditor's keys"""
+    for owner in evidence.prices:
+        if owner == SERVER:
+            continue
+        if owner not in evidence.said:
+            yield Failed(FILE, "it took part and signed nothing", owner)
+        elif owner not in signed:
+            yield Failed(FILE, "its signature does not hold: the statement, or the signature, was changed", owner)
+        elif known and known.get(owner) != signed[owner]:
+            yield Failed(FILE, "it is not signed with the key that you know as this owner's", owner)
+
+
+def check_statements(evidence: Evidence) -> Iterator[Failed]:
+    """Everybody signed this run, and the sums that are given as its own."""
+    model = digest_of_pair(evidence.w, evidence.free, evidence.coupled, evidence.prices)
+    shapes = [[], [evidence.w.size], [evidence.coupled.size]]
+    for name, one in evidence.said.items():
+        if name not in evidence.prices:
+            yield Failed(FILE, "it signed, and is none of those who took part", name)
+        expected = {
+            "run": evidence.run,
+            "owner": name,
+            "job": digest_of(evidence.job),
+            "task": "" if name == SERVER else digest_of(evidence.task),
+            "model": model,
+            "shapes": shapes,
+            "sums": sha256(to_bytes(one.sums)).hexdigest(),
+        }
+        for what, value in expected.items():
+            if one.statement.get(what) != value:
+                yield Failed(FILE, f"the {what} that it signed is not that of this run", name)
+
+
+def check_report(folder: Path, found: Verification) -> Iterator[Failed]:
+    """The page in the folder, if there is one, is what `fedpact report` makes of it."""
+    if not (folder / REPORT).exists():
+        return
+    record = Record.load(folder)
+    pages = [page(content.report(record, replace(found, pinned=pinned))) for pinned in (False, True)]
+    if (folder / REPORT).read_bytes() not in [text.encode() for text in pages]:
+        yield Failed(REPORT, "it is not the page of this run; write it anew: fedpact report RUN")
+
+
+# -------------------------------------------------------------------------------------------------------------- results
+
+
+def check_results(folder: Path, evidence: Evidence) -> Iterator[Failed]:
+    """What the other files say follows from what was signed."""
+    file = FILE
+    try:
+        certificate, objective = evidence.certificate()
+        file = RECORD
+        record = Record.load(folder)
+        file = "solution.npz"
+        solution = Solution.load(folder / file)
+        yield from _compare_solution(solution, evidence, certificate)
+        signed = replace(solution, w=evidence.w, multipliers=list(evidence.prices.values()))
+        file = RECORD
+        told = _fit(evidence, signed)
+        yield from _compare_record(record, evidence, told, certificate, objective)
+        file = "certificate.json"
+        stated = json.loads((folder / file).read_text())
+        yield from _compare_certificate(stated, record, certificate, objective)
+        file = "model.json"
+        if told.model is not None:
+            yield from _compare_models(Model.load(folder), told.model)
+    except UNREADABLE as error:
+        yield Failed(file, f"it cannot be read ({error})")
+
+
+def _fit(evidence: Evidence, solution: Solution) -> Fit:
+    """The fit as the owners signed it."""
+    told = {name: one.told for name, one in evidence.said.items()}
+    before = {name: one.before for name, one in evidence.said.items()}
+    return Fit.of(read_task(evidence.task), solution, told, evidence.prices, before)
+
+
+def _compare_record(
+    record: Record, evidence: Evidence, told: Fit, certificate: Certificate, objective: float
+) -> Iterator[Failed]:
+    tol = evidence.job["tol"]
+    pair = (tol, tol) if isinstance(tol, int | float) else tuple(tol)
+    facts: dict[str, tuple[Any, Any]] = {
+        "run": (record.run, evidence.run),
+        "asked": (record.asked, told.task.sentence()),
+        "tol": (record.tol, pair),
+        "stationarity": (record.stationarity, certificate.stationarity),
+        "feasibility": (record.feasibility, certificate.feasibility),
+        "objective": (record.objective, objective),
+    }
+    yield from _compare(RECORD, facts)
+    roughly = (pair[0] * (1 + ROUNDING), pair[1] * (1 + ROUNDING))
+    if record.solved and (told.short or not certificate.meets(roughly)):
+        yield Failed(RECORD, "it says solved, and the certificate that was signed does not meet the tolerances")
+    ended = datetime.fromisoformat(record.started) + timedelta(seconds=record.seconds)
+    bounded = list(list_bounded(told))
+    measured = list(list_measured(told))
+    for owner, one in evidence.said.items():
+        own = {
+            "bounded": (_of(owner, record.bounded), _of(owner, bounded)),
+            "measured": (_of(owner, record.measured), _of(owner, measured)),
+        }
+        yield from _compare(RECORD, own, owner)
+        time = one.statement["time"]
+        if time and abs(datetime.fromisoformat(time) - ended) > CLOCKS:
+            yield Failed(FILE, f"it was signed at {time}, the run ended at {ended.isoformat()}", owner)
+    everyone = {one.owner for one in record.bounded} | {one.owner for one in record.measured}
+    for owner in sorted(everyone - evidence.said.keys()):
+        yield Failed(RECORD, "it has numbers of this owner, which signed nothing", owner)
+
+
+def _compare_certificate(
+    stated: Mapping[str, Any], record: Record, certificate: Certificate, objective: float
+) -> Iterator[Failed]:
+    expected = {
+        **asdict(certificate),
+        "objective": objective,
+        "status": record.status,
+        "reason": record.reason,
+        "tol": record.tol,
+        "constraints": [describe_constraint(one) for one in record.bounded],
+    }
+    facts = {name: (stated.get(name), value) for name, value in expected.items()}
+    yield from _compare("certificate.json", facts)
+
+
+def _compare_solution(solution: Solution, evidence: Evidence, certificate: Certificate) -> Iterator[Failed]:
+    prices = [price.tolist() for price in evidence.prices.values()]
+    facts = {
+        "w": (solution.w.tolist(), evidence.w.tolist()),
+        "multipliers": ([price.tolist() for price in solution.multipliers], prices),
+        "coupled_multiplier": (solution.coupled_multiplier.tolist(), evidence.coupled.tolist()),
+        "certificate": (asdict(solution.certificate), asdict(certificate)),
+    }
+    yield from _compare("solution.npz", facts)
+
+
+def _compare_models(stated: Model, signed: Model) -> Iterator[Failed]:
+    about = {
+        "encoding": (asdict(stated.encoding), asdict(signed.encoding)),
+        "classes": (stated.classes, signed.classes),
+    }
+    yield from _compare("model.json", about)
+    arrays = ("coefficients", "intercept", "mean")
+    yield from _compare("model.npz", {n: (getattr(stated, n).tolist(), getattr(signed, n).tolist()) for n in arrays})
+
+
+def _compare(file: str, facts: Mapping[str, tuple[Any, Any]], owner: str = "") -> Iterator[Failed]:
+    """facts: by name, what the file states, and what follows from the evidence"""
+    for name, (stated, signed) in facts.items():
+        if not agree(stated, signed):
+            yield Failed(file, f"{name} is not what was signed", owner)
+
+
+def agree(a: Any, b: Any) -> bool:
+    """Whether two contents are the same, numbers up to rounding."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(agree(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(agree, a, b))
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        unknown = math.isnan(a) and math.isnan(b)
+        return unknown or math.isclose(a, b, rel_tol=ROUNDING, abs_tol=ROUNDING)
+    return bool(a == b)
+
+
+def _of(owner: str, told: Any) -> list[dict[str, Any]]:
+    return [asdict(one) for one in told if one.owner == owner]
+
+
+# ------------------------------------------------------------------------------------------------------------ ask again
+
+
+def ask_owners(folder: str | Path, file: JobFile, session: Session) -> Iterator[Failed]:
+    """The owners of the job recompute what they signed: the same table, and the same numbers up to rounding.
+
+    session: a new one, with the owners' keys or their roster
+    """
+    evidence = read_evidence(Path(folder))[0]
+    try:
+        again = _gather_again(evidence, file, session)
+        certificate = again.certificate()
+    except FedpactError as error:
+        yield Failed(FILE, f"the owners cannot be asked again ({error})")
+        return
+    for owner, one in evidence.said.items():
+        now = again.said.get(owner)
+        if now is None or now.key != one.key:
+            yield Failed(FILE, "asked again, it does not sign with the key of this run", owner)
+        elif now.statement["table"] != one.statement["table"]:
+            yield Failed(FILE, "its table is not the one that it signed for", owner)
+        else:
+            names = ("values", "names", "numbers", "before", "feasibility", "violation")
+            yield from _compare(FILE, {n: (one.statement[n], now.statement[n]) for n in names}, owner)
+    signed, objective = evidence.certificate()
+    before = {**asdict(signed), "objective": objective}
+    after = {**asdict(certificate[0]), "objective": certificate[1]}
+    if not agree(before, after):
+        yield Failed(FILE, "asked again, the owners' sums give another certificate")
+
+
+def _gather_again(evidence: Evidence, file: JobFile, session: Session) -> Evidence:
+    sources: dict[str, FileSource | None] = dict.fromkeys(file.owners)  # sites know where their data are
+    if not file.superlink:
+        sources = {name: FileSource(name, path) for name, path in file.owners.items()}
+    session.open(sources, evidence.job)
+    if any(one.statement["masked"] for one in evidence.said.values()):
+        session.secure()
+    if file.server is None:
+        return evidence.gather(session, None)
+    server = FileSource(SERVER, file.server)(read_task(evidence.task))
+    assert isinstance(server, Share)  # the scaling is known
+    return evidence.gather(session, server)

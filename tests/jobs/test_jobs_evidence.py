@@ -1,0 +1,791 @@
+"""Evidence: what owners sign holds, and whatever is changed afterwards is found, by the name of the file or owner."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from job_files import change
+from raising import raises_code
+
+import fedpact as fp
+from fedpact.cli.main import cli
+from fedpact.federation import Owner, RemoteFleet, Site
+from fedpact.federation.audit import AuditLog
+from fedpact.federation.evidence import canonical, commit
+from fedpact.federation.gate import Gate, digest_of
+from fedpact.federation.identity import Identity
+from fedpact.federation.policy import SitePolicy
+from fedpact.federation.secure_sum import Peers
+from fedpact.fitting.evidence import Evidence, attest
+from fedpact.jobs import read_job, run_job
+from fedpact.jobs.evidence_file import FILE, read_evidence, signed_part, write_evidence
+from fedpact.jobs.verification import agree, check_report, check_statements, verify_run
+from fedpact.problem import Share
+from fedpact.prox import L1
+from fedpact.report import content
+from fedpact.report.page import page
+from fedpact.report.record import Failed, Record, Verification
+from fedpact.tasks import TASKS, NeymanPearson
+
+pytest.importorskip("cryptography")
+
+OWNERS = ("north", "south", "coast")
+#: Of a file with more bytes only so many are flipped by default; all of them under the marker `slow`.
+SMALL = 500
+
+
+def give_keys(folder: Path, owners: tuple[str, ...] = OWNERS) -> dict[str, Path]:
+    """A key for each owner, in the job and as files."""
+    for owner in owners:
+        Identity.create(folder / f"{owner}.key")
+    lines = "".join(f'{owner} = "{owner}.key"\n' for owner in owners)
+    job = folder / "job.toml"
+    job.write_text(f"{job.read_text()}\n[keys]\n{lines}")
+    return {owner: folder / f"{owner}.key" for owner in owners}
+
+
+def run_small(folder: Path) -> Path:
+    """The folder of a short run in which everybody signs."""
+    give_keys(folder)
+    run_job(read_job(folder / "job.toml"))
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which everybody signs, the coordinator too, with its page; copy it before changing it."""
+    from fedpact.cli.init import init
+
+    folder = tmp_path_factory.mktemp("evidence") / "x"
+    assert CliRunner().invoke(init, [str(folder)]).exit_code == 0
+    out = run_small(folder)
+    coordinator = Identity.create(folder / "coordinator.key")
+    write_evidence(out, read_evidence(out)[0], folder / "job.toml", coordinator)
+    assert call("report", out).exit_code == 0
+    return out
+
+
+@pytest.fixture
+def copied(signed: Path, tmp_path: Path) -> Path:
+    shutil.copytree(signed.parent, tmp_path / "x")
+    return tmp_path / "x" / "run"
+
+
+def call(*arguments: object) -> Any:
+    return CliRunner().invoke(cli, [str(one) for one in arguments])
+
+
+def failures(out: Path, **roster: str) -> set[tuple[str, str]]:
+    """(file, owner) of what does not hold."""
+    found = verify_run(out, roster)
+    return {(one.file, one.owner) for one in (*found.failed, *(check_report(out, found) if found.verified else ()))}
+
+
+def publics(folder: Path) -> dict[str, str]:
+    return {owner: Identity.load(folder / f"{owner}.key").public for owner in OWNERS}
+
+
+# ----------------------------------------------------------------------------------------------- every byte of a folder
+
+
+def positions(size: int, every: bool) -> list[int]:
+    if every or size <= SMALL:
+        return list(range(size))
+    return sorted({*range(0, size, max(size // 60, 1)), size - 1})
+
+
+def check_flips(out: Path, every: bool) -> None:
+    """Flip one bit in each byte in turn: the file is named every time."""
+    assert failures(out) == set()
+    files = sorted(path for path in out.rglob("*") if path.is_file())
+    assert len(files) >= 12
+    for path in files:
+        name = path.relative_to(out).as_posix()
+        data = path.read_bytes()
+        for position in positions(len(data), every and name != "report.html"):  # the page is compared as a whole
+            changed = bytearray(data)
+            changed[position] ^= 1 << position % 8
+            path.write_bytes(changed)
+            assert name in {file for file, _ in failures(out)}, f"{name}, byte {position}"
+        found = call("verify", out)
+        assert found.exit_code == 1
+        assert name in found.output
+        path.write_bytes(data)
+    assert failures(out) == set()
+
+
+def test_a_digit_in_capitals_is_found(copied: Path) -> None:
+    """A hexadecimal number would mean the same."""
+    data = (copied / FILE).read_bytes()
+    for position, byte in enumerate(data):
+        if chr(byte).islower() and position % 4 == 0:
+            (copied / FILE).write_bytes(data[:position] + chr(byte).upper().encode() + data[position + 1 :])
+            assert failures(copied) == {(FILE, "")}, position
+
+
+def test_a_flipped_byte_of_any_file_is_found(copied: Path) -> None:
+    check_flips(copied, every=False)
+
+
+@pytest.mark.slow
+def test_every_flipped_byte_of_every_file_is_found(copied: Path) -> None:
+    check_flips(copied, every=True)
+
+
+def test_files_that_are_gone_or_new_are_found(copied: Path) -> None:
+    shutil.rmtree(copied / "checkpoint")  # may be deleted
+    assert failures(copied) == set()
+    (copied / "history.csv").rename(copied / "course.csv")
+    assert failures(copied) == {("history.csv", ""), ("course.csv", "")}
+
+
+def test_evidence_is_written_in_one_way_only(copied: Path) -> None:
+    written = json.loads((copied / FILE).read_text())
+    for text in (json.dumps(written), json.dumps({**written, "more": 1}, indent=1, sort_keys=True) + "\n"):
+        (copied / FILE).write_text(text)
+        with raises_code("FP-WIRE-630", str(copied / FILE)):
+            read_evidence(copied)
+        assert failures(copied) == {(FILE, "")}
+
+
+# -------------------------------------------------------------------------------------------------- a false coordinator
+
+
+def rewrite(out: Path, change_evidence: Callable[[dict[str, Any]], None] = lambda content: None) -> None:
+    """What a coordinator can do: change the evidence, and state anew all digests that nobody signed."""
+    written = json.loads((out / FILE).read_text())
+    change_evidence(written)
+    write_evidence(out, Evidence.from_json(written), out.parent / "job.toml", None)
+    (out / "report.html").unlink(missing_ok=True)
+
+
+def change_json(path: Path, edit: Callable[[Any], None]) -> None:
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def better_recall(record: Any) -> None:
+    record["measured"][1]["numbers"]["recall"] = 0.99
+
+
+def better_comparison(record: Any) -> None:
+    record["measured"][2]["numbers"]["accuracy without constraints"] = 0.1
+
+
+def lower_loss(record: Any) -> None:
+    record["bounded"][0]["value"] = 0.1
+
+
+def wider_bound(record: Any) -> None:
+    record["bounded"][0]["bound"] = 0.9
+
+
+def no_price(record: Any) -> None:
+    record["bounded"][0]["price"] = 0.0
+
+
+def another_owner(record: Any) -> None:
+    record["measured"].append({**record["measured"][0], "owner": "west"})
+
+
+def smaller_certificate(record: Any) -> None:
+    record["stationarity"] = 0.0
+
+
+def wider_tolerance(record: Any) -> None:
+    record["tol"] = [0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("edit", "owner"),
+    [
+        (better_recall, "south"),
+        (better_comparison, "coast"),
+        (lower_loss, "north"),
+        (wider_bound, "north"),
+        (no_price, "north"),
+        (another_owner, "west"),
+        (smaller_certificate, ""),
+        (wider_tolerance, ""),
+    ],
+)
+def test_a_number_that_the_coordinator_changed_is_found(copied: Path, edit: Callable[[Any], None], owner: str) -> None:
+    rewrite(copied)
+    assert failures(copied) == set()
+    change_json(copied / "run.json", edit)
+    rewrite(copied)
+    assert ("run.json", owner) in failures(copied)
+
+
+def test_a_model_that_the_coordinator_changed_is_found(copied: Path) -> None:
+    with np.load(copied / "model.npz") as file:
+        arrays = dict(file)
+    np.savez(copied / "model.npz", **{**arrays, "coefficients": 1.1 * arrays["coefficients"]})
+    rewrite(copied)
+    assert failures(copied) == {("model.npz", "")}
+
+
+def test_a_failed_run_cannot_be_called_solved(folder: Path) -> None:
+    job = change(folder, "[solve]", '[solve]\nmethod = "proximal-al"\nmax_rounds = 12\ncompare = false')
+    give_keys(folder)
+    assert run_job(read_job(job)).status == "max_rounds"
+    out = folder / "run"
+    assert failures(out) == set()
+    change_json(out / "run.json", lambda record: record.update(status="solved"))
+    change_json(out / "certificate.json", lambda stated: stated.update(status="solved"))
+    rewrite(out)
+    assert failures(out) == {("run.json", "")}
+
+
+def test_a_statement_that_the_coordinator_changed_is_found(copied: Path) -> None:
+    def lie(content: dict[str, Any]) -> None:
+        content["said"]["south"]["statement"]["violation"] = 0.5
+
+    rewrite(copied, lie)
+    assert failures(copied) == {(FILE, "south")}
+
+
+def test_sums_that_the_coordinator_changed_are_found(copied: Path) -> None:
+    def lie(content: dict[str, Any]) -> None:
+        content["said"]["south"]["sums"] = content["said"]["north"]["sums"]
+
+    rewrite(copied, lie)
+    assert failures(copied) == {(FILE, "south")}
+
+
+def test_an_owner_that_is_left_out_is_found(copied: Path) -> None:
+    def leave_out(content: dict[str, Any]) -> None:
+        del content["said"]["south"]
+
+    rewrite(copied, leave_out)
+    assert (FILE, "south") in failures(copied)
+
+    def forget(content: dict[str, Any]) -> None:
+        content["prices"] = [[name, price] for name, price in content["prices"] if name != "south"]
+
+    rewrite(copied, forget)
+    assert {(FILE, "north"), (FILE, "coast")} <= failures(copied)  # they signed a model with all prices
+
+
+def test_a_job_or_task_that_the_coordinator_changed_is_found(copied: Path) -> None:
+    for part in ("job", "task"):
+
+        def loosen(content: dict[str, Any], part: str = part) -> None:
+            content[part]["bound"] = 0.9
+
+        rewrite(copied, loosen)
+        assert failures(copied) >= {(FILE, owner) for owner in OWNERS}
+
+
+def test_evidence_of_another_run_is_refused(copied: Path) -> None:
+    """The same job on the same tables, run again: its statements are not those of this run."""
+    first = json.loads((copied / FILE).read_text())
+    again = copied.parent / "again"
+    run_job(replace(read_job(copied.parent / "job.toml"), output=again))
+    shutil.copy(copied / FILE, again / FILE)
+    assert ("run.json", "") in failures(again)  # its digest, among others
+
+    rewrite(again)
+    assert failures(again) == {("run.json", "")}  # all digests are right, and yet it is of another run
+
+    def rename(content: dict[str, Any]) -> None:
+        content["run"] = Record.load(again).run
+
+    rewrite(again, rename)
+    assert failures(again) == {(FILE, owner) for owner in OWNERS}
+    assert first["run"] != Record.load(again).run
+
+
+def test_old_evidence_is_not_of_a_new_run(copied: Path) -> None:
+    change_json(copied / "run.json", lambda record: record.update(started="2099-01-01T00:00:00+00:00"))
+    rewrite(copied)
+    assert failures(copied) == {(FILE, owner) for owner in OWNERS}
+
+
+def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value in a tree."""
+    inner: Any = ()
+    if isinstance(content, dict):
+        inner = content.items()
+    elif isinstance(content, list):
+        inner = enumerate(content)
+    for key, value in inner:
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+@pytest.mark.parametrize("value", [None, "x", [], {}, -1, 1e300], ids=repr)
+def test_evidence_with_anything_else_in_it_is_refused_and_never_an_exception(copied: Path, value: Any) -> None:
+    rewrite(copied)
+    assert verify_run(copied).verified
+    written = json.loads((copied / FILE).read_text())
+    ways = [way for way in places(written) if way[0] not in ("job_file", "digest")]
+    assert len(ways) > 100
+    for way in ways:
+        content = json.loads(json.dumps(written))
+        place = content
+        for key in way[:-1]:
+            place = place[key]
+        if place[way[-1]] == value:
+            continue
+        place[way[-1]] = value
+        content["digest"] = sha256(signed_part(content)).hexdigest()
+        (copied / FILE).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+        assert not verify_run(copied).verified, way
+
+
+# ----------------------------------------------------------------------------------------------------------------- keys
+
+
+def forge(out: Path, owner: str, folder: Path) -> str:
+    """The coordinator signs in an owner's place, with a key of its own making; the public key."""
+    made = Identity.create(folder / "forged.key")
+
+    def sign(content: dict[str, Any]) -> None:
+        said = content["said"][owner]
+        said["statement"]["numbers"][3] = 1.0
+        said["key"] = made.public
+        said["signature"] = made.sign("evidence", canonical(said["statement"])).hex()
+
+    rewrite(out, sign)
+    index = OWNERS.index(owner)
+    change_json(out / "run.json", lambda record: record["measured"][index]["numbers"].update(recall=1.0))
+    return made.public
+
+
+def test_keys_that_the_auditor_knows_tell_who_signed(copied: Path) -> None:
+    known = publics(copied.parent)
+    assert failures(copied, **known) == set()
+    forge(copied, "south", copied.parent)
+    assert (FILE, "south") in failures(copied, **known)
+    assert (FILE, "coast") in failures(copied, north=known["north"], south=known["south"])  # not known to the auditor
+
+
+def test_the_coordinators_signature_is_checked(copied: Path) -> None:
+    known = publics(copied.parent)
+    coordinator = Identity.load(copied.parent / "coordinator.key").public
+    assert verify_run(copied).coordinator == coordinator
+    assert failures(copied, **known, server=coordinator) == set()
+    assert failures(copied, **known, server="0" * 64) == {(FILE, "server")}
+    rewrite(copied)
+    assert failures(copied, **known) == set()
+    assert failures(copied, **known, server=coordinator) == {(FILE, "server")}
+
+
+def test_a_commitment_tells_tables_apart_and_hides_them(tmp_path: Path) -> None:
+    one = Identity.create(tmp_path / "one.key")
+    other = Identity.create(tmp_path / "other.key")
+    made = {commit(one, "a" * 64), commit(one, "b" * 64), commit(other, "a" * 64)}
+    assert len(made) == 3
+    assert commit(Identity.load(tmp_path / "one.key"), "a" * 64) in made
+
+
+# ---------------------------------------------------------------------------------------------------------- the command
+
+
+def test_the_command_says_who_signed(copied: Path) -> None:
+    roster = copied.parent / "keys.toml"
+    roster.write_text("".join(f'{owner} = "{key}"\n' for owner, key in publics(copied.parent).items()))
+    found = call("verify", copied, "--roster", roster, "--json")
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.output)
+    assert told["verified"]
+    assert told["pinned"]
+    assert told["signed"] == publics(copied.parent)
+    assert not json.loads(call("verify", copied, "--json").output)["pinned"]
+    wrong = call("verify", copied, "--roster", roster, "--key", f"south={'0' * 64}")
+    assert wrong.exit_code == 1
+    assert "south" in wrong.output
+
+
+def test_the_command_refuses_what_is_no_run_and_no_key(tmp_path: Path, copied: Path) -> None:
+    with raises_code("FP-512", str(tmp_path / "run.json")):
+        CliRunner().invoke(cli, ["verify", str(tmp_path)], catch_exceptions=False)
+    with raises_code("FP-OPTION-604", "", "south"):
+        CliRunner().invoke(cli, ["verify", str(copied), "--key", "south=1"], catch_exceptions=False)
+    with raises_code("FP-OPTION-634", str(tmp_path / "absent")):
+        CliRunner().invoke(cli, ["verify", str(copied), "--roster", str(tmp_path / "absent")], catch_exceptions=False)
+
+
+def test_a_run_without_keys_is_not_verified(folder: Path) -> None:
+    run_job(read_job(folder / "job.toml"))
+    assert not (folder / "run" / FILE).exists()
+    found = call("verify", folder / "run")
+    assert found.exit_code == 1
+    assert FILE in found.output
+
+
+def test_owners_recompute_what_they_signed(copied: Path) -> None:
+    assert call("verify", copied, "--ask").exit_code == 0
+    table = copied.parent / "south.csv"
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([*lines[:-1], lines[-1].replace("0", "1", 1)]) + "\n")
+    assert call("verify", copied).exit_code == 0  # the folder is as it was
+    found = call("verify", copied, "--ask", "--json")
+    assert found.exit_code == 1
+    assert {"file": FILE, "owner": "south", "what": "its table is not the one that it signed for"} in json.loads(
+        found.output
+    )["failed"]
+
+
+def test_owners_are_asked_by_the_job_that_is_named(copied: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "moved"
+    shutil.copytree(copied, elsewhere)
+    assert call("verify", elsewhere, "--ask", "--job", copied.parent / "job.toml").exit_code == 0
+    job = copied.parent / "job.toml"
+    job.write_text(job.read_text().partition("[keys]")[0])
+    with raises_code("FP-OPTION-636", str(job)):
+        CliRunner().invoke(cli, ["verify", str(copied), "--ask"], catch_exceptions=False)
+
+
+def test_another_key_is_noticed_when_owners_are_asked(copied: Path) -> None:
+    (copied.parent / "south.key").unlink()
+    Identity.create(copied.parent / "south.key")
+    found = call("verify", copied, "--ask")
+    assert found.exit_code == 1
+    assert "south" in found.output.partition("NOT VERIFIED")[2]
+
+
+# --------------------------------------------------------------------------------------------------------- certificates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparse(NeymanPearson):
+    """With the l1 norm of the model in the place of the squared one."""
+
+    name: ClassVar[str] = "sparse"
+
+    def regularizer(self) -> Any:
+        return L1(np.append(np.full(len(self.encoding.names), 0.01), 0.0))
+
+
+FAIR = {
+    'task = "neyman_pearson"': 'task = "group_fairness"',
+    "bound = 0.35": "bound = 0.05",
+    '["age", "dose", "pressure", "smoker"]': '["age", "dose", "pressure"]',
+    'protected = "yes"': 'group = "smoker"\ngroups = ["never", "former", "now"]\nparity = "loss"',
+    'smoker = ["never", "former", "now"]\n': "",
+    'coast = "coast.csv"\n': "",
+    "[solve]": '[server]\ndata = "coast.csv"\n\n[solve]',
+}
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("kind", ["neyman_pearson", "group_fairness", "sparse"])
+def test_the_certificate_follows_from_what_was_signed(
+    kind: str, secure: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TASKS, "sparse", Sparse)
+    owners = OWNERS
+    if kind == "group_fairness":
+        for old, new in FAIR.items():
+            change(folder, old, new)
+        owners = ("north", "south")
+    change(folder, "[solve]", f"[solve]\nsecure_sum = {str(secure).lower()}")
+    give_keys(folder, owners)
+    job = read_job(folder / "job.toml")
+    if kind == "sparse":
+        task = Sparse(**vars(job.task))
+        job = replace(job, task=task)
+    record = run_job(job)
+    assert record.solved, record.reason
+    out = folder / "run"
+    assert verify_run(out).failed == ()
+    evidence = read_evidence(out)[0]
+    assert [one.statement["masked"] for name, one in evidence.said.items() if name != "server"] == [secure] * len(
+        owners
+    )
+    certificate, objective = evidence.certificate()
+    stated = json.loads((out / "certificate.json").read_text())
+    for name in ("stationarity", "feasibility", "violation", "violations"):
+        assert agree(stated[name], getattr(certificate, name)), name
+    assert stated["objective"] == pytest.approx(objective, rel=1e-12)
+    if secure:  # nobody's own gradient can be read from the folder
+        one = next(iter(evidence.said.values()))
+        assert one.sums.dtype == np.uint64
+    assert call("verify", out, "--ask").exit_code == 0
+
+
+def test_the_terms_that_are_added_up_are_those_of_the_owners(folder: Path) -> None:
+    """Independent of any solver: the gradient of the pooled Lagrangian by central differences."""
+    give_keys(folder)
+    job = read_job(folder / "job.toml")
+    run_job(job)
+    evidence = read_evidence(folder / "run")[0]
+    task = fp.tasks.read_task(evidence.task)
+    shares = {name: fp.tasks.FileSource(name, path)(task) for name, path in job.owners.items()}
+
+    def lagrangian(w: Any) -> float:
+        total = 0.0
+        for name, share in shares.items():
+            assert isinstance(share, Share)
+            assert share.objective is not None
+            assert share.constraint is not None
+            total += share.objective.value(w) + evidence.prices[name] @ share.constraint.function.value(w)
+        return float(total)
+
+    steps = 1e-6 * np.eye(evidence.w.size)
+    slopes = [(lagrangian(evidence.w + s) - lagrangian(evidence.w - s)) / 2e-6 for s in steps]
+    regularizer = task.regularizer()
+    assert regularizer is not None
+    expected = regularizer.subdifferential_distance(-np.array(slopes), evidence.w)
+    assert evidence.certificate()[0].stationarity == pytest.approx(expected, abs=1e-8)
+
+
+# -------------------------------------------------------------------------------------------------- sessions and owners
+
+
+def test_a_fit_brings_what_the_owners_signed(folder: Path) -> None:
+    keys = give_keys(folder)
+    job = read_job(folder / "job.toml")
+    with fp.Session(keys=keys) as session:
+        found = fp.fit(job.task, job.owners, session)
+        exchanges = found.communication.rounds
+    assert found.evidence is not None
+    assert {name: one.key for name, one in found.evidence.said.items()} == publics(folder)
+    assert all(one.signed for one in found.evidence.said.values())
+    with fp.Session() as session:
+        unsigned = fp.fit(job.task, job.owners, session)
+    assert unsigned.evidence is None
+    assert unsigned.communication.rounds == exchanges - 1
+
+
+def test_a_finished_run_that_is_resumed_is_signed_again(folder: Path) -> None:
+    out = run_small(folder)
+    again = run_job(read_job(folder / "job.toml"), resume=True)
+    assert failures(out) == set()
+    assert again.run == read_evidence(out)[0].run
+
+
+def test_a_run_that_was_stopped_is_signed_as_it_is_and_again_when_it_is_resumed(folder: Path) -> None:
+    change(folder, "# compare = true", "compare = false")
+    give_keys(folder)
+    job = read_job(folder / "job.toml")
+    assert run_job(job, callbacks=[lambda progress: progress.rounds >= 4]).status == "interrupted"
+    assert failures(job.output) == set()
+    assert run_job(job, resume=True).solved
+    assert failures(job.output) == set()
+
+
+CUSTOM = """
+import fedpact as fp
+import numpy as np
+
+
+def share(table, name, owners):
+    squared = fp.functions.Quadratic(table.X.T @ table.X / len(table.X), -table.X.T @ table.y / len(table.X))
+    own = fp.Constraint(fp.functions.Affine(-table.X[:1], [0.1]), fp.cones.Nonnegative(1))
+    budget = fp.functions.Affine(np.ones((1, table.X.shape[1])), [-0.01])
+    return fp.Share(squared / owners, own, coupled=budget, name="a name of its own")
+"""
+
+
+def test_a_coupled_constraint_follows_from_what_was_signed(folder: Path) -> None:
+    (folder / "mine.py").write_text(CUSTOM)
+    change(folder, "bound = 0.35", 'functions = "mine.py"')
+    change(folder, 'protected = "yes"', 'group = "smoker"\ngroups = ["never", "former", "now"]')
+    change(folder, ', "smoker"]', "]")
+    change(folder, 'smoker = ["never", "former", "now"]\n', "")
+    change(folder, 'task = "neyman_pearson"', 'task = "custom"')
+    change(folder, "[solve]", "[solve]\nsecure_sum = true")
+    out = run_small(folder)
+    assert Record.load(out).solved
+    assert failures(out) == set()
+    evidence = read_evidence(out)[0]
+    assert "coupled" in evidence.certificate()[0].violations
+    assert evidence.coupled.size == 1
+
+
+def test_keys_are_for_all_owners_or_none(folder: Path) -> None:
+    keys = give_keys(folder)
+    job = folder / "job.toml"
+    with raises_code("FP-OPTION-631", "", "south", "coast"), fp.Session(keys={"north": keys["north"]}) as session:
+        fp.fit(read_job(job).task, read_job(job).owners, session)
+    change(folder, 'coast = "coast.key"\n', "")
+    with raises_code("FP-OPTION-633", str(job), "coast"):
+        read_job(job)
+    change(folder, 'south = "south.key"\n', 'south = "absent.key"\ncoast = "coast.key"\n')
+    with raises_code("FP-OPTION-381", str(job), "south"):
+        read_job(job)
+
+
+def test_sites_have_their_own_keys(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    owners = '[owners]\na = "flower://1.2.3.4:9093"\nb = "flower://1.2.3.4:9093"\n'
+    job.write_text(
+        f'task = "neyman_pearson"\nlabel = "y"\nbound = 0.3\nfeatures = ["x"]\n{owners}[keys]\na = "a.key"\n'
+    )
+    with raises_code("FP-OPTION-632", str(job)):
+        read_job(job)
+
+
+def ask_owner(peers: Peers | None, evidence: Evidence, source: object) -> None:
+    owner = Owner("north", source, peers=peers)
+    owner.handle(attest, replace(evidence.order, run="r", round=1), evidence.task)
+
+
+def test_an_owner_signs_only_with_a_key_and_only_for_the_job_of_its_run(copied: Path) -> None:
+    evidence = read_evidence(copied)[0]
+    source = fp.tasks.FileSource("north", copied.parent / "north.csv")
+    with raises_code("FP-OWNER-630", "north"):
+        ask_owner(None, evidence, source)
+    key = Identity.load(copied.parent / "north.key")
+    ask_owner(Peers("north", key, job=digest_of(evidence.job)), evidence, source)
+    with raises_code("FP-REFUSED-630", "north"):
+        ask_owner(Peers("north", key, job=digest_of({**evidence.job, "bound": 0.9})), evidence, source)
+
+
+def test_a_signature_that_is_none_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = give_keys(folder)
+    job = read_job(folder / "job.toml")
+    with fp.Session(keys=keys) as session:
+        monkeypatch.setitem(session._publics, "south", "0" * 64)
+        with raises_code("FP-OWNER-631", "south"):
+            fp.fit(job.task, job.owners, session)
+
+
+# ------------------------------------------------------------------------------------------------ sites with a policy
+
+
+class Gated:
+    """An engine whose owners are sites of other organisations, each behind its gate: bytes in, bytes out."""
+
+    def __init__(self, folder: Path, coordinator: str) -> None:
+        self.sites = {owner: self._site(folder, owner, coordinator) for owner in OWNERS}
+
+    @staticmethod
+    def _site(folder: Path, owner: str, coordinator: str) -> Site:
+        policy = SitePolicy(
+            name=owner,
+            data=folder / f"{owner}.csv",
+            state=folder / f"{owner}-state",
+            key=folder / f"{owner}.key",
+            coordinators={"registry": coordinator},
+            peers={name: key for name, key in publics(folder).items() if name != owner},
+            features=("age", "dose", "pressure", "smoker"),
+            labels=("relapse",),
+            tasks=("neyman_pearson",),
+        )
+        gate = Gate(policy, Identity.load(policy.key), AuditLog(policy.state / "audit"))
+        return Site(owner, fp.tasks.FileSource(owner, policy.data), policy.state, gate=gate)
+
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> RemoteFleet:
+        return _GatedFleet(self.sites)
+
+
+class _GatedFleet(RemoteFleet):
+    networked = True
+
+    def __init__(self, sites: Mapping[str, Site]) -> None:
+        super().__init__(tuple(sites))
+        self.sites = sites
+
+    def send(self, owner: str, data: bytes) -> Future[bytes]:
+        answered: Future[bytes] = Future()
+        answered.set_result(self.sites[owner].handle(data))
+        return answered
+
+
+def test_sites_with_a_policy_sign_and_are_asked_again(folder: Path) -> None:
+    give_keys(folder)
+    job = read_job(folder / "job.toml")
+    coordinator = Identity.create(folder / "coordinator.key").public
+    settings: dict[str, Any] = {
+        "engine": Gated(folder, coordinator),
+        "identity": folder / "coordinator.key",
+        "roster": publics(folder),
+    }
+    with fp.Session(**settings) as session:
+        found = fp.fit(job.task, dict.fromkeys(OWNERS), session)
+    assert found.solved
+    evidence = found.evidence
+    assert evidence is not None
+    assert list(check_statements(evidence)) == []
+    assert all(one.signed and one.statement["masked"] for one in evidence.said.values())
+    assert agree(evidence.certificate()[0].stationarity, found.solution.certificate.stationarity)
+    with fp.Session(**settings) as session:
+        session.open(dict.fromkeys(OWNERS), evidence.job)
+        session.secure()
+        again = evidence.gather(session, None)
+    for owner in OWNERS:
+        assert again.said[owner].statement["table"] == evidence.said[owner].statement["table"]
+        assert again.said[owner].statement["numbers"] == evidence.said[owner].statement["numbers"]
+    with raises_code("FP-OPTION-630"), fp.Session(**settings, keys=job.keys) as session:
+        session.open(dict.fromkeys(OWNERS))
+
+
+# ----------------------------------------------------------------------------------------------------------- the report
+
+
+def test_the_report_says_who_signed(copied: Path) -> None:
+    record = Record.load(copied)
+    written = page(content.report(record, verify_run(copied)))
+    for owner, key in publics(copied.parent).items():
+        assert key in written, owner
+    assert content.report(record, verify_run(copied)).verdict.good
+
+
+def test_the_report_is_red_when_evidence_fails(copied: Path) -> None:
+    change_json(copied / "run.json", better_recall)
+    found = call("report", copied, "--markdown")
+    assert found.exit_code == 0, found.output
+    head = found.output.partition("## ")[2].partition("## ")[0]
+    assert "Not verified" in head
+    assert "run.json" in head
+    assert "✗" in head
+
+
+def test_the_report_is_red_when_evidence_is_missing(copied: Path) -> None:
+    (copied / FILE).unlink()
+    assert "✗ Not verified" in call("report", copied, "--markdown").output
+
+
+def test_a_report_without_keys_says_so_and_keeps_its_verdict(folder: Path) -> None:
+    run_job(read_job(folder / "job.toml"))
+    told = call("report", folder / "run", "--markdown").output
+    assert "✓ All constraints are met" in told
+    assert "Nobody signed" in told
+
+
+def test_a_long_list_of_failures_is_cut_in_the_verdict() -> None:
+    found = Verification({}, "", False, False, tuple(Failed(f"file {i}", "it was changed") for i in range(9)))
+    made = content.report(example(), found)
+    assert len(made.verdict.sentences) == 4
+    told: Mapping[str, Any] = {section.key: section for section in made.sections}
+    assert "file 8" in repr(told["evidence"])
+
+
+def example() -> Record:
+    return Record(
+        title="t",
+        asked="a",
+        status="solved",
+        reason="",
+        method="m",
+        engine="e",
+        tol=(1e-3, 1e-3),
+        stationarity=0.0,
+        feasibility=0.0,
+        objective=1.0,
+        rounds=1,
+        convex=True,
+        started="2026-01-01T00:00:00+00:00",
+        seconds=1.0,
+        bounded=(),
+        measured=(),
+        history=(),
+        sent=(),
+        settings={},
+        versions={},
+    )
