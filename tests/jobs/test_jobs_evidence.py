@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from job_files import change
 from raising import raises_code
+from site_files import write_sites
 
 import fedpact as fp
 from fedpact.cli.main import cli
@@ -138,8 +139,11 @@ def test_a_flipped_byte_of_any_file_is_found(copied: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_flipped_byte_of_every_file_is_found(copied: Path) -> None:
-    check_flips(copied, every=True)
+def test_every_flipped_byte_of_every_file_is_found(folder: Path) -> None:
+    change(folder, "# compare = true", "compare = false")
+    out = run_small(folder)
+    assert call("report", out).exit_code == 0
+    check_flips(out, every=True)
 
 
 def test_files_that_are_gone_or_new_are_found(copied: Path) -> None:
@@ -623,8 +627,9 @@ def test_keys_are_for_all_owners_or_none(folder: Path) -> None:
 def test_sites_have_their_own_keys(tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     owners = '[owners]\na = "flower://1.2.3.4:9093"\nb = "flower://1.2.3.4:9093"\n'
+    sites = write_sites(tmp_path, dict.fromkeys("ab", tmp_path / "rows.csv"), features=["x"]).toml()
     job.write_text(
-        f'task = "neyman_pearson"\nlabel = "y"\nbound = 0.3\nfeatures = ["x"]\n{owners}[keys]\na = "a.key"\n'
+        f'task = "neyman_pearson"\nlabel = "y"\nbound = 0.3\nfeatures = ["x"]\n{owners}{sites}[keys]\na = "a.key"\n'
     )
     with raises_code("FP-OPTION-632", str(job)):
         read_job(job)

@@ -88,7 +88,7 @@ def _nothing(known: Mapping[str, str], why: str) -> Verification:
 
 def verify_for_report(folder: Path, record: Record, roster: Mapping[str, str] | None = None) -> Verification | None:
     """As `verify_run`; None for a run in which nobody was to sign."""
-    if not (folder / FILE).exists() and not record.settings.get("keys") and not roster:
+    if not (folder / FILE).exists() and not (record.settings.keys() & {"keys", "roster"}) and not roster:
         return None
     return verify_run(folder, roster)
 
