@@ -255,7 +255,8 @@ class Solver(ABC, Generic[S]):
 
 def steps_of(kind: type[Solver[Any]]) -> list[str]:
     """What owners must be able to run for a method, by name: registered steps that its module defines or imports."""
-    found = [value for base in kind.__mro__ for value in vars(sys.modules[base.__module__]).values()]
+    modules = [sys.modules[base.__module__] for base in kind.__mro__ if base.__module__ in sys.modules]
+    found = [value for module in modules for value in vars(module).values()]
     return [name for name, step in STEPS.items() if any(step is value for value in found)]
 
 
