@@ -12,15 +12,17 @@ The coordinator's run config names a job file; `fedpact run` starts it for a job
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from fedpact.engines.flower.engine import Flower
+from fedpact.engines.flower.engine import Flower, greet_all
 from fedpact.engines.flower.engine import client_app as make_client_app
 from fedpact.engines.flower.engine import server_app as make_server_app
+from fedpact.engines.flower.submit import SITES
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Site
 from fedpact.jobs import read_job, run_job
@@ -99,6 +101,9 @@ class SiteSource(FileSource):
 
 def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     """Run the job that the run config names with the sites of the grid. FedpactError when it is not solved."""
+    if run_config.get("sites"):
+        log.info("%s%s", SITES, json.dumps(greet_all(grid, float(run_config["sites"]))))
+        return
     if not run_config.get("job"):
         raise OptionError("the run config names no job; start it with `fedpact run job.toml`", code="FP-OPTION-340")
     file = read_job(str(run_config["job"]))
