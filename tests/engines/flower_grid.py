@@ -84,7 +84,7 @@ def impatient() -> Iterator[None]:
         for name in ("_task_id", "_run_id", "_node_id"):
             patch.setattr(TaskIdentity, name, 1)
         patch.setattr(flower_site, "SHORTEST", 0.005)
-        patch.setattr(flower_site, "speak", lambda: None)
+        patch.setattr(flower_site, "speak", lambda *_: None)
         patch.setattr(flower, "LOOK", 0.05)
         patch.setattr(flower, "GRACE", 0.1)
         yield

@@ -10,7 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from site_files import write_sites
 
 import fedpact as fp
 from fedpact import data
+from fedpact.federation.protocol import PROTOCOL
 from fedpact.jobs import read_job, run_job
 from fedpact.report.record import Record
 
@@ -71,6 +74,8 @@ class Elsewhere:
     def __init__(self, deployment: Any, folder: Path) -> None:
         self.deployment = deployment
         self.folder = folder
+        self.metrics = load_deployment().free_port()
+        self.log = folder / "hospital 3" / "site.log"
         self.files = {}
         for site, (X, y) in zip(SITES, tables(), strict=True):
             home = folder / site
@@ -116,7 +121,10 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Elsewhere]:
         for site in SITES:
             deployment.register(site)
             other = {"PYTHONPATH": search_path(newer, QUICK)} if site == SITES[1] else None
-            made.start(site, environment=other)
+            options: list[str] = []
+            if site == SITES[2]:
+                options = ["--metrics-port", str(made.metrics), "--log-format", "json", "--log-file", str(made.log)]
+            made.start(site, environment=other, options=options)
         yield made
 
 
@@ -144,6 +152,47 @@ def test_a_coordinator_elsewhere_runs_a_job_with_sites_of_two_versions(elsewhere
     memories = [elsewhere.folder / "sites" / f"{site} state" / "memory" for site in SITES]
     states = [path.suffix for memory in memories for path in memory.glob("*/*")]
     assert states == [".ended"] * 3
+
+
+def test_who_is_online_is_listed(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    job = elsewhere.write_remote_job(tmp_path)
+    text = job.read_text()
+    absent = f'"hospital 9" = "flower://{elsewhere.deployment.address}"'
+    job.write_text(text.replace("[flower]", f"{absent}\n[flower]"))
+    done = elsewhere.fedpact("sites", str(job), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {row.pop("name"): row for row in json.loads(done.stdout)}
+    assert list(found) == [*SITES, "hospital 9"]
+    assert [row["online"] for row in found.values()] == [True, True, True, False]
+    here = version("fedpact")
+    assert [found[site]["version"] for site in SITES] == [here, OTHER, here]
+    assert {found[site]["protocol"] for site in SITES} == {PROTOCOL}
+    assert {found[site]["policy"] for site in SITES} == {""}
+    where = ["--root-certificates", str(tmp_path / "ca.crt"), "--superexec-secret", str(tmp_path / "secret")]
+    done = elsewhere.fedpact("sites", elsewhere.deployment.address, *where)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split()[:4] for line in done.stdout.splitlines() if "hospital" in line] == [
+        ["hospital", "1", here, str(PROTOCOL)],
+        ["hospital", "2", OTHER, str(PROTOCOL)],
+        ["hospital", "3", here, str(PROTOCOL)],
+    ]
+
+
+def test_a_site_tells_how_it_is_doing(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    done = elsewhere.fedpact("run", str(elsewhere.write_remote_job(tmp_path)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = {}
+    for path in ("metrics", "healthz"):
+        with urllib.request.urlopen(f"http://127.0.0.1:{elsewhere.metrics}/{path}", timeout=30) as reply:
+            told[path] = reply.read().decode()
+    assert told["healthz"] == "ok\n"
+    found = dict(line.rsplit(" ", 1) for line in told["metrics"].splitlines() if not line.startswith("#"))
+    assert float(found["fedpact_site_orders_total"]) > 5
+    assert float(found["fedpact_site_runs_total"]) >= 1
+    assert float(found["fedpact_site_bytes_out_total"]) > 1000
+    messages = [json.loads(line)["message"] for line in elsewhere.log.read_text().splitlines()]
+    assert any(message.startswith("hospital 3: connected as node ") for message in messages)
+    assert elsewhere.deployment.output("hospital 3") == ""
 
 
 def test_who_reaches_the_port_runs_no_code_anywhere(elsewhere: Elsewhere, tmp_path: Path) -> None:

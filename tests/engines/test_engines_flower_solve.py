@@ -236,6 +236,17 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
     assert "Moments.total (masked)" in records["sites"].sent[0].fields
 
 
+def test_who_is_online_is_listed_where_the_superlink_is(clinics: Clinics) -> None:
+    authority = str(clinics.deployment.authority)
+    command = [sys.executable, "-c", "from fedpact.cli.main import main; main()", "sites", clinics.deployment.address]
+    done = subprocess.run(
+        [*command, "--root-certificates", authority, "--json"], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {row["name"]: row["online"] for row in json.loads(done.stdout)}
+    assert found == dict.fromkeys(SITES, True)
+
+
 def test_a_job_whose_site_never_comes_ends_as_lost(clinics: Clinics, tmp_path: Path) -> None:
     """Before there is a model, too: the status, how to go on, and the exit code of what is not solved."""
     job = clinics.write_job(tmp_path)

@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": ("fedpact.cli.demo", "Train under a constraint at ten hospitals, in process, and show the certificate."),
     "init": ("fedpact.cli.init", "Write an example job with tables of three hospitals, to run at once."),
     "run": ("fedpact.cli.run", "Run a job: train under its constraints; writes model, certificate and history."),
+    "sites": ("fedpact.cli.sites", "List the sites that are online at a SuperLink, with version and policy."),
     "split": ("fedpact.cli.split", "Split one table into files of several owners, by rows or by columns."),
     "predict": ("fedpact.cli.predict", "Classify the rows of a table with the model of a run."),
     "site": ("fedpact.cli.site", "Run a site: its key, its policy, its process, its approvals and its log."),

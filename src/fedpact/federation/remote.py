@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -20,6 +21,7 @@ from fedpact.federation.forgetting import forget
 from fedpact.federation.gate import Gate
 from fedpact.federation.identity import open_signed, sign_message, split_signed
 from fedpact.federation.messages import Order, Sealed, not_finite
+from fedpact.federation.metrics import METRICS
 from fedpact.federation.owner import Owner, Sourced, Step, named
 from fedpact.federation.secure_sum import Peers
 from fedpact.federation.wire import (
@@ -82,10 +84,12 @@ class Site:
 
     def handle(self, data: bytes) -> bytes:
         """Answer the bytes of an order; never raises. A site with a policy signs what it answers."""
+        began = time.monotonic()
         reply = self._handle(data)
-        if self._gate is None:
-            return reply
-        return sign_message(self._gate.identity, "reply", reply)
+        if self._gate is not None:
+            reply = sign_message(self._gate.identity, "reply", reply)
+        METRICS.count_order(len(reply), time.monotonic() - began)
+        return reply
 
     def _handle(self, data: bytes) -> bytes:
         message: dict[str, Any] = {}
@@ -137,6 +141,7 @@ class Site:
             while len(self._owners) >= RUNS:
                 del self._owners[next(iter(self._owners))]
             self._forget()
+            METRICS.count_run()
             rules: dict[str, Any] = {}
             if self._gate is not None:
                 rules = {"admit": self._gate.admit_table, "small_cells": self._gate.policy.small_cells}
@@ -154,6 +159,7 @@ class Site:
 def refuse(error: Exception, job: object = None, small_cells: int = 0) -> bytes:
     """A reply for a coordinator of another organisation; the whole error goes to the log of this site."""
     failure = Failure.of(error, job, small_cells)
+    METRICS.count_refusal(failure.code)
     trace = error if failure.code == UNEXPECTED else None  # whoever wrote the failing code needs it
     log.error("%s: %s", failure.code, error, exc_info=trace)
     return _failed(failure)

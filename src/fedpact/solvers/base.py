@@ -255,8 +255,8 @@ class Solver(ABC, Generic[S]):
 
 def steps_of(kind: type[Solver[Any]]) -> list[str]:
     """What owners must be able to run for a method, by name: registered steps that its module defines or imports."""
-    modules = [sys.modules.get(base.__module__) for base in kind.__mro__]  # None: code that was run from no module
-    found = [value for module in modules if module is not None for value in vars(module).values()]
+    modules = [sys.modules[base.__module__] for base in kind.__mro__ if base.__module__ in sys.modules]
+    found = [value for module in modules for value in vars(module).values()]
     return [name for name, step in STEPS.items() if any(step is value for value in found)]
 
 

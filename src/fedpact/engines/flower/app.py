@@ -11,13 +11,15 @@ job whose owners are at flower://ADDRESS.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedpact.engines.flower.engine import Flower
+from fedpact.engines.flower.engine import Flower, greet_all
 from fedpact.engines.flower.engine import client_app as make_client_app
 from fedpact.engines.flower.engine import server_app as make_server_app
+from fedpact.engines.flower.submit import SITES
 from fedpact.errors import FedpactError, OptionError
 from fedpact.jobs import read_job, run_job
 from fedpact.jobs.site import open_site
@@ -52,6 +54,9 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
 
 def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     """Run the job that the run config names with the sites of the grid. FedpactError when it is not solved."""
+    if run_config.get("sites"):
+        log.info("%s%s", SITES, json.dumps(greet_all(grid, float(run_config["sites"]))))
+        return
     if not run_config.get("job"):
         raise OptionError("the run config names no job; start it with `fedpact run job.toml`", code="FP-OPTION-340")
     file = read_job(str(run_config["job"]))

@@ -25,7 +25,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedpact.engines.flower.site import pause, pull_sooner, speak
+from fedpact.engines.flower.logs import speak
+from fedpact.engines.flower.site import pause, pull_sooner
 from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import Fleet, Hello, RemoteFleet, refuse
 
@@ -96,6 +97,31 @@ def server_app(coordinate: Callable[[Grid, dict[str, Any]], None]) -> ServerApp:
         coordinate(grid, dict(context.run_config))
 
     return app
+
+
+def greet_all(grid: Grid, seconds: float) -> list[dict[str, Any]]:
+    """Name, version, protocol, policy and node of every site that is online; empty where it does not say them in time.
+
+    seconds: that all of them have
+    """
+    pull_sooner()
+    said = {node.node_id: Hello("", "") for node in grid.get_nodes()}
+    waiting: dict[str, int] = {}
+    if said:
+        messages = [Message(_content(data=b""), node, HELLO) for node in said]
+        waiting = dict(zip(grid.push_messages(messages), said, strict=True))
+    until = time.monotonic() + seconds
+    while waiting and time.monotonic() < until:
+        for reply in grid.pull_messages(list(waiting)):
+            node = waiting.pop(reply.metadata.reply_to_message_id)
+            with suppress(KeyError, TypeError):  # it is not a site of fedpact
+                if not reply.has_error():
+                    said[node] = read_hello(reply)
+        time.sleep(pause(0.0))
+    return [
+        {"name": one.name, "version": one.version, "protocol": one.protocol, "policy": one.policy, "node": str(node)}
+        for node, one in said.items()
+    ]
 
 
 @dataclass(frozen=True)

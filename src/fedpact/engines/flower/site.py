@@ -14,6 +14,7 @@ import argparse
 import importlib
 import inspect
 import io
+import json
 import logging
 import os
 import shutil
@@ -32,8 +33,11 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedpact.engines.flower.logs import FORMATS, Format, speak
 from fedpact.errors import CODES
 from fedpact.federation.failure import UNEXPECTED
+from fedpact.federation.forgetting import forget
+from fedpact.federation.metrics import METRICS, serve_metrics
 
 try:
     from flwr.common.config import parse_config_args
@@ -72,16 +76,6 @@ PART_UNDER_WAY = 0.03
 log = logging.getLogger("fedpact.site")
 
 
-def speak() -> None:
-    """Print fedpact's log. Only fedpact's: on the root logger, every request to the SuperLink would be a line."""
-    logger = logging.getLogger("fedpact")
-    logger.setLevel(logging.INFO)
-    if not logger.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
-        logger.addHandler(handler)
-
-
 def pause(waited: float) -> float:
     """Seconds to the next look: a tenth of the time waited so far, within SHORTEST and LONGEST."""
     return min(max(waited / 10, SHORTEST), LONGEST)
@@ -112,9 +106,12 @@ def serve(app: ClientApp, node_config: dict[str, Any], superlink: Connection) ->
     last = time.monotonic()
     while True:
         try:
-            if (received := superlink.receive()) is None:
+            received = superlink.receive()
+            METRICS.hear()
+            if received is None:
                 time.sleep(pause(time.monotonic() - last))
                 continue
+            METRICS.busy = True
             _answer(app, node_config, superlink, *received)
         except RunNotRunningException:
             log.info("the run ended before its message was answered")
@@ -122,6 +119,8 @@ def serve(app: ClientApp, node_config: dict[str, Any], superlink: Connection) ->
             # Left to Flower's connection, the exception would end this process without a word.
             log.exception("a message was lost")
             time.sleep(LONGEST)
+        finally:
+            METRICS.busy = False
         last = time.monotonic()
 
 
@@ -167,7 +166,7 @@ def load(reference: str) -> ClientApp:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fedpact.engines.flower.site",
-        description="Serve one site of a Flower federation. The options are those of flower-supernode, and --app.",
+        description="Serve one site of a Flower federation. The options are those of flower-supernode, and a few more.",
     )
     parser.add_argument("--superlink", required=True, metavar="HOST:PORT", help="the SuperLink's address")
     parser.add_argument("--root-certificates", metavar="FILE", help="certificate authority of the SuperLink (PEM)")
@@ -183,33 +182,66 @@ def _options() -> argparse.ArgumentParser:
         "that was killed is let in again at once, otherwise after a minute",
     )
     parser.add_argument("--app", default=APP, metavar="MODULE:NAME", help=f"the client app to run (default {APP})")
+    metrics = "serve numbers for Prometheus at http://127.0.0.1:PORT/metrics, and /healthz (default: off)"
+    parser.add_argument("--metrics-port", type=int, metavar="PORT", help=metrics)
+    parser.add_argument("--log-format", choices=FORMATS, default="text", help="lines of text, or JSON")
+    parser.add_argument("--log-file", metavar="FILE", help="write the log there, rotated at 10 MB, instead of stderr")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Connect and serve; the exit code."""
-    given = _options().parse_args(arguments)
-    speak()
+    given = vars(_options().parse_args(arguments))
+    stated = given.pop("node_config")
     if not KNOWN:
-        return _stock(given)
-    node_config = parse_config_args([given.node_config])
+        speak(given["log_format"], given["log_file"])
+        names = ("superlink", "root_certificates", "auth_supernode_private_key", "insecure")
+        return _stock(stated, *(given[name] for name in names))
+    return serve_site(parse_config_args([stated]), **given)
+
+
+def serve_site(
+    node_config: Mapping[str, Any],
+    *,
+    superlink: str,
+    root_certificates: str | Path | None = None,
+    auth_supernode_private_key: str | Path | None = None,
+    insecure: bool = False,
+    app: str = APP,
+    metrics_port: int | None = None,
+    log_format: Format = "text",
+    log_file: str | Path | None = None,
+) -> int:
+    """Connect a site to its SuperLink and serve it until the process is told to end; the exit code.
+
+    node_config: what the site's code may read; `name` must be there
+    The others are those of the command line, `python -m fedpact.engines.flower.site --help`.
+    """
+    speak(log_format, log_file)
+    if not KNOWN:
+        stated = " ".join(f"{key}={json.dumps(value)}" for key, value in node_config.items())
+        return _stock(stated, superlink, root_certificates, auth_supernode_private_key, insecure)
     if not node_config.get("name"):
         raise SystemExit('--node-config: this site has no name; add name="...", as the coordinator knows it')
-    app = load(given.app)
-    keys = _keys(given.auth_supernode_private_key) if given.auth_supernode_private_key else None
-    certificates = str(Path(given.root_certificates).expanduser()) if given.root_certificates else None
+    client = load(app)
+    if node_config.get("state-path"):
+        forget(Path(str(node_config["state-path"])).expanduser())
+    keys = _keys(auth_supernode_private_key) if auth_supernode_private_key else None
+    certificates = str(Path(root_certificates).expanduser()) if root_certificates else None
+    if metrics_port is not None:
+        log.info("metrics at http://127.0.0.1:%d/metrics", serve_metrics(metrics_port).server_port)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # leaving the connection tells the SuperLink
     try:
         with _node_file(node_config.get("state-path")) as node_file:
             if keys and (earlier := node_file.read()).isdigit():
-                _sign_off(int(earlier), given.superlink, given.insecure, certificates, keys)
+                _sign_off(int(earlier), superlink, insecure, certificates, keys)
             # With a key that is not registered, Flower ends the process here and says why.
-            with http_request_response(given.superlink, given.insecure, certificates, keys) as connection:
-                superlink = Connection(*connection)
+            with http_request_response(superlink, insecure, certificates, keys) as connection:
+                connected = Connection(*connection)
                 node_file.truncate(0)
-                node_file.write(str(superlink.node_id))
+                node_file.write(str(connected.node_id))
                 node_file.flush()
-                serve(app, node_config, superlink)
+                serve(client, dict(node_config), connected)
     except KeyboardInterrupt:
         log.info("ended by a signal, or by the SuperLink, which no longer accepts this site's key")
     return 1
@@ -254,7 +286,7 @@ def _sign_off(
         log.debug("no earlier session to end: %s", error)
 
 
-def _keys(file: str) -> tuple[EllipticCurvePrivateKey, EllipticCurvePublicKey]:
+def _keys(file: str | Path) -> tuple[EllipticCurvePrivateKey, EllipticCurvePublicKey]:
     try:
         key = load_ssh_private_key(Path(file).expanduser().read_bytes(), None)
     except (OSError, ValueError) as error:
@@ -264,7 +296,13 @@ def _keys(file: str) -> tuple[EllipticCurvePrivateKey, EllipticCurvePublicKey]:
     return key, key.public_key()
 
 
-def _stock(given: argparse.Namespace) -> int:
+def _stock(
+    node_config: str,
+    superlink: str,
+    root_certificates: str | Path | None,
+    private_key: str | Path | None,
+    insecure: bool,
+) -> int:
     """Become Flower's own SuperNode, on a free port of the loopback interface for the processes that it starts."""
     log.warning(
         "this flwr is not the one fedpact knows: flower-supernode takes over. A round takes seconds longer, and the "
@@ -273,12 +311,13 @@ def _stock(given: argparse.Namespace) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = ["flower-supernode", "--host", "127.0.0.1", "--port", str(port)]
-    values: Mapping[str, Any] = vars(given)
-    for name in ("superlink", "root_certificates", "auth_supernode_private_key", "node_config"):
-        if values[name] is not None:
-            command += [f"--{name.replace('_', '-')}", values[name]]
-    if given.insecure:
+    command = ["flower-supernode", "--host", "127.0.0.1", "--port", str(port), "--superlink", superlink]
+    command += ["--node-config", node_config]
+    if root_certificates is not None:
+        command += ["--root-certificates", str(root_certificates)]
+    if private_key is not None:
+        command += ["--auth-supernode-private-key", str(private_key)]
+    if insecure:
         command.append("--insecure")
     beside = Path(sys.executable).parent
     # The SuperNode calls Flower's other scripts by name.

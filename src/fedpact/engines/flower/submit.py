@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpact.errors import FedpactError, OptionError, class_of
 from fedpact.jobs.job_file import JobFile
@@ -38,7 +38,10 @@ clientapp = "fedpact.engines.flower.app:client_app"
 [tool.flwr.app.config]
 job = ""
 resume = false
+sites = 0.0
 """
+#: Begins the line of a run's log that lists who is online.
+SITES = "sites: "
 #: Seconds to wait for sites that are not online at the start.
 PATIENCE = 120.0
 #: Switched off in every process of Flower that is started here.
@@ -53,11 +56,10 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
     Raises OptionError without Flower. When the run ended before there was a model, raises what ended it, as `run_job`
     does: OwnerLost, KeyboardInterrupt, or the error of a job or table that is wrong.
     """
-    certificates = file.flower.get("root_certificates")
-    superlink = SuperLink(file.superlink, None if certificates is None else Path(certificates))
+    superlink = SuperLink.of(file.superlink, file.flower)
     superlink.find_flwr()
     prepare(file.output, resume, force)
-    if "superexec_secret" in file.flower:
+    if superlink.secret is not None:
         return _run_here(file, superlink, resume, force)
     return _run_there(file, superlink, resume)
 
@@ -65,11 +67,11 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
 def _run_here(file: JobFile, superlink: SuperLink, resume: bool, force: bool) -> Record:
     """The coordinator's half in this process."""
     from fedpact.engines.flower.engine import Flower
-    from fedpact.engines.flower.site import speak
+    from fedpact.engines.flower.logs import speak
 
     speak()
     patience = float(file.flower.get("patience", PATIENCE))
-    with superlink.take_run(Path(file.flower["superexec_secret"])) as grid:
+    with superlink.take_run() as grid:
         return run_job(file, engine=Flower(grid, patience), resume=resume, force=force)
 
 
@@ -92,10 +94,18 @@ class SuperLink:
     """Where runs are submitted to.
 
     certificates: its certificate authority; None: without TLS, for trials on one machine
+    secret:       which it shares with coordinators, where it only relays
     """
 
     address: str
     certificates: Path | None = None
+    secret: Path | None = None
+
+    @classmethod
+    def of(cls, address: str, flower: Mapping[str, Any]) -> SuperLink:
+        """As the table [flower] of a job describes it."""
+        files = [flower.get(key) for key in ("root_certificates", "superexec_secret")]
+        return cls(address, *(None if file is None else Path(file) for file in files))
 
     def find_flwr(self) -> str:
         """The command `flwr`. OptionError when it is not installed."""
@@ -130,18 +140,37 @@ class SuperLink:
                 check=False,
             )
 
+    def list_sites(self, seconds: float) -> list[dict[str, Any]]:
+        """Who is online, see `fedpact.engines.flower.engine.greet_all`."""
+        if self.secret is None:
+            return _read_sites(self.submit("--stream", "--run-config", f"sites={float(seconds)!r}").stdout)
+        from fedpact.engines.flower.engine import greet_all
+
+        with self.take_run() as grid:
+            return greet_all(grid, seconds)
+
     @contextmanager
-    def take_run(self, secret: Path) -> Iterator[Grid]:
-        """Submit a run, and coordinate it in this process."""
+    def take_run(self) -> Iterator[Grid]:
+        """Submit a run, and coordinate it in this process; a secret is needed for that."""
         from fedpact.engines.flower.coordinator import take_run
 
+        assert self.secret is not None
         submitted = self.submit()
         if submitted.returncode:
             raise OptionError(
                 f"the SuperLink at {self.address} took no run: {submitted.stdout.strip()}", code="FP-OPTION-666"
             )
-        with take_run(self.address, secret, self.certificates) as grid:
+        with take_run(self.address, self.secret, self.certificates) as grid:
             yield grid
+
+
+def _read_sites(log: str) -> list[dict[str, Any]]:
+    """The line of a run's log that lists who is online. FedpactError when there is none."""
+    _, told, rest = log.partition(SITES)
+    if not told:
+        raise FedpactError(f"the SuperLink did not say who is online:\n{log.strip()}", code="FP-660")
+    found: list[dict[str, Any]] = json.loads(rest.splitlines()[0])
+    return found
 
 
 def _read_end(log: str) -> BaseException | None:
