@@ -89,10 +89,16 @@ def check(file: Path) -> None:
 @click.option("--root-certificates", type=FILE, help="Certificate authority of the SuperLink (PEM).")
 @click.option("--insecure", is_flag=True, help="Without TLS; only for trials on one machine.")
 @click.option("--auth-supernode-private-key", type=FILE, help="The site's key for Flower: EC, in OpenSSH format.")
-def start(file: Path, superlink: str, **options: Any) -> None:
-    """Connect to the SuperLink and answer orders that the policy allows, until it is ended. Opens no port."""
+@click.option("--metrics-port", type=int, help="Serve /metrics and /healthz at this port of 127.0.0.1.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--log-file", type=FILE, help="Write the log there, rotated, instead of to standard error.")
+def start(file: Path, **options: Any) -> None:
+    """Connect to the SuperLink and answer orders that the policy allows, until it is ended.
+
+    Opens no port, unless metrics are asked for, and those on this machine only.
+    """
     try:
-        from fedpact.engines.flower.site import main as serve
+        from fedpact.engines.flower.site import serve_site
     except ImportError as error:
         raise OptionError(
             "a site needs the package flwr: pip install 'fedpact[flower]'", code="FP-OPTION-626"
@@ -100,14 +106,7 @@ def start(file: Path, superlink: str, **options: Any) -> None:
     open_site(file)  # a file that is not right is told here, not in the answer to an order
     policy = read_policy(file)
     config = {"name": policy.name, "policy": str(file.absolute()), "state-path": str(policy.state.absolute())}
-    arguments = ["--superlink", superlink, "--node-config", " ".join(f'{k}="{v}"' for k, v in config.items())]
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            arguments.append(option)
-        elif value:
-            arguments += [option, str(value)]
-    sys.exit(serve(arguments))
+    sys.exit(serve_site(config, **options))
 
 
 @site.command()

@@ -21,6 +21,7 @@ from fedpact.engines.flower.engine import client_app as make_client_app
 from fedpact.engines.flower.engine import server_app as make_server_app
 from fedpact.engines.flower.submit import SITES
 from fedpact.errors import FedpactError, OptionError
+from fedpact.federation.policy import read_policy
 from fedpact.jobs import read_job, run_job
 from fedpact.jobs.site import open_site
 
@@ -67,5 +68,10 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
         raise FedpactError(f"{record.status}: {record.reason}", code="FP-301")  # so that Flower's run counts as failed
 
 
-client_app = make_client_app(make_handler)
+def policy_digest(node_config: Mapping[str, Any]) -> str:
+    """Of the rules that the site enforces now."""
+    return read_policy(str(node_config["policy"])).digest
+
+
+client_app = make_client_app(make_handler, policy_digest)
 server_app = make_server_app(coordinate)
