@@ -3,7 +3,17 @@
 from fedpact.federation.checkpoint import Checkpoint
 from fedpact.federation.fleet import ENGINES, Engine, Fleet, check_count, find_engine
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
-from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, Summed, add_up, not_finite
+from fedpact.federation.messages import (
+    Answers,
+    Largest,
+    NotFinite,
+    Order,
+    Reply,
+    Sealed,
+    Summed,
+    add_up,
+    not_finite,
+)
 from fedpact.federation.owner import Owner, Step, named
 from fedpact.federation.remote import RemoteFleet, Site, refuse
 from fedpact.federation.session import Policy, Session
@@ -17,6 +27,7 @@ __all__ = [
     "Communication",
     "Engine",
     "Fleet",
+    "Largest",
     "Ledger",
     "NotFinite",
     "Order",

@@ -27,7 +27,7 @@ from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.identity import Identity, check_public_keys
 from fedpact.federation.ledger import Ledger
-from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, rebuild
+from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, is_masked, not_finite, rebuild
 from fedpact.federation.owner import Step, confirm
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer, reveal
 from fedpact.federation.tickets import Ticket, back_off, report_late, wait_any
@@ -232,7 +232,8 @@ class Session:
         self._round += 1
         self.ledger.rounds += 1
         past = self._recall(step, stamped) or self._exchange_anew(step, stamped)
-        return Answers(past.kept, rebuild(type(past.kept[0]), past.shapes, past.total))  # type: ignore[arg-type]
+        total = rebuild(type(past.kept[0]), past.shapes, past.total, past.kept, past.masked)
+        return Answers(past.kept, total)  # type: ignore[arg-type]
 
     def secure(self) -> None:
         """Two exchanges, once: owners agree on keys; from now on the coordinator sees only sums of summed fields."""
@@ -363,7 +364,7 @@ class Session:
                     code="FP-OWNER-302",
                 )
         parts = [replies[owner].sums for owner in asked]
-        masked = first.sums.dtype == np.uint64
+        masked = is_masked(first.sums)
         with np.errstate(over="ignore"):
             total = reveal(parts) if masked else sum(parts[1:], parts[0])
         if not np.all(np.isfinite(total)):

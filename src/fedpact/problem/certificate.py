@@ -28,6 +28,10 @@ class Certificate:
     feasibility:  dist(c(w), N_{K*}(mu)): violation and complementarity in one number
     violation:    how far c(w) is from -K, whatever the multipliers
     violations:   the same by owner, the server and the coupled constraint included
+
+    On the way of a solve with secure sums no owner tells its own residuals: the root of the sum of their squares stands
+    for the largest in feasibility and violation, which is never smaller, and `violations` has it under TOGETHER. The
+    certificate of the returned pair has the largest, and violations by owner.
     """
 
     stationarity: float
@@ -79,8 +83,12 @@ def owner_terms(share: Share, w: Vector, multiplier: Vector, coupled_multiplier:
     return Terms(objective=objective, gradient=gradient, feasibility=feasibility, violation=violation, coupled=coupled)
 
 
+#: The entry of `violations` for all owners, where none tells its own.
+TOGETHER = "all owners"
+
+
 class Total(Protocol):
-    """The terms that are summed over the owners."""
+    """The terms that are summed over the owners, and the largest residuals or what stands for them."""
 
     @property
     def objective(self) -> float: ...
@@ -91,15 +99,21 @@ class Total(Protocol):
     @property
     def coupled(self) -> Vector: ...
 
-
-class Miss(Protocol):
-    """The residuals of one owner's constraint, which are reported by name."""
-
     @property
     def feasibility(self) -> float: ...
 
     @property
     def violation(self) -> float: ...
+
+
+class Miss(Protocol):
+    """The residuals of one owner's constraint, which are reported by name; None where only `Total` has them."""
+
+    @property
+    def feasibility(self) -> float | None: ...
+
+    @property
+    def violation(self) -> float | None: ...
 
 
 def add_terms(terms: Sequence[Terms]) -> Terms:
@@ -127,8 +141,11 @@ def assemble(
     """
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
     gradient = server.gradient + total.gradient
-    violations = {name: miss.violation for name, miss in zip(problem.names, each, strict=True)}
-    feasibilities = [server.feasibility, *(miss.feasibility for miss in each)]
+    told = {name: miss.violation for name, miss in zip(problem.names, each, strict=True) if miss.violation is not None}
+    violations = told or {TOGETHER: total.violation}
+    feasibilities = [server.feasibility, *(miss.feasibility for miss in each if miss.feasibility is not None)]
+    if not told:
+        feasibilities.append(total.feasibility)
     if problem.server.constraint is not None:
         violations[problem.server.label] = server.violation
     if problem.coupled_length:
