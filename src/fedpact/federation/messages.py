@@ -9,6 +9,7 @@ squares, and the root of their sum stands for it. All others are read owner by o
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints
@@ -203,7 +204,10 @@ def rebuild(
         else:
             values[name] = float(part[0])
     for name in largest_fields(kind):
-        values[name] = np.sqrt(values[name]) if masked else max(getattr(reply, name) for reply in kept)
+        if masked:
+            values[name] = math.sqrt(values[name])
+        else:
+            values[name] = max(getattr(reply, name) for reply in kept)
     return _with(object.__new__(kind), {f.name: values.get(f.name) for f in fields(kind)})
 
 
