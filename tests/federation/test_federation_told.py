@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from faults import clinics
 from gated_sites import COLUMNS, NAMES, GatedSites
 from raising import raises_code
+from scipy.optimize import least_squares
 
 import fedpact as fp
 from fedpact.cli.run import show
 from fedpact.errors import CODES, DataError, Refused
+from fedpact.federation import Largest, Order, Reply, Summed, add_up, read_record
 from fedpact.federation.audit import read_log
 from fedpact.federation.failure import Failure
+from fedpact.federation.identity import Identity, sign_message, split_signed
+from fedpact.federation.messages import rebuild, seal
 from fedpact.federation.policy import Counts
+from fedpact.federation.remote import read_reply
+from fedpact.federation.wire import dumps, name_of, to_tree
 from fedpact.fitting.agreement import Finished, measure
 from fedpact.fitting.result import Fit
 from fedpact.jobs import read_job
 from fedpact.jobs.running import make_record, write
 from fedpact.problem import round_to_rows
+from fedpact.problem.certificate import TOGETHER
 from fedpact.report.content import report
 from fedpact.report.markdown import markdown
 from fedpact.report.page import page
 from fedpact.report.record import Record
 from fedpact.report.wording import verdict
+from fedpact.solvers.steps import At, Conclude, conclude, judge
 from fedpact.tasks import FileSource, GroupFairness, NeymanPearson, Task
 from fedpact.tasks.group_fairness import GroupRates
 
@@ -235,3 +245,152 @@ def test_withheld_is_written_wherever_numbers_are(tmp_path: Path, capsys: pytest
     for text in (page(report(read)), markdown(report(read))):
         assert "withheld" in text
     assert verdict(read).good
+
+
+# ------------------------------------------------------------------------------------------- what is told during a run
+
+HIDDEN = ("feasibility", "violation", "far_violation", "change", "part")
+
+
+@pytest.mark.parametrize("method", ["interior-point", "accelerated", "proximal-al"])
+def test_an_ordinary_run_tells_numbers_of_one_owner_at_its_end_only(method: str, tmp_path: Path) -> None:
+    sites = GatedSites(tmp_path)
+    found = fit(sites, method=method, compare=True)
+    assert found.solved
+    for name in NAMES:
+        told = [entry for entry in read_log(tmp_path / name / "audit") if entry["event"] == "answer" and entry["told"]]
+        steps = [entry["step"].partition(":")[2] for entry in told]
+        assert set(steps) <= {"introduce", "conclude", "measure", "attest"}
+        assert steps.count("conclude") == steps.count("measure") == 2  # with the constraints, and without
+        assert len(steps) <= 7
+        assert len(steps) < found.communication.rounds / 3
+    record = found.solution.history.outer[-1]
+    assert record.violations.keys() == {TOGETHER}
+    assert found.solution.certificate.violations.keys() == set(NAMES)
+    assert found.solution.certificate.feasibility <= record.feasibility
+    assert record.feasibility <= np.sqrt(3) * found.solution.certificate.feasibility + 1e-15
+
+
+@pytest.mark.parametrize("method", ["interior-point", "accelerated", "proximal-al"])
+def test_residuals_are_not_in_what_the_coordinator_receives(method: str, tmp_path: Path) -> None:
+    record = tmp_path / "messages"
+    shares = [fp.Share(clinic.objective, clinic.constraint, name=clinic.name) for clinic in clinics().shares]
+    problem = fp.FederatedProblem(shares, regularizer=clinics().regularizer)
+    fp.solve(problem, method, tol=1e-3, secure_sum=True, record=record)
+    read: dict[str, int] = {}
+    for message in read_record(record):
+        for name in HIDDEN if "from" in message else ():
+            if message["content"]["kept"].get(name) is not None:
+                read[message["type"]] = read.get(message["type"], 0) + 1
+    assert read == {"fedpact.solvers.steps:Concluded": 2 * len(shares)}  # feasibility and violation, once each
+
+
+def test_the_root_of_the_squares_stands_for_the_largest() -> None:
+    kind = Residual(size=0.0, loss=0.0)
+    clear = add_up([Residual(size=size, loss=1.0) for size in (3.0, 0.0, 4.0)])
+    assert (clear.total.size, clear.total.loss) == (4.0, 3.0)
+    assert [reply.size for reply in clear] == [3.0, 0.0, 4.0]
+    sealed = [seal(replace(kind, size=size), most=1e6) for size in (3.0, 0.0, 4.0)]
+    assert all(one.kept.size is None for one in sealed)
+    total = sum(one.sums for one in sealed)
+    kept = [one.kept for one in sealed]
+    assert rebuild(Residual, sealed[0].shapes, total, kept, masked=True).size == 5.0
+    alone = [seal(replace(kind, size=size), most=1e6).sums for size in (0.0, 0.1, 0.0)]
+    assert rebuild(Residual, sealed[0].shapes, sum(alone), kept, masked=True).size == 0.1
+    assert seal(replace(kind, size=1e300), most=1e6).sums[1] == 1e12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residual(Reply):
+    size: Largest[float]
+    loss: Summed[float]
+
+
+def test_violations_of_any_size_fit_into_a_secure_sum() -> None:
+    """A start far out: its violation counts as the largest that fits."""
+    square = 2 * fp.functions.Quadratic(np.eye(2)) - 1.0
+    ball = fp.Constraint(square, fp.cones.Nonnegative(1))
+    shares = [fp.Share(fp.functions.Quadratic(np.eye(2), [-1.0, 0.0]), ball) for _ in range(3)]
+    found = fp.solve(fp.FederatedProblem(shares), "accelerated", w0=np.full(2, 1e8), secure_sum=True, max_rounds=8)
+    assert found.status != "client_lost"
+    assert 1e11 < found.history.outer[0].violations[TOGETHER] < 1e13
+
+
+# ----------------------------------------------------------------------------------------------------------- the oracle
+
+
+class Oracle:
+    """A coordinator that asks one site for its own numbers at points of its choice, under a job that it allows."""
+
+    def __init__(self, sites: GatedSites, bound: float) -> None:
+        self.site = sites.sites["east"]
+        self.identity = Identity.load(sites.coordinator)
+        self.task = replace(NeymanPearson(bound=bound, label="ill", columns=COLUMNS), owners=3).stated()
+        self.rounds = 0
+
+    def ask(self, step: Any, order: Order) -> Any:
+        self.rounds += 1
+        order = replace(order, run="oracle", round=self.rounds)
+        charter = {"run": "oracle", "owners": list(NAMES), "job": {"task": "neyman_pearson"}}
+        entries = {"owner": "east", "step": name_of(step), "order": to_tree(order), "task": self.task}
+        data = dumps({**entries, "charter": charter})
+        reply = split_signed(self.site.handle(sign_message(self.identity, "order", data)))[1]
+        return read_reply("east", step, order, reply)
+
+    def loss(self, w: Any) -> float:
+        """The mean loss on the ill rows at w, from the violation of a bound that is smaller than any loss."""
+        sealed = self.ask(judge, At(w=np.asarray(w)))
+        return float(sealed.kept.violation) + self.task["bound"]
+
+
+def recover_rows(oracle: Oracle, guess: Any) -> Any:
+    """The rows of the class from as many answers as they have numbers, and more: mean log(1 + exp(-x'w)) at points."""
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(40, 3)) * 3
+    seen = np.array([oracle.loss(w) for w in points])
+
+    def miss(flat: Any) -> Any:
+        rows = np.column_stack([flat.reshape(-1, 2), np.ones(flat.size // 2)])
+        return np.logaddexp(0, -rows @ points.T).mean(axis=0) - seen
+
+    return least_squares(miss, guess.ravel(), xtol=1e-15, ftol=1e-15, gtol=1e-15).x.reshape(-1, 2)
+
+
+def test_rows_are_found_by_an_oracle_and_not_through_the_gate(tmp_path: Path) -> None:
+    """Three ill people: forty constraint values give their cells; a policy answers none of these questions."""
+    weak = {
+        "secure_sums": False,
+        "questions": 10**6,
+        "small_cells": 0,
+        "rows_per_class": 0,
+    }
+    sites = GatedSites(tmp_path / "open", {"east": 3}, **weak)
+    table = np.genfromtxt(tmp_path / "open" / "east.csv", delimiter=",", skip_header=1, usecols=(0, 1, 2))
+    truth = table[table[:, 2] == 1][:, :2]
+    rng = np.random.default_rng(0)
+    found = recover_rows(Oracle(sites, 1e-9), truth + 0.3 * rng.normal(size=truth.shape))
+    np.testing.assert_allclose(found[np.argsort(found[:, 0])], truth[np.argsort(truth[:, 0])], atol=1e-6)
+
+    for rule, code in (
+        ({"secure_sums": True}, "FP-REFUSED-007"),
+        ({"questions": 12}, "FP-REFUSED-041"),
+        ({"rows_per_class": 5}, "FP-REFUSED-031"),
+        ({"values": {"bound": {"least": 0.05}}}, "FP-REFUSED-024"),
+    ):
+        sites = GatedSites(tmp_path / code, {"east": 3}, **{**weak, **rule})
+        with raises_code(code):
+            recover_rows(Oracle(sites, 1e-9), truth)
+
+
+@pytest.mark.parametrize("step", [measure, conclude])
+def test_the_final_looks_are_no_oracle(step: Any, tmp_path: Path) -> None:
+    """What is told at the end, asked for again and again: the default policy answers a dozen times."""
+    sites = GatedSites(tmp_path, secure_sums=False)
+    oracle = Oracle(sites, 0.5)
+    order: Order = Finished(w=np.zeros(3))
+    if step is conclude:
+        order = Conclude(w=np.zeros(3), iteration=-1, coupled=np.zeros(0), far=np.zeros(3))
+    with raises_code("FP-REFUSED-041"):
+        for _ in range(40):
+            oracle.ask(step, order)
+    assert oracle.rounds == 13

@@ -182,6 +182,7 @@ def test_the_numbers_are_those_of_the_record() -> None:
     caption = "The numbers behind the charts"
     assert [v for _, v in of(caption, "Objective")] == [step.objective for step in record.history]
     assert [v for _, v in of(caption, "Most violation")] == [max(s.violations.values()) for s in record.history]
+    assert {text for text, _ in of(caption, "Least violation")} == {"–"}  # whose they are was hidden
     assert [v for _, v in of("Messages and bytes by owner", "Sent")] == [one.bytes_up for one in record.sent]
     masked = [field for field in record.sent[0].fields if field.endswith("(masked)")]
     assert of("Messages and bytes by owner", "of them masked")[0][1] == len(masked) > 10

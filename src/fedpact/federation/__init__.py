@@ -3,7 +3,17 @@
 from fedpact.federation.checkpoint import Checkpoint
 from fedpact.federation.fleet import ENGINES, Engine, Fleet, check_count, find_engine
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
-from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, Summed, add_up, not_finite
+from fedpact.federation.messages import (
+    Answers,
+    Largest,
+    NotFinite,
+    Order,
+    Reply,
+    Sealed,
+    Summed,
+    add_up,
+    not_finite,
+)
 from fedpact.federation.owner import Owner, Step, named
 from fedpact.federation.protocol import Hello
 from fedpact.federation.remote import RemoteFleet, Site, refuse
@@ -19,6 +29,7 @@ __all__ = [
     "Engine",
     "Fleet",
     "Hello",
+    "Largest",
     "Ledger",
     "NotFinite",
     "Order",

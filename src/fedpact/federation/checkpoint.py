@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.errors import CheckpointError, WireError
-from fedpact.federation.messages import Order, Reply, payload, summed_fields
+from fedpact.federation.messages import Order, Reply, hidden_fields, payload
 from fedpact.federation.owner import Step
 from fedpact.federation.wire import (
     dumps,
@@ -137,7 +137,7 @@ class Checkpoint:
                 code="FP-CHECKPOINT-301",
             )
         kind = reply_type(step)
-        hidden = frozenset(summed_fields(kind))
+        hidden = frozenset(hidden_fields(kind, record["masked"]))
         kept = [from_tree(kind, tree, kind.__name__, hidden) for tree in record["kept"]]
         shapes = tuple(tuple(shape) for shape in record["shapes"])
         return Past(kept, shapes, record["total"], record["masked"], record["counts"])

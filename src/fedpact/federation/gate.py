@@ -18,7 +18,7 @@ import numpy as np
 from fedpact.errors import FedpactError, Refused
 from fedpact.federation.audit import AuditLog, read_log
 from fedpact.federation.identity import Identity, signed_by, split_signed
-from fedpact.federation.messages import Order, Sealed, payload, sealed_size, summed_fields
+from fedpact.federation.messages import Order, Sealed, hidden_fields, is_masked, payload, sealed_size
 from fedpact.federation.policy import (
     ABOUT_ORDER,
     ABOUT_PAST,
@@ -26,6 +26,7 @@ from fedpact.federation.policy import (
     ABOUT_RUN,
     ABOUT_TABLE,
     ABOUT_TASK,
+    ABOUT_TOLD,
     Charter,
     Counts,
     Past,
@@ -144,24 +145,29 @@ class Gate:
 
     def admit_order(self, step: str, order: Order) -> None:
         run = self._runs[order.run]
-        traffic = Traffic(method_of(step), run.exchanges + 1, run.questions, run.bytes, longest(order))
+        traffic = Traffic(method_of(step), run.exchanges + 1, run.bytes, longest(order))
         check(self.policy, ABOUT_ORDER, traffic)
 
     # ---------------------------------------------------------------------------------------------------- what goes out
 
     def release(self, step: str, order: Order, sealed: Sealed[Any]) -> None:
-        """Write down what leaves. Refused when it holds sums in the clear that the policy wants masked."""
-        masked = sealed.sums.dtype == np.uint64
+        """Write down what leaves. Refused when it holds sums in the clear that the policy wants masked, or tells more.
+
+        Numbers of this owner alone are told as often as the policy says, in a whole run.
+        """
+        masked = is_masked(sealed.sums)
         check(self.policy, ABOUT_REPLY, bool(sealed.sums.size) and not masked)
         told = told_fields(sealed)
         run = self._runs[order.run]
+        if told:
+            check(self.policy, ABOUT_TOLD, run.questions + 1)
         entry = {
             "run": order.run,
             "round": order.round,
             "step": step,
             "told": told,
             "sums": int(sealed.sums.size),
-            "masked": bool(masked),
+            "masked": masked,
             "withheld": getattr(sealed.kept, "withheld", ""),
             "bytes": sealed_size(sealed),
         }
@@ -213,9 +219,9 @@ def read_charter(content: Any, coordinator: str) -> Charter:
 
 def told_fields(sealed: Sealed[Any]) -> list[str]:
     """Fields of a reply that tell numbers of this owner alone."""
-    sums = summed_fields(type(sealed.kept))
+    sums = hidden_fields(type(sealed.kept), is_masked(sealed.sums))
     values = {f.name: getattr(sealed.kept, f.name) for f in fields(sealed.kept) if f.name not in sums}
-    return [name for name, value in values.items() if isinstance(value, float) or np.ndim(value)]
+    return [name for name, value in values.items() if isinstance(value, float) or (np.ndim(value) and np.size(value))]
 
 
 def method_of(step: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.errors import WireError
-from fedpact.federation.messages import Order, Reply, Sealed, payload, sealed_size, size, summed_fields
+from fedpact.federation.messages import Order, Reply, Sealed, hidden_fields, is_masked, payload, sealed_size, size
 from fedpact.federation.wire import dumps, frame, loads, name_of, open_private, sealed_to_tree, split_records
 
 Counts = NDArray[np.int64]  # messages down, messages up, bytes down, bytes up
@@ -84,7 +84,7 @@ class Ledger:
     def up(self, owner: str, sealed: Sealed[Any], round: int) -> None:
         """Count a reply of the owner."""
         self.add(owner, np.array([0, 1, 0, sealed_size(sealed)]))
-        self.name(owner, type(sealed.kept), sealed.sums.dtype == np.uint64)
+        self.name(owner, type(sealed.kept), is_masked(sealed.sums))
         if self.record is not None:
             kind = name_of(type(sealed.kept))
             self._write({"from": owner, "round": round, "type": kind, "content": sealed_to_tree(sealed)})
@@ -96,7 +96,7 @@ class Ledger:
 
     def name(self, owner: str, kind: type[Reply], masked: bool) -> None:
         """The owner's latest reply is of this kind: all fields of it left the owner."""
-        hidden = summed_fields(kind) if masked else ()
+        hidden = hidden_fields(kind, masked) if masked else ()
         replies = int(self._counts[owner][1])
         for name in kind.__dataclass_fields__:
             field = f"{kind.__name__}.{name}"

@@ -1,13 +1,15 @@
 """What travels: frozen dataclasses of float64 arrays, numbers and strings, and nothing else.
 
-A reply has two kinds of fields. Those marked `Summed` are only ever added up over the owners, so they travel as one
-flat vector, which a secure sum can mask; all others are read owner by owner. An algorithm gets them apart (`Answers`),
-so it runs the same whether or not the coordinator can see a single owner's vectors.
+A reply has three kinds of fields. Those marked `Summed` are only ever added up over the owners, so they travel as one
+flat vector, which a secure sum can mask. Those marked `Largest` enter by their largest; in a secure sum they travel as
+squares, and the root of their sum stands for it. All others are read owner by owner. An algorithm gets them apart
+(`Answers`), so it runs the same whether or not the coordinator can see a single owner's numbers.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints
@@ -63,15 +65,18 @@ T = TypeVar("T")
 
 #: Marks a field of a Reply that the coordinator only ever adds up over all owners; it has one shape at all of them.
 Summed = Annotated[T, "summed"]
+#: Marks a number, zero or more, of which the coordinator needs the largest over all owners. In a secure sum it gets the
+#: root of the sum of squares: no less than the largest, the same where all others are zero, at most sqrt(n) times it.
+Largest = Annotated[T, "largest"]
 
 
 @dataclass(frozen=True)
 class Sealed(Generic[R]):
     """A reply on its way: the fields that are read one by one, and all summed ones in a single vector.
 
-    kept:   the reply with None in its summed fields
-    shapes: of the summed fields, in order
-    sums:   their values; masked (uint64, m x WORDS) when the sum is secure
+    kept:   the reply with None in its summed fields, and in a secure sum in those marked Largest
+    shapes: of these fields, in order
+    sums:   their values, of those marked Largest the squares; masked (uint64, m x WORDS) when the sum is secure
     """
 
     kept: R
@@ -80,7 +85,10 @@ class Sealed(Generic[R]):
 
 
 class Answers(list[R]):
-    """The replies of one exchange in owner order, without the summed fields; `total` has only those, added up."""
+    """The replies of one exchange in owner order, without the fields that were added up; `total` has these.
+
+    It also has the largest of those marked Largest, or what stands for it.
+    """
 
     def __init__(self, replies: Sequence[R], total: R) -> None:
         super().__init__(replies)
@@ -95,13 +103,25 @@ def payload(message: Order | Reply) -> dict[str, Any]:
 
 def summed_fields(kind: type[Reply]) -> tuple[str, ...]:
     """Names of the fields of a reply that are annotated as `Summed`."""
-    return _summed_fields(kind)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+    return _marked_fields(kind, "summed")  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+
+
+def largest_fields(kind: type[Reply]) -> tuple[str, ...]:
+    """Names of the fields of a reply that are annotated as `Largest`."""
+    return _marked_fields(kind, "largest")  # type: ignore[arg-type]
+
+
+def hidden_fields(kind: type[Reply], masked: bool) -> tuple[str, ...]:
+    """Names of the fields that travel in the sums of a reply of this kind."""
+    if masked:
+        return summed_fields(kind) + largest_fields(kind)
+    return summed_fields(kind)
 
 
 @functools.cache
-def _summed_fields(kind: Any) -> tuple[str, ...]:
+def _marked_fields(kind: Any, mark: str) -> tuple[str, ...]:
     hints = get_type_hints(kind, include_extras=True)
-    return tuple(f.name for f in fields(kind) if "summed" in get_args(hints[f.name])[1:])
+    return tuple(f.name for f in fields(kind) if mark in get_args(hints[f.name])[1:])
 
 
 def size(message: Order | Reply) -> int:
@@ -130,10 +150,14 @@ def name_type(value: object) -> str:
 
 def sealed_size(sealed: Sealed[Any]) -> int:
     """Bytes of content of a sealed reply."""
-    content = payload(sealed.kept)
-    for name in summed_fields(type(sealed.kept)):
-        del content[name]
+    hidden = hidden_fields(type(sealed.kept), is_masked(sealed.sums))
+    content = {name: value for name, value in payload(sealed.kept).items() if name not in hidden}
     return int(sealed.sums.nbytes) + sum(_size(name, value) for name, value in content.items())
+
+
+def is_masked(sums: NDArray[Any]) -> bool:
+    """Whether these are the sums of a secure sum."""
+    return sums.dtype == np.uint64
 
 
 class NotFinite(ProblemError):
@@ -165,26 +189,42 @@ def excessive_length(order: Order) -> str | None:
     return None
 
 
-def seal(reply: R) -> Sealed[R]:
-    """Separate the summed fields of a reply from those that are read owner by owner."""
-    names = summed_fields(type(reply))
-    values = [np.asarray(getattr(reply, name), dtype=np.float64) for name in names]
+def seal(reply: R, most: float | None = None) -> Sealed[R]:
+    """Separate the fields that are added up from those that are read owner by owner.
+
+    most: for a secure sum: fields marked Largest travel as squares, a number above `most` as its square
+    """
+    kind = type(reply)
+    names = hidden_fields(kind, masked=most is not None)
+    values = [np.asarray(getattr(reply, name), dtype=np.float64) for name in summed_fields(kind)]
+    if most is not None:
+        values += [np.asarray(min(float(getattr(reply, name)), most) ** 2) for name in largest_fields(kind)]
     flat = np.concatenate([np.zeros(0), *(value.ravel() for value in values)])
     shapes = tuple(value.shape for value in values)
     return Sealed(_with(reply, dict.fromkeys(names)), shapes, flat)
 
 
-def rebuild(kind: type[R], shapes: Sequence[tuple[int, ...]], total: NDArray[np.float64]) -> R:
-    """Rebuild a reply from the flat vector of its summed fields; scalar fields come back as floats, others are None."""
+def rebuild(
+    kind: type[R], shapes: Sequence[tuple[int, ...]], total: NDArray[np.float64], kept: Sequence[R], masked: bool
+) -> R:
+    """Rebuild a reply from the flat vector of its summed fields; scalar fields come back as floats, others are None.
+
+    Fields marked Largest come back as the largest of those kept or, in a secure sum, as the root of the squares' sum.
+    """
     values: dict[str, Any] = {}
     start = 0
-    for name, shape in zip(summed_fields(kind), shapes, strict=True):
+    for name, shape in zip(hidden_fields(kind, masked), shapes, strict=True):
         part = total[start : start + int(np.prod(shape, dtype=int))]
         start += part.size
         if shape:
             values[name] = part.reshape(shape)
         else:
             values[name] = float(part[0])
+    for name in largest_fields(kind):
+        if masked:
+            values[name] = math.sqrt(values[name])
+        else:
+            values[name] = max(getattr(reply, name) for reply in kept)
     return _with(object.__new__(kind), {f.name: values.get(f.name) for f in fields(kind)})
 
 
@@ -201,4 +241,5 @@ def add_up(replies: Sequence[R]) -> Answers[R]:
     """The answers of one exchange from whole replies."""
     sealed = [seal(reply) for reply in replies]
     total = sum((one.sums for one in sealed[1:]), sealed[0].sums)
-    return Answers([one.kept for one in sealed], rebuild(type(replies[0]), sealed[0].shapes, total))
+    kept = [one.kept for one in sealed]
+    return Answers(kept, rebuild(type(replies[0]), sealed[0].shapes, total, kept, masked=False))

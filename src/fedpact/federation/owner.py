@@ -25,6 +25,7 @@ from fedpact.federation.messages import (
     Reply,
     Sealed,
     excessive_length,
+    largest_fields,
     not_finite,
     payload,
     seal,
@@ -415,7 +416,7 @@ def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) 
             code="FP-OWNER-005",
         )
     sealed = seal(reply)
-    if not sealed.sums.size:
+    if not sealed.sums.size and not largest_fields(type(reply)):
         return sealed
     agreed = keys is not None and keys.shared
     if agreed and not order.secure:
@@ -423,17 +424,18 @@ def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) 
             "it agreed on secure sums in this run, and was then asked for numbers without a mask", code="FP-OWNER-006"
         )
     if order.secure:
-        return _mask(step, order, reply, sealed, keys)
+        return _mask(step, order, reply, keys)
     return sealed
 
 
-def _mask(step: Step, order: Order, reply: Reply, sealed: Sealed[Any], keys: secure_sum.Keys | None) -> Sealed[Any]:
+def _mask(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) -> Sealed[Any]:
     if keys is None or not keys.shared:
         raise OwnerLost(
             "it has no keys for a secure sum; it was restarted without its state folder", code="FP-LOST-003"
         )
     values = {f"{type(reply).__name__}.{name}": getattr(reply, name) for name in summed_fields(type(reply))}
     secure_sum.check_range(values, len(keys.shared))
+    sealed = seal(reply, most=secure_sum.largest_root(len(keys.shared)))
     return replace(sealed, sums=secure_sum.protect(sealed.sums, keys, key_of(step, order)))
 
 

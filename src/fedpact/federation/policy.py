@@ -66,7 +66,7 @@ class SitePolicy:
     approval: bool = _key("require", "bool", "whether a person approves each new job: `fedpact site approve`", False)
 
     exchanges: int = _key("limit", "whole", "exchanges of a run", 2000)
-    questions: int = _key("limit", "whole", "answers of a run that tell numbers of this owner alone", 100)
+    questions: int = _key("limit", "whole", "answers of a run that tell numbers of this owner alone", 12)
     bytes: int = _key("limit", "whole", "bytes that leave in a run", 2**30)
     length: int = _key("limit", "whole", "numbers in one vector that a job asks for", 2_000_000)
     runs_a_day: int = _key("limit", "whole", "runs that may begin in 24 hours", 50)
@@ -312,7 +312,6 @@ class Traffic:
 
     method: str
     exchanges: int
-    questions: int
     bytes: int
     length: int
 
@@ -385,11 +384,12 @@ ABOUT_TABLE: tuple[Rule[Counts], ...] = (
 ABOUT_REPLY: tuple[Rule[bool], ...] = (
     Rule("secure_sums", "FP-REFUSED-007", lambda p, bare: not (bare and p.secure_sums)),
 )
+#: Rules about a reply that tells numbers of this owner alone, judged before it leaves: how many there are with it.
+ABOUT_TOLD: tuple[Rule[int], ...] = (Rule("questions", "FP-REFUSED-041", lambda p, told: told <= p.questions),)
 #: Rules about an order, judged before it runs.
 ABOUT_ORDER: tuple[Rule[Traffic], ...] = (
     Rule("methods", "FP-REFUSED-006", lambda p, traffic: not traffic.method or traffic.method in p.methods),
     Rule("exchanges", "FP-REFUSED-040", lambda p, traffic: traffic.exchanges <= p.exchanges),
-    Rule("questions", "FP-REFUSED-041", lambda p, traffic: traffic.questions <= p.questions),
     Rule("bytes", "FP-REFUSED-042", lambda p, traffic: traffic.bytes <= p.bytes),
     Rule("length", "FP-REFUSED-043", lambda p, traffic: traffic.length <= p.length),
 )

@@ -173,6 +173,11 @@ def check_range(fields: dict[str, object], owners: int) -> None:
             )
 
 
+def largest_root(owners: int) -> float:
+    """The largest number whose square fits into a sum over so many owners, about 1e12; a larger one counts as this."""
+    return float(np.sqrt(2.0**BITS / owners))
+
+
 def protect(values: NDArray[np.float64], keys: Keys, message: str) -> Words:
     """The values of one owner (in range, see `check_range`), masked.
 

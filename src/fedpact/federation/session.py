@@ -27,7 +27,7 @@ from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.identity import Identity, check_public_keys
 from fedpact.federation.ledger import Ledger
-from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, not_finite, rebuild
+from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, is_masked, not_finite, rebuild
 from fedpact.federation.owner import Step, confirm, end
 from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, offer
 from fedpact.federation.tickets import Ticket, back_off, report_late, wait_any
@@ -278,7 +278,8 @@ class Session:
         self._round += 1
         self.ledger.rounds += 1
         past = self._recall(step, stamped) or self._exchange_anew(step, stamped)
-        return Answers(past.kept, rebuild(type(past.kept[0]), past.shapes, past.total))  # type: ignore[arg-type]
+        total = rebuild(type(past.kept[0]), past.shapes, past.total, past.kept, past.masked)
+        return Answers(past.kept, total)  # type: ignore[arg-type]
 
     def require(self, method: str, steps: Iterable[str]) -> None:
         """OptionError, naming the owner, when one lacks a step that the method needs: before anything is asked."""
@@ -430,7 +431,7 @@ class Session:
                 code="FP-OWNER-303",
             )
         kept = [replies[owner].kept for owner in asked]
-        masked = first.sums.dtype == np.uint64
+        masked = is_masked(first.sums)
         return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
 
     def _collect(self, step: Step, orders: dict[str, Order]) -> dict[str, Sealed[Any]]:

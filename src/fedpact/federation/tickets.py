@@ -52,7 +52,7 @@ class Ticket:
         """The owner's reply, once it is there; raises what the owner raised."""
         assert self.future is not None
         sealed = self.future.result()
-        summed = rebuild(type(sealed.kept), sealed.shapes, sealed.sums)
+        summed = rebuild(type(sealed.kept), sealed.shapes, sealed.sums, [sealed.kept], masked=False)
         hidden = summed_fields(type(sealed.kept))
         return replace(summed, **{k: v for k, v in vars(sealed.kept).items() if k not in hidden})
 

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 
 from fedpact.errors import WireError
-from fedpact.federation.messages import WORDS, Reply, Sealed, name_type, summed_fields
+from fedpact.federation.messages import WORDS, Reply, Sealed, hidden_fields, is_masked, name_type
 
 #: First bytes of every message and memory; the digit is the version of the format.
 MAGIC = b"fedpact1"
@@ -338,17 +338,18 @@ def sealed_to_tree(sealed: Sealed[Any]) -> dict[str, Any]:
 def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
     """The sealed reply of this type. WireError when a field is absent, of another kind, or of another length."""
     where = kind.__name__
-    names = frozenset(summed_fields(kind))
     try:
         shapes = from_tree(tuple[tuple[int, ...], ...], tree["shapes"], f"{where}.shapes")
-        kept = from_tree(kind, tree["kept"], where, names)
         sums = tree["sums"]
+        masked = isinstance(sums, np.ndarray) and is_masked(sums)
+        names = frozenset(hidden_fields(kind, masked))
+        kept = from_tree(kind, tree["kept"], where, names)
     except (KeyError, TypeError) as error:
         raise WireError(f"{where} is incomplete: {error}", code="FP-WIRE-308") from error
     count = sum(int(np.prod(shape, dtype=int)) for shape in shapes)
     expected: tuple[int, ...] = (count,)
-    if isinstance(sums, np.ndarray) and sums.dtype == np.uint64:
-        expected = (count, WORDS)  # masked
+    if masked:
+        expected = (count, WORDS)
     negative = any(n < 0 for shape in shapes for n in shape)
     if negative or len(shapes) != len(names) or not isinstance(sums, np.ndarray) or sums.shape != expected:
         raise WireError(

@@ -24,7 +24,7 @@ from fedpact.federation.identity import signed_by
 from fedpact.federation.messages import rebuild, seal
 from fedpact.federation.secure_sum import add_parts
 from fedpact.fitting.agreement import Finished, Measured, measure
-from fedpact.problem import Certificate, Share, weigh
+from fedpact.problem import Certificate, Residuals, Share, weigh
 from fedpact.solvers.steps import Judged, judged_terms
 from fedpact.tasks import Task, read_task
 from fedpact.tasks.base import SERVER
@@ -53,12 +53,14 @@ class Attest(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Attested(Judged, Measured, Signed):
-    """The terms of the certificate, and what the owner measures; all of it signed.
+    """The terms of the certificate, and what the owner measures; all of it signed, its own residuals among it.
 
     model:  digest of the pair, as the owner got it
     before, and before_...: numbers, names, counts and cells of the other model's measures
     """
 
+    feasibility: float
+    violation: float
     model: str
     before: Vector
     before_names: str
@@ -144,12 +146,6 @@ class Testimony:
         return dict(zip(json.loads(self.statement["before_names"]), self.statement["before"], strict=True))
 
 
-@dataclass(frozen=True)
-class _Miss:
-    feasibility: float
-    violation: float
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """What all owners signed about one run; the coordinator's own table, where it has one, goes by the name "server".
@@ -205,11 +201,12 @@ class Evidence:
         task: Task = read_task(self.task)
         owners = [one for name, one in self.said.items() if name != SERVER]
         shapes = [tuple(shape) for shape in owners[0].statement["shapes"]]
-        total = rebuild(Attested, shapes, add_parts([one.sums for one in owners]))
-        server = rebuild(Attested, shapes, np.zeros(owners[0].sums.shape[0]))
+        total = _rebuild(shapes, add_parts([one.sums for one in owners]))
+        server = _rebuild(shapes, np.zeros(owners[0].sums.shape[0]))
         if SERVER in self.said:
-            server = rebuild(Attested, shapes, self.said[SERVER].sums)
-        misses = {n: _Miss(one.statement["feasibility"], one.statement["violation"]) for n, one in self.said.items()}
+            server = _rebuild(shapes, self.said[SERVER].sums)
+        said = {name: one.statement for name, one in self.said.items()}
+        misses = {name: Residuals(one["feasibility"], one["violation"]) for name, one in said.items()}
         return weigh(task.regularizer(), self.w, self.coupled, server, total, misses)
 
     # -------------------------------------------------------------------------------------------------------- as JSON
@@ -241,3 +238,8 @@ class Evidence:
         vectors = {name: np.array(content[name], dtype=float) for name in ("w", "free", "coupled")}
         prices = {name: np.array(price, dtype=float) for name, price in content["prices"]}
         return cls(content["run"], content["job"], content["task"], prices=prices, said=said, **vectors)
+
+
+def _rebuild(shapes: list[tuple[int, ...]], sums: Vector) -> Attested:
+    """The summed terms; there is none of which only the largest counts."""
+    return rebuild(Attested, shapes, sums, (), masked=False)

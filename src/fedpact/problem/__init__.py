@@ -1,6 +1,6 @@
 """What is asked (Share, Constraint, FederatedProblem), and how any answer is judged (certify)."""
 
-from fedpact.problem.certificate import Certificate, Terms, add_terms, assemble, certify, owner_terms, weigh
+from fedpact.problem.certificate import Certificate, Residuals, Terms, add_terms, assemble, certify, owner_terms, weigh
 from fedpact.problem.coupled import coupled_scale, decouple
 from fedpact.problem.derivatives import find_wrong_parts
 from fedpact.problem.federated import FederatedProblem
@@ -24,6 +24,7 @@ __all__ = [
     "Party",
     "Piece",
     "RemoteProblem",
+    "Residuals",
     "Scored",
     "Share",
     "Terms",

@@ -29,6 +29,10 @@ class Certificate:
     feasibility:  dist(c(w), N_{K*}(mu)): violation and complementarity in one number
     violation:    how far c(w) is from -K, whatever the multipliers
     violations:   the same by owner, the server and the coupled constraint included
+
+    On the way of a solve with secure sums no owner tells its own residuals: the root of the sum of their squares stands
+    for the largest in feasibility and violation, which is never smaller, and `violations` has it under TOGETHER. The
+    certificate of the returned pair has the largest, and violations by owner.
     """
 
     stationarity: float
@@ -80,8 +84,12 @@ def owner_terms(share: Share, w: Vector, multiplier: Vector, coupled_multiplier:
     return Terms(objective=objective, gradient=gradient, feasibility=feasibility, violation=violation, coupled=coupled)
 
 
+#: The entry of `violations` for all owners, where none tells its own.
+TOGETHER = "all owners"
+
+
 class Total(Protocol):
-    """The terms that are summed over the owners."""
+    """The terms that are summed over the owners, and the largest residuals or what stands for them."""
 
     @property
     def objective(self) -> float: ...
@@ -92,15 +100,29 @@ class Total(Protocol):
     @property
     def coupled(self) -> Vector: ...
 
-
-class Miss(Protocol):
-    """The residuals of one owner's constraint, which are reported by name."""
-
     @property
     def feasibility(self) -> float: ...
 
     @property
     def violation(self) -> float: ...
+
+
+class Miss(Protocol):
+    """The residuals of one owner's constraint, which are reported by name; None where only `Total` has them."""
+
+    @property
+    def feasibility(self) -> float | None: ...
+
+    @property
+    def violation(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Of one holder of a constraint."""
+
+    feasibility: float
+    violation: float
 
 
 def add_terms(terms: Sequence[Terms]) -> Terms:
@@ -127,9 +149,14 @@ def assemble(
     total: the sums over the owners; each: the residuals of every owner, in order
     """
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
-    misses: dict[str, Miss] = dict(zip(problem.names, each, strict=True))
+    misses = {}
+    for name, miss in zip(problem.names, each, strict=True):
+        if miss.feasibility is not None and miss.violation is not None:
+            misses[name] = Residuals(miss.feasibility, miss.violation)
+    if not misses:
+        misses[TOGETHER] = Residuals(total.feasibility, total.violation)
     if problem.server.constraint is not None:
-        misses[problem.server.label] = server
+        misses[problem.server.label] = Residuals(server.feasibility, server.violation)
     return weigh(problem.regularizer, w, coupled_multiplier, server, total, misses)
 
 
@@ -139,7 +166,7 @@ def weigh(
     coupled_multiplier: Vector,
     server: Total,
     total: Total,
-    misses: Mapping[str, Miss],
+    misses: Mapping[str, Residuals],
 ) -> tuple[Certificate, float]:
     """Certificate and objective from sums and residuals alone: nobody's functions are needed.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedpact.problem.certificate import TOGETHER
 from fedpact.report import wording
 from fedpact.report.charts import Chart
 from fedpact.report.course import charts
@@ -295,8 +296,11 @@ def _history_table(steps: Sequence[Step]) -> Table:
 def _history_row(step: Step) -> Row:
     violations = list(step.violations.values()) or [math.nan]
     mean = sum(violations) / len(violations)
-    numbers = (step.objective, min(violations), mean, max(violations), step.stationarity, step.feasibility)
-    return Cell(f"{step.rounds:,}"), *map(_cell, numbers), Cell(size(step.bytes), step.bytes)
+    spread = (_cell(min(violations)), _cell(mean))
+    if TOGETHER in step.violations:  # whose they are was hidden by secure sums
+        spread = (Cell(NONE), Cell(NONE))
+    judged = (_cell(max(violations)), _cell(step.stationarity), _cell(step.feasibility))
+    return Cell(f"{step.rounds:,}"), _cell(step.objective), *spread, *judged, Cell(size(step.bytes), step.bytes)
 
 
 # ------------------------------------------------------------------------------------------------ what left, to repeat

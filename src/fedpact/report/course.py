@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from fedpact.problem.certificate import TOGETHER
 from fedpact.report.charts import Chart, spans_decades
 from fedpact.report.numbers import given, number, size
 from fedpact.report.record import Record, Step
@@ -56,17 +57,20 @@ def _chart(
 
 
 def _violation_chart(steps: Sequence[Step], x: Sequence[float], tol: float) -> Chart:
-    """The mean over the owners, in a band from the least to the most."""
+    """The mean over the owners, in a band from the least to the most; one line where secure sums hide whose it is."""
     by_step = []
     for step in steps:
         finite = [v for v in step.violations.values() if math.isfinite(v)]
         by_step.append(finite or [math.nan])
+    levels = [tol] if any(step.violations for step in steps) else []
+    if any(TOGETHER in step.violations for step in steps):
+        most = {"at most": [max(values) for values in by_step]}
+        return _chart("violation", "Violation of the constraints", "excess over the bound", x, most, levels)
     lines = {
         "mean": [sum(values) / len(values) for values in by_step],
         "least": [min(values) for values in by_step],
         "most": [max(values) for values in by_step],
     }
-    levels = [tol] if any(step.violations for step in steps) else []
     chart = _chart("violation", "Violation of the constraints", "excess over the bound", x, lines, levels)
     return replace(chart, band=("least", "most", "least to most of the owners"))
 

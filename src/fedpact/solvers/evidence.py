@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.federation import Answers, Reply, Summed, client_step
+from fedpact.federation import Answers, Largest, Reply, Summed, client_step
 from fedpact.problem import Certificate, Evidence, Share, conflict, owner_evidence
 from fedpact.problem.infeasibility import add
-from fedpact.prox import Prox
 from fedpact.solvers.run import Run, Verdict
 from fedpact.solvers.steps import MOST, At, Holder, far_point, is_better_afar, probe
 from fedpact.types import Vector
@@ -45,25 +44,44 @@ def falls_forever(run: Run, w: Vector, certificate: Certificate, objective: floa
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed(Reply):
-    """The fields of `Evidence`, on their way to the server."""
+    """The fields of `Evidence`, on their way to the server; part: the size again, by which an owner is named."""
 
     value: Summed[float]
     gradient: Summed[Vector]
     spread: Summed[Vector]
     bend: Summed[Vector]
-    size: float
+    size: Summed[float]
+    part: Largest[float]
     concave: bool
 
 
 @client_step
 def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
     """The owner's evidence, by the weights that its method holds."""
+    found = held_evidence(share, state, order.w)
+    return state, Weighed(part=found.size, **vars(found))
+
+
+def held_evidence(share: Share, state: Any, w: Vector) -> Evidence:
+    """The evidence at w, by the weights that the owner holds; none in a method without weights."""
     point = None
     weights = np.zeros(share.multiplier_length)
     if isinstance(state, Holder):
         point, weights = state.separator
-    found = owner_evidence(share, order.w, weights, point)
-    return state, Weighed(**vars(sendable(found)))
+    return sendable(owner_evidence(share, w, weights, point))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named(Reply):
+    """size: of an owner's evidence, told when there is a proof of conflict, to name whose constraints it rests on."""
+
+    size: float
+
+
+@client_step
+def name_part(share: Share, state: Any, order: At) -> tuple[Any, Named]:
+    """How large this owner's part of the proof is."""
+    return state, Named(size=held_evidence(share, state, order.w).size)
 
 
 def sendable(found: Evidence) -> Evidence:
@@ -77,30 +95,44 @@ def sendable(found: Evidence) -> Evidence:
 
 @dataclass(frozen=True)
 class Pull:
-    """The weighted constraints of all holders together, and the size of each by its name."""
+    """The weighted constraints of all holders together, and the size of each by its name.
+
+    hidden: the owners' sizes are not among these, since sums are secure
+    """
 
     total: Evidence
     sizes: dict[str, float]
+    hidden: bool
 
-    def conflict(self, regularizer: Prox, w: Vector) -> tuple[str, ...]:
-        """Who excludes each other; empty when that is not proved."""
-        return conflict(regularizer, w, self.total, self.sizes)
+    def conflict(self, run: Run, w: Vector) -> tuple[str, ...]:
+        """Who excludes each other; empty when that is not proved. Where sizes are hidden a proof costs an exchange."""
+        regularizer = run.problem.regularizer
+        found = conflict(regularizer, w, self.total, self.sizes)
+        if not found or not self.hidden:
+            return found
+        if run.rounds_left <= 1:
+            return run.problem.names  # one of them, or more: nobody can be asked any more
+        replies = run.ask(name_part, At(w=w))
+        told = {name: reply.size for name, reply in zip(run.problem.names, replies, strict=True)}
+        return conflict(regularizer, w, self.total, {**self.sizes, **told})
 
 
 def pull(own: Mapping[str, Evidence], names: Sequence[str], owners: Answers[Any]) -> Pull:
     """The evidence of holders in this process, and of the owners, whose replies are Weighed, added up."""
     sizes = {name: found.size for name, found in own.items()}
-    sizes |= {name: reply.size for name, reply in zip(names, owners, strict=True)}
+    hidden = any(reply.part is None for reply in owners)
+    if not hidden:
+        sizes |= {name: reply.part for name, reply in zip(names, owners, strict=True)}
     total = owners.total
     together = Evidence(
         value=total.value,
         gradient=total.gradient,
         spread=total.spread,
         bend=total.bend,
-        size=sum(reply.size for reply in owners),
+        size=total.size,
         concave=any(reply.concave for reply in owners),
     )
-    return Pull(add([*own.values(), together]), sizes)
+    return Pull(add([*own.values(), together]), sizes, hidden)
 
 
 def weigh_all(run: Run, w: Vector, server_point: Vector | None, server_weights: Vector) -> tuple[str, ...]:
@@ -108,7 +140,7 @@ def weigh_all(run: Run, w: Vector, server_point: Vector | None, server_weights: 
     server = run.problem.server
     own = {server.label: owner_evidence(server, w, server_weights, server_point)}
     replies = run.ask(weigh, At(w=w))
-    return pull(own, run.problem.names, replies).conflict(run.problem.regularizer, w)
+    return pull(own, run.problem.names, replies).conflict(run, w)
 
 
 def infeasible(names: tuple[str, ...], certificate: Certificate) -> Verdict:

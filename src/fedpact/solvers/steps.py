@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step
+from fedpact.federation import Answers, Largest, Order, Reply, Session, Summed, client_step
 from fedpact.problem import (
     Certificate,
     Description,
@@ -106,8 +106,8 @@ class Judged(Reply):
 
     objective: Summed[float]
     gradient: Summed[Vector]
-    feasibility: float
-    violation: float
+    feasibility: Largest[float]
+    violation: Largest[float]
     coupled: Summed[Vector]
 
 
@@ -167,7 +167,7 @@ class Probed(Reply):
     """Objective, violation and part of the coupled constraint at a far point, where overflow counts as huge."""
 
     far_objective: Summed[float]
-    far_violation: float
+    far_violation: Largest[float]
     far_coupled: Summed[Vector]
 
 
@@ -207,12 +207,16 @@ class Conclude(Order):
 class Concluded(Judged):
     """The owner's price, and the terms of the certificate of exactly that price; and the far point, as in `Probed`.
 
+    Price and residuals are told owner by owner here, and nowhere else: they are part of the answer.
+
     wrong: roles of its functions whose derivatives are not theirs, for which the terms prove nothing
     """
 
+    feasibility: float
+    violation: float
     multiplier: Vector
     far_objective: Summed[float]
-    far_violation: float
+    far_violation: Largest[float]
     far_coupled: Summed[Vector]
     wrong: str
 
@@ -281,7 +285,7 @@ def is_better_afar(run: Run, far: Vector, replies: Answers[Any], certificate: Ce
         return False
     asked, user_far, _, _ = run.problem.own(far, np.zeros(run.problem.server.multiplier_length))
     own = probe_fields(asked.server, user_far, 0, secure=False)
-    violations = [own["far_violation"], *(reply.far_violation for reply in replies)]
+    violations = [own["far_violation"], replies.total.far_violation]
     violations.append(float(np.max(replies.total.far_coupled, initial=0.0)))
     there = own["far_objective"] + replies.total.far_objective + run.problem.regularizer.value(far)
     feasible = max(violations) <= max(certificate.violation, run.tol[1])

@@ -86,6 +86,7 @@ def gather_evidence(share: Share, cone: Cone, w: Vector, weights: Vector, couple
         spread=found.spread,
         bend=found.bend + bend,
         size=found.size,
+        part=found.size,
         concave=found.concave or concave,
         matrix=pack(stiffness(cone, local.jacobian, weights) + bent),
         coupled=local.coupled,

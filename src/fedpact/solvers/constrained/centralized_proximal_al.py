@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedpact.federation import Order, client_step, named
+from fedpact.federation import Largest, Order, client_step, named
 from fedpact.functions import Function
 from fedpact.problem import Share
 from fedpact.solvers.base import Needs, Solver, option
@@ -54,7 +54,7 @@ class Update(Order):
 class Updated(Judged):
     """Judged with the new multiplier; change: |mu^{k+1} - mu^k| / beta, max-norm."""
 
-    change: float
+    change: Largest[float]
 
 
 @client_step
@@ -154,7 +154,7 @@ class CentralizedProximalAL(Solver[Server]):
         state.own = replace(state.own, price=price, drift=drift_of(server, state.own.price, price))
         replies = run.ask(update, replace(order, coupled=run.problem.own(found.w, price)[3]))
         judged = certificate_of(run.problem, found.w, price, replies)
-        state.pace.see(judged[0], max(change, *(reply.change for reply in replies)))
+        state.pace.see(judged[0], max(change, replies.total.change))
         state.w = found.w
         state.k += 1
         if self.penalty is None:

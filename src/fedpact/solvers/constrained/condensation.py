@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpact.cones import Cone, Nonnegative, Product, Zero
-from fedpact.federation import Order, Reply, Summed, not_finite
+from fedpact.federation import Largest, Order, Reply, Summed, not_finite
 from fedpact.problem import Share, Terms, owner_terms
 from fedpact.types import Matrix, Vector
 
@@ -100,8 +100,8 @@ class System(Reply):
     coupled: Summed[Vector]
     coupled_jacobian: Summed[Matrix]
     judged: Summed[Vector]  # the certificate's gradient; empty when not asked for
-    feasibility: float
-    violation: float
+    feasibility: Largest[float]
+    violation: Largest[float]
 
 
 class NoRows(Zero):

@@ -88,6 +88,10 @@ class State(Holder):
     kept: Point
     weights: Vector = field(default_factory=lambda: np.zeros(0))  # proposed for a proof that constraints conflict
 
+    @property
+    def separator(self) -> tuple[Vector | None, Vector]:
+        return None, self.weights
+
 
 @dataclass(frozen=True, kw_only=True)
 class Begin(Look):
@@ -252,8 +256,8 @@ class Coordinator:
                 objective=replies.total.objective,
                 gradient=replies.total.judged,
                 coupled=replies.total.coupled,
-                feasibility=0.0,
-                violation=0.0,
+                feasibility=replies.total.feasibility,
+                violation=replies.total.violation,
             )
             clean = self.state.latest.clean[: self.split]
             certificate, objective = assemble(self.problem, self.w, clean, coupled, terms, replies)
@@ -407,7 +411,7 @@ class InteriorPoint(Solver[Server]):
         regularizer = run.problem.regularizer
         steps = run.rounds_left - PROOF
         point, found = seek_conflict(Balancing(state.at).ask, regularizer, state.at.w, value, steps)
-        return found.conflict(regularizer, point)
+        return found.conflict(run, point)
 
     def _iterate(self, run: Run, state: Server) -> Iterate:
         """The latest point, and which evidence is worth asking for."""

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedpact.federation import Order, Summed, client_step, skippable
+from fedpact.federation import Largest, Order, Summed, client_step, skippable
 from fedpact.functions import Function
 from fedpact.problem import Certificate, Share
 from fedpact.solvers.base import Needs, Solver, option
@@ -98,8 +98,8 @@ class Conclude(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Concluded(Judged):
-    change: float  # |mu^{k+1} - mu^k| / beta, max-norm
+class Repriced(Judged):
+    change: Largest[float]  # |mu^{k+1} - mu^k| / beta, max-norm
     proposal: Summed[Vector]
 
 
@@ -133,7 +133,7 @@ def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Up
 
 
 @client_step
-def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Concluded]:
+def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repriced]:
     """Update the multiplier at w^{k+1}, give the terms of its certificate, and start the next subproblem."""
     state = state.mark_best(order.best)
     price, change = next_multiplier(share, order.w, state.price, state.penalty)
@@ -149,7 +149,7 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Conclu
         consensus=consensus,
     )
     terms = judged_terms(share, order.w, price, order.coupled)
-    return after, Concluded(change=change, proposal=proposal, **terms)
+    return after, Repriced(change=change, proposal=proposal, **terms)
 
 
 # ------------------------------------------------------------------------------------------------------- both halves
@@ -327,7 +327,7 @@ class ProximalAL(Solver[Server]):
         )
         replies = run.ask(conclude, order)
         judged = certificate_of(run.problem, found.w, multiplier, replies)
-        state.pace.see(judged[0], max(server_change, *(reply.change for reply in replies)))
+        state.pace.see(judged[0], max(server_change, replies.total.change))
         state.drift = drift_of(run.problem.server, state.multiplier, multiplier)
         state.w = found.w
         state.multiplier = multiplier
