@@ -19,7 +19,7 @@ from fedpact.federation import Site
 from fedpact.federation.audit import read_log
 from fedpact.federation.identity import Identity, open_signed, sign_message, split_signed
 from fedpact.federation.messages import seal
-from fedpact.federation.secure_sum import Offer, Peers, add, decode, negative, offer
+from fedpact.federation.secure_sum import Offer, Peers, add, decode, largest_root, negative, offer
 from fedpact.federation.wire import STEPS, dumps, from_tree, loads, order_type, reply_type, sealed_from_tree
 from fedpact.tasks import FileSource, NeymanPearson
 from fedpact.types import Vector
@@ -239,7 +239,7 @@ def masked_and_plain(engine: SiteEngine, sites: Sites, owner: str, share: Any) -
         state, answer = step(share, state, order)
         if sealed.sums.size:
             masked.append(sealed.sums)
-            plain.append(seal(answer).sums)
+            plain.append(seal(answer, most=largest_root(len(OWNERS))).sums)
     return masked, plain
 
 
