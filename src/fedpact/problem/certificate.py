@@ -28,12 +28,14 @@ class Certificate:
     feasibility:  dist(c(w), N_{K*}(mu)): violation and complementarity in one number
     violation:    how far c(w) is from -K, whatever the multipliers
     violations:   the same by owner, the server and the coupled constraint included
+    mean_feasibility: over all who hold a constraint, where `feasibility` is the largest; None: not known
     """
 
     stationarity: float
     feasibility: float
     violation: float
     violations: dict[str, float] = field(default_factory=dict)
+    mean_feasibility: float | None = field(default=None, compare=False)
 
     def meets(self, tol: tuple[float, float]) -> bool:
         """Whether both residuals are within tol = (stationarity, feasibility)."""
@@ -128,8 +130,10 @@ def assemble(
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
     gradient = server.gradient + total.gradient
     violations = {name: miss.violation for name, miss in zip(problem.names, each, strict=True)}
-    feasibilities = [server.feasibility, *(miss.feasibility for miss in each)]
+    holding = zip(problem.shares, each, strict=True)
+    feasibilities = [miss.feasibility for share, miss in holding if share.constraint is not None]
     if problem.server.constraint is not None:
+        feasibilities.append(server.feasibility)
         violations[problem.server.label] = server.violation
     if problem.coupled_length:
         cone = Nonnegative(problem.coupled_length)
@@ -138,9 +142,10 @@ def assemble(
         violations["coupled"] = violation
     certificate = Certificate(
         stationarity=problem.regularizer.subdifferential_distance(-gradient, w),
-        feasibility=float(np.max(feasibilities)),
+        feasibility=float(np.max(feasibilities, initial=0.0)),
         violation=float(np.max(list(violations.values()))),
         violations=violations,
+        mean_feasibility=float(np.mean(feasibilities or [0.0])),
     )
     objective = server.objective + total.objective + problem.regularizer.value(w)
     return certificate, float(objective)
