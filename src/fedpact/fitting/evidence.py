@@ -206,7 +206,8 @@ class Evidence:
         if SERVER in self.said:
             server = _rebuild(shapes, self.said[SERVER].sums)
         said = {name: one.statement for name, one in self.said.items()}
-        misses = {name: Residuals(one["feasibility"], one["violation"]) for name, one in said.items()}
+        holds = {name: int(price.size > 0) for name, price in self.prices.items()}
+        misses = {name: Residuals(one["feasibility"], one["violation"], holds[name]) for name, one in said.items()}
         return weigh(task.regularizer(), self.w, self.coupled, server, total, misses)
 
     # -------------------------------------------------------------------------------------------------------- as JSON

@@ -6,6 +6,7 @@ cut: `owner_terms` runs where the data is, `assemble` adds up at the server, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ class Certificate:
     feasibility:  dist(c(w), N_{K*}(mu)): violation and complementarity in one number
     violation:    how far c(w) is from -K, whatever the multipliers
     violations:   the same by owner, the server and the coupled constraint included
+    mean_feasibility: over all who hold a constraint, where `feasibility` is the largest, or a bound of that mean
 
     On the way of a solve with secure sums no owner tells its own residuals: the root of the sum of their squares stands
     for the largest in feasibility and violation, which is never smaller, and `violations` has it under TOGETHER. The
@@ -39,6 +41,7 @@ class Certificate:
     feasibility: float
     violation: float
     violations: dict[str, float] = field(default_factory=dict)
+    mean_feasibility: float | None = field(default=None, compare=False)
 
     def meets(self, tol: tuple[float, float]) -> bool:
         """Whether both residuals are within tol = (stationarity, feasibility)."""
@@ -119,10 +122,11 @@ class Miss(Protocol):
 
 @dataclass(frozen=True)
 class Residuals:
-    """Of one holder of a constraint."""
+    """Of one owner; or of several holders of a constraint, as the root of the sum of their squares."""
 
     feasibility: float
     violation: float
+    holders: int = 1
 
 
 def add_terms(terms: Sequence[Terms]) -> Terms:
@@ -150,11 +154,12 @@ def assemble(
     """
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
     misses = {}
-    for name, miss in zip(problem.names, each, strict=True):
+    for name, share, miss in zip(problem.names, problem.shares, each, strict=True):
         if miss.feasibility is not None and miss.violation is not None:
-            misses[name] = Residuals(miss.feasibility, miss.violation)
+            misses[name] = Residuals(miss.feasibility, miss.violation, int(share.constraint is not None))
     if not misses:
-        misses[TOGETHER] = Residuals(total.feasibility, total.violation)
+        holders = sum(share.constraint is not None for share in problem.shares)
+        misses[TOGETHER] = Residuals(total.feasibility, total.violation, holders)
     if problem.server.constraint is not None:
         misses[problem.server.label] = Residuals(server.feasibility, server.violation)
     return weigh(problem.regularizer, w, coupled_multiplier, server, total, misses)
@@ -174,22 +179,28 @@ def weigh(
     server: the coordinator's own terms; total: the sums over the owners; misses: the residuals of all, by name
     """
     violations = {name: miss.violation for name, miss in misses.items()}
-    feasibilities = [miss.feasibility for miss in misses.values()]
+    residuals = list(misses.values())
     if coupled_multiplier.size:
         cone = Nonnegative(coupled_multiplier.size)
-        feasibility, violation = _measure(cone, total.coupled, coupled_multiplier)
-        feasibilities.append(feasibility)
-        violations["coupled"] = violation
+        residuals.append(Residuals(*_measure(cone, total.coupled, coupled_multiplier)))
+        violations["coupled"] = residuals[-1].violation
     gradient = server.gradient + total.gradient
     if regularizer is None:
         regularizer = Zero()
     certificate = Certificate(
         stationarity=regularizer.subdifferential_distance(-gradient, w),
-        feasibility=float(np.max(feasibilities)),
+        feasibility=max(one.feasibility for one in residuals),
         violation=float(np.max(list(violations.values()))),
         violations=violations,
+        mean_feasibility=_mean_feasibility(residuals),
     )
     return certificate, float(server.objective + total.objective + regularizer.value(w))
+
+
+def _mean_feasibility(residuals: Sequence[Residuals]) -> float:
+    """Over the holders; of n together, whose squares are known only as a sum, it is at most the root over sqrt(n)."""
+    holders = sum(one.holders for one in residuals)
+    return sum(one.feasibility * math.sqrt(one.holders) for one in residuals) / max(holders, 1)
 
 
 def certify(

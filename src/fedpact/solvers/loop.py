@@ -20,7 +20,7 @@ from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
 from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible
-from fedpact.solvers.run import HAND_OVER, MARGIN, SOLVED, Best, Iterate, Run, Stop, Verdict
+from fedpact.solvers.run import HAND_OVER, SOLVED, Best, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import judge_point
 
@@ -115,8 +115,7 @@ class Watch:
         doubtful = iterate.end is not None
         if iterate.judged is not None:
             certificate = iterate.judged[0]
-            stationarity, feasibility = self.run.tol
-            if certificate.meets((stationarity, MARGIN * feasibility)):
+            if self.run.accepts(certificate):
                 return SOLVED
             doubtful = self._is_idle(iterate, certificate) or doubtful
         if (doubtful or iterate.conflict) and (found := self._conflict(iterate, state)):
@@ -127,6 +126,8 @@ class Watch:
 
     def _is_idle(self, iterate: Iterate, certificate: Certificate) -> bool:
         """Note progress, and tell whether there was none for so long that evidence should be asked for."""
+        if iterate.number == self.run.first:  # without prices the start may look better than what leads to the solution
+            return False
         missed = certificate.missed(self.run.tol)
         if missed < self.solver.progress * self.lowest:
             self.lowest = missed

@@ -470,7 +470,7 @@ def test_a_nonconvex_subproblem_raises_the_penalty():
 
 
 def test_a_nonconvex_problem_that_does_not_settle_goes_to_algorithm_1(monkeypatch):
-    monkeypatch.setattr(Accelerated, "patience", 12)
+    monkeypatch.setattr(Accelerated, "patience", 6)
     answer = fp.solve(outside_the_ball(), "accelerated", tol=1e-4, w0=[0.5, 0.1], consensus_penalty=0.01)
     assert any("proximal-al goes on" in note for note in answer.history.notes)
     assert answer.status == "solved"

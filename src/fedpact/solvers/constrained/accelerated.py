@@ -10,7 +10,7 @@ differences. Owners keep their own and send F_i and inner products. The server n
 of the next z follows from the sums it has, so one exchange a round is enough. Multipliers stay at their owners until
 the end, and the certificate of (w, mu) comes with the round when the residual says that it may be met.
 
-Safeguards: a step that doubles the residual is taken back; the memory is halved when the residual is far from what a
+Safeguards: a step that triples the residual is taken back; the memory is halved when the residual is far from what a
 linear map would give, and when that happens again and again the acceleration rests for longer and longer; and it rests
 while the residual is above the bound of A2DR (Fu, Zhang and Boyd 2020, Algorithm 2). So the iteration converges
 wherever the plain one does, once rho stays: it changes less and less often.

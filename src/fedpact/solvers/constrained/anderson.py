@@ -17,13 +17,14 @@ from fedpact.types import Matrix, Vector
 
 #: beta: how far to go along F. Between 0 and 2 the iteration converges (Eckstein and Bertsekas 1992); here it takes
 #: about a tenth fewer rounds than with 1.
-RELAXATION = 1.6
+RELAXATION = 1.7
 #: Tikhonov term of gamma's least squares, with columns scaled to one.
 TIKHONOV = 1e-10
 #: Where |dF| is less than this part of |dz| the extrapolation is damped: owners in conflict drift like that forever.
 SLOWEST = 1e-5
-#: A step after which the residual is this many times the lowest is taken back, and the memory dropped.
-DOUBLED = 2.0
+#: A step after which the residual is this many times the lowest is taken back, and the memory dropped. Over-relaxed
+#: steps often double it on the way to a smaller one, and to take one back costs a round.
+TRIPLED = 3.0
 #: The memory is halved when the residual is this many times what a linear map gives.
 SURPRISE = 2.0
 #: A step is not expected to leave less than this part of the residual, whatever a linear map would.
@@ -95,7 +96,7 @@ class Memory:
         norm = float(np.sqrt(part.squared))
         self._store(z, part, remember, norm)
         self._watch_prediction(norm)
-        if norm > DOUBLED * self.lowest:
+        if norm > TRIPLED * self.lowest:
             self._keep(1)
             if self.predicted < np.inf:  # go back: gamma = 1 for the newest difference is the plain step from before
                 self.predicted = np.inf

@@ -31,7 +31,7 @@ from fedpact.errors import OptionError
 from fedpact.federation import Answers, Order, Reply, Summed, Ticket, client_step
 from fedpact.problem import Certificate, Party, Scored, VerticalProblem
 from fedpact.solvers.base import option
-from fedpact.solvers.run import MARGIN, Iterate, Run, Verdict
+from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, gradient_of, theta_at
 from fedpact.types import Vector
 
@@ -543,7 +543,7 @@ class FairVFL(CoordinateDescent):
         if len(state.slopes) < len(descent.known):
             return self._iterate(run, state, None)
         slopes = list(state.slopes.values())
-        if state.certificate(slopes)[0].meets((run.tol[0], MARGIN * run.tol[1])):
+        if run.accepts(state.certificate(slopes)[0]):
             if run.rounds_left <= self.reserve + len(state.waiting) + 1:
                 return self._iterate(run, state, None)
             slopes = self._look(run, state)
