@@ -447,6 +447,7 @@ CODES = {
     "FP-REFUSED-041": "rule questions: the site has told its own numbers as often as it allows; begin another run",
     "FP-REFUSED-042": "rule bytes: the run has received as many bytes as the site allows; use fewer columns",
     "FP-REFUSED-043": "rule length: a vector is longer than the site allows; use fewer columns",
+    "FP-REFUSED-044": "rule local_steps: an order asks for more local steps than the site allows; state fewer",
     "FP-OPTION-600": "the file of the key is there already; state another file",
     "FP-OPTION-601": "the file holds no private key; make one with `fedpact site key`",
     "FP-OPTION-602": "the key is not an Ed25519 key; make one with `fedpact site key`",

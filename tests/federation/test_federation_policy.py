@@ -85,6 +85,7 @@ def asked(site: Gate, changes: dict[str, Any], task: dict[str, Any], counts: Cou
 class Ask(Order):
     w: Any = None
     coupled_length: int = 0
+    steps: int = 0
 
 
 TABLE = Counts(100, (50, 50), (40, 60), 3)
@@ -112,6 +113,7 @@ ATTACKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "FP-REFUSED-041": ({"questions": 2}, {"times": 4}),
     "FP-REFUSED-042": ({"bytes": 50}, {"times": 4}),
     "FP-REFUSED-043": ({"length": 1000}, {"order": Ask(run="r1", coupled_length=10**8)}),
+    "FP-REFUSED-044": ({"local_steps": 100}, {"order": Ask(run="r1", steps=10**4)}),
 }
 
 

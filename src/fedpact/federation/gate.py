@@ -145,7 +145,7 @@ class Gate:
 
     def admit_order(self, step: str, order: Order) -> None:
         run = self._runs[order.run]
-        traffic = Traffic(method_of(step), run.exchanges + 1, run.bytes, longest(order))
+        traffic = Traffic(method_of(step), run.exchanges + 1, run.bytes, longest(order), asked_steps(order))
         check(self.policy, ABOUT_ORDER, traffic)
 
     # ---------------------------------------------------------------------------------------------------- what goes out
@@ -246,6 +246,12 @@ def longest(order: Order) -> int:
         elif name.endswith("length"):
             found = max(found, int(value))
     return found
+
+
+def asked_steps(order: Order) -> int:
+    """How many local steps an order asks for, by the names that methods have for them."""
+    content = payload(order)
+    return max(int(content.get(name, 0)) for name in ("steps", "updates"))
 
 
 def digest_of(content: Charter | Mapping[str, Any]) -> str:

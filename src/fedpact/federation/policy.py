@@ -69,6 +69,7 @@ class SitePolicy:
     questions: int = _key("limit", "whole", "answers of a run that tell numbers of this owner alone", 12)
     bytes: int = _key("limit", "whole", "bytes that leave in a run", 2**30)
     length: int = _key("limit", "whole", "numbers in one vector that a job asks for", 2_000_000)
+    local_steps: int = _key("limit", "whole", "local steps that one order may ask for", 10_000)
     runs_a_day: int = _key("limit", "whole", "runs that may begin in 24 hours", 50)
     similar_runs: int = _key(
         "limit", "whole", "runs on the same data whose owners or categories differ by one from an earlier run's", 0
@@ -308,12 +309,14 @@ class Traffic:
 
     method: whose step the order asks for; empty for steps that all methods share
     length: of the longest vector that the order holds or asks for
+    steps:  local steps that the order asks for
     """
 
     method: str
     exchanges: int
     bytes: int
     length: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -392,6 +395,7 @@ ABOUT_ORDER: tuple[Rule[Traffic], ...] = (
     Rule("exchanges", "FP-REFUSED-040", lambda p, traffic: traffic.exchanges <= p.exchanges),
     Rule("bytes", "FP-REFUSED-042", lambda p, traffic: traffic.bytes <= p.bytes),
     Rule("length", "FP-REFUSED-043", lambda p, traffic: traffic.length <= p.length),
+    Rule("local_steps", "FP-REFUSED-044", lambda p, traffic: traffic.steps <= p.local_steps),
 )
 
 

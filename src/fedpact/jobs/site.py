@@ -10,6 +10,7 @@ from typing import Any
 from fedpact.errors import OptionError
 from fedpact.federation import Site
 from fedpact.federation.audit import AuditLog
+from fedpact.federation.forgetting import forget
 from fedpact.federation.gate import Gate
 from fedpact.federation.identity import Identity
 from fedpact.federation.policy import SitePolicy, read_policy
@@ -18,8 +19,12 @@ from fedpact.tasks.base import digest_of_files
 
 
 def open_site(file: str | Path) -> Site:
-    """The site of this `site.toml`, ready to answer. Raises OptionError for a file, key or folder that is not right."""
+    """The site of this `site.toml`, ready to answer; what it keeps of old runs is erased.
+
+    Raises OptionError for a file, key or folder that is not right.
+    """
     policy = read_policy(file)
+    forget(memory_folder(policy))
     return Site(policy.name, SiteSource(policy), memory_folder(policy), gate=open_gate(policy))
 
 

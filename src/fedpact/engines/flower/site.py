@@ -36,7 +36,6 @@ from flwr.clientapp import ClientApp
 from fedpact.engines.flower.logs import FORMATS, Format, speak
 from fedpact.errors import CODES
 from fedpact.federation.failure import UNEXPECTED
-from fedpact.federation.forgetting import forget
 from fedpact.federation.metrics import METRICS, serve_metrics
 
 try:
@@ -224,8 +223,6 @@ def serve_site(
     if not node_config.get("name"):
         raise SystemExit('--node-config: this site has no name; add name="...", as the coordinator knows it')
     client = load(app)
-    if node_config.get("state-path"):
-        forget(Path(str(node_config["state-path"])).expanduser())
     keys = _keys(auth_supernode_private_key) if auth_supernode_private_key else None
     certificates = str(Path(root_certificates).expanduser()) if root_certificates else None
     if metrics_port is not None:
