@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,16 @@ def test_every_run_reads_the_table_as_it_is_then(table: Path) -> None:
     table.write_text(TABLE.replace("36", "40"))
     assert total("first", 2) == 36 + 91 + 79 + 49  # within a run, one table
     assert total("second", 1) == 40 + 91 + 79 + 49
+
+
+def test_a_site_that_starts_forgets_runs_that_were_given_up(table: Path) -> None:
+    sites = sites_of(table)
+    given_up = sites.policies[NAME].parent / f"{NAME} state" / "memory" / "hospital_2-1" / "run.state"
+    given_up.parent.mkdir(parents=True)
+    given_up.touch()
+    os.utime(given_up, (0, 0))
+    make_handler(sites.config(NAME))
+    assert not given_up.exists()  # with its keys
 
 
 @pytest.mark.parametrize(
