@@ -765,3 +765,20 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     with raises_code("FP-OPTION-001", "north: ", "pip install 'fedpact[secure]'"):
         fp.solve(small(), secure_sum=True)
     assert fp.solve(small(), secure_sum=False).solved
+
+
+def test_constraints_that_exclude_each_other_are_proved_to_in_secret_too() -> None:
+    """Their multipliers grow beyond what a secure sum holds; the steps there are refused, and the run goes on."""
+    rng = np.random.default_rng(0)
+    side = rng.standard_normal(4)
+    side *= 4 / np.linalg.norm(side)
+    shares = []
+    for centre in (side, -side):
+        objective = fp.functions.Quadratic(np.eye(4), rng.standard_normal(4))
+        rows = rng.standard_normal((40, 4)) + 0.5 * centre
+        loss = fp.functions.LogisticLoss(rows, np.ones(40)) - 0.1
+        shares.append(fp.Share(objective, fp.Constraint(loss, Nonnegative(1))))
+    shares.append(fp.Share(fp.functions.Quadratic(np.eye(4))))
+    found = fp.solve(fp.FederatedProblem(shares), "interior-point", tol=1e-4, secure_sum=True)
+    assert found.status == "infeasible"
+    assert found.conflict == ("client 1", "client 2")

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedpact.cones import Cone, Nonnegative, Product, Zero
 from fedpact.federation import Largest, Order, Reply, Summed, not_finite
+from fedpact.federation.messages import summed_fields
 from fedpact.problem import Share, Terms, owner_terms
 from fedpact.types import Matrix, Vector
 
@@ -312,6 +313,11 @@ def _finite(*arrays: Matrix) -> bool:
 
 def _mean_square(jacobian: Matrix) -> float:
     return float(np.sum(jacobian**2)) / max(len(jacobian), 1) or 1.0
+
+
+def largest_entry(system: System) -> float:
+    """Of all that is summed."""
+    return max(float(np.max(np.abs(getattr(system, name)), initial=0.0)) for name in summed_fields(System))
 
 
 def void_system(dim: int, look: Look) -> System:

@@ -54,8 +54,10 @@ from fedpact.solvers.constrained.condensation import (
     evaluate,
     first_pair,
     lagrangian_hessian,
+    largest_entry,
     move_pair,
     unpack,
+    void_system,
 )
 from fedpact.solvers.constrained.pace import Pace, Sums, lags
 from fedpact.solvers.evidence import Pull, pull
@@ -65,6 +67,9 @@ from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.steps import Holder
 from fedpact.types import Matrix, Vector
 
+#: Entries above this are taken for infinite where sums are secure: a sum over a thousand owners holds them, and a step
+#: that leads there is shortened. Multipliers of constraints that exclude each other grow like that.
+SUMMABLE = 2.0**70
 #: A proof of conflict is sought when the miss of the constraints has not halved in this many iterations,
 SUSPECT = 3
 #: then after this many more, doubled each time,
@@ -135,6 +140,8 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     slack, multiplier = move_pair(cone, origin, order.step, order.target, order.finishing)
     local = evaluate(share, w, order.coupled.size)
     point, system = condense(share, cone, w, local, slack, multiplier, order)
+    if order.secure and largest_entry(system) > SUMMABLE:
+        system = void_system(w.size, order)
     return move_to(state, order, point), system
 
 
