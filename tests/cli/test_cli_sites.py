@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from raising import raises_code
+from site_files import write_sites
 
 from fedpact.cli.sites import sites
 from fedpact.engines.flower.submit import SITES, SuperLink, _read_sites
@@ -43,7 +44,8 @@ def test_owners_of_a_job_come_first_also_those_that_are_missing(folder: Path) ->
     text = path.read_text()
     for owner in ("north", "south", "coast"):
         text = text.replace(f'"{owner}.csv"', '"flower://127.0.0.1:1"')
-    path.write_text(text)
+    keys = write_sites(folder / "sites", dict.fromkeys(("north", "south", "coast"), path), features=[])
+    path.write_text(f"{text}\n{keys.toml()}")
     done = CliRunner().invoke(sites, [str(path), "--json"])
     assert done.exit_code == 0, done.output
     rows = [(row["name"], row["online"]) for row in json.loads(done.output)]

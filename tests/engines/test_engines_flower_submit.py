@@ -106,6 +106,17 @@ def test_a_job_that_ends_before_there_is_a_model_ends_as_elsewhere(
     assert "Traceback" not in said
 
 
+def test_sites_that_cannot_be_asked_at_the_superlink_are_no_proof(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "no route to host")
+
+    monkeypatch.setattr(submit.shutil, "which", lambda name, path: name)
+    monkeypatch.setattr(submit.subprocess, "run", run)
+    with raises_code("FP-637", "", "no route to host"):
+        submit.ask_on_flower(job.parent / "run", read_job(job))
+    assert list(job.parent.glob("fedpact-ask-*")) == []
+
+
 def test_the_end_of_an_earlier_run_is_not_told_again(
     job: Path, coordinate: Callable[[BaseException | None], None]
 ) -> None:
