@@ -22,6 +22,9 @@ from site_files import write_sites
 
 import fedpact as fp
 from fedpact import data
+from fedpact.federation.audit import read_log
+from fedpact.federation.identity import Identity
+from fedpact.federation.policy import read_policy
 from fedpact.federation.protocol import PROTOCOL
 from fedpact.jobs import read_job, run_job
 from fedpact.report.record import Record
@@ -154,11 +157,49 @@ def test_a_coordinator_elsewhere_runs_a_job_with_sites_of_two_versions(elsewhere
     assert states == [".ended"] * 3
 
 
+def test_sites_sign_a_run_and_recompute_it_when_they_are_asked(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    done = elsewhere.fedpact("run", str(elsewhere.write_remote_job(tmp_path)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    keys = tmp_path / "keys.toml"
+    known = {**elsewhere.sites.roster, "server": Identity.load(elsewhere.sites.key).public}
+    keys.write_text("".join(f"{json.dumps(name)} = {json.dumps(public)}\n" for name, public in known.items()))
+
+    def verify(*options: str) -> dict[str, Any]:
+        done = elsewhere.fedpact("verify", str(tmp_path / "run"), "--roster", str(keys), "--json", *options)
+        assert done.returncode == (0 if '"verified": true' in done.stdout else 1), done.stdout + done.stderr
+        return dict(json.loads(done.stdout))
+
+    signed = verify()
+    assert signed["verified"], signed
+    assert (signed["pinned"], signed["asked"]) == (True, False)
+    assert signed["signed"] == elsewhere.sites.roster
+    assert signed["coordinator"] == known["server"]
+    asked = verify("--ask")
+    assert asked == {**signed, "asked": True}
+    table = elsewhere.files["hospital 2"]
+    before = table.read_text()
+    table.write_text(before + before.splitlines()[-1] + "\n")
+    try:
+        changed = verify("--ask")
+        assert verify() == signed  # the folder is as it was
+    finally:
+        table.write_text(before)
+    assert not changed["verified"]
+    assert {one["owner"] for one in changed["failed"]} == {"hospital 2", ""}  # and the certificate, of all of them
+    assert "table" in next(one["what"] for one in changed["failed"] if one["owner"])
+    for site in SITES:  # every time in a run of its own, of the same job
+        log = read_log(elsewhere.folder / "sites" / f"{site} state" / "audit")
+        runs = [entry for entry in log if entry["event"] == "run"][-3:]
+        assert len({entry["run"] for entry in runs}) == 3
+        assert len({entry["job"] for entry in runs}) == 1
+
+
 def test_who_is_online_is_listed(elsewhere: Elsewhere, tmp_path: Path) -> None:
     job = elsewhere.write_remote_job(tmp_path)
     text = job.read_text()
     absent = f'"hospital 9" = "flower://{elsewhere.deployment.address}"'
-    job.write_text(text.replace("[flower]", f"{absent}\n[flower]"))
+    stated = text.replace("[flower]", f"{absent}\n[flower]")
+    job.write_text(f'{stated}"hospital 9" = "{"9" * 64}"\n')  # [roster] is its last table
     done = elsewhere.fedpact("sites", str(job), "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     found = {row.pop("name"): row for row in json.loads(done.stdout)}
@@ -167,7 +208,8 @@ def test_who_is_online_is_listed(elsewhere: Elsewhere, tmp_path: Path) -> None:
     here = version("fedpact")
     assert [found[site]["version"] for site in SITES] == [here, OTHER, here]
     assert {found[site]["protocol"] for site in SITES} == {PROTOCOL}
-    assert {found[site]["policy"] for site in SITES} == {""}
+    digests = {site: read_policy(elsewhere.sites.policies[site]).digest for site in SITES}
+    assert {site: found[site]["policy"] for site in SITES} == digests
     where = ["--root-certificates", str(tmp_path / "ca.crt"), "--superexec-secret", str(tmp_path / "secret")]
     done = elsewhere.fedpact("sites", elsewhere.deployment.address, *where)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -222,11 +222,13 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "job.toml").write_text(stated + "\n".join(lines))
     run_job(read_job(tmp_path / "here" / "job.toml"))
-    command = [sys.executable, "-c", "from fedpact.cli.main import main; main()", "run"]
-    done = subprocess.run(
-        [*command, str(tmp_path / "sites" / "job.toml")], capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = [sys.executable, "-c", "from fedpact.cli.main import main; main()"]
+    job = str(tmp_path / "sites" / "job.toml")
+    for arguments in (["run", job], ["verify", str(tmp_path / "sites" / "run"), "--ask", "--json"]):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["signed"] == clinics.sites.roster
+    assert json.loads(done.stdout)["asked"]
     records = {name: Record.load(tmp_path / name / "run") for name in ("here", "sites")}
     assert records["sites"].engine == "flower"
     models = {name: fp.Solution.load(tmp_path / name / "run" / "solution.npz").w for name in records}

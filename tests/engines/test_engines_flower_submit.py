@@ -106,6 +106,17 @@ def test_a_job_that_ends_before_there_is_a_model_ends_as_elsewhere(
     assert "Traceback" not in said
 
 
+def test_sites_that_cannot_be_asked_at_the_superlink_are_no_proof(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "no route to host")
+
+    monkeypatch.setattr(submit.shutil, "which", lambda name, path: name)
+    monkeypatch.setattr(submit.subprocess, "run", run)
+    with raises_code("FP-637", "", "no route to host"):
+        submit.ask_on_flower(job.parent / "run", read_job(job))
+    assert list(job.parent.glob("fedpact-ask-*")) == []
+
+
 def test_the_end_of_an_earlier_run_is_not_told_again(
     job: Path, coordinate: Callable[[BaseException | None], None]
 ) -> None:
@@ -115,3 +126,21 @@ def test_the_end_of_an_earlier_run_is_not_told_again(
     coordinate(None)
     with raises_code("FP-302"):
         submit.run_on_flower(read_job(job), resume=True)
+
+
+def test_a_finished_run_that_is_resumed_keeps_what_was_signed(
+    job: Path, coordinate: Callable[[BaseException | None], None], folder: Path
+) -> None:
+    """Sites erase what they know of a run that has ended, and could not sign it again."""
+    coordinate(None)
+    stated = job.read_text()
+    keys = "".join(f'{owner} = "sites/{owner}.pem"\n' for owner in OWNERS)
+    here = stated.partition("[flower]\nkey")[0]
+    for owner in OWNERS:
+        here = here.replace(f'{owner} = "flower://127.0.0.1:1"', f'{owner} = "{owner}.csv"')
+    job.write_text(f"{here}[keys]\n{keys}")
+    record = run_job(read_job(job))
+    evidence = (folder / "run" / "evidence.json").read_bytes()
+    job.write_text(stated)
+    assert submit.run_on_flower(read_job(job), resume=True) == record
+    assert (folder / "run" / "evidence.json").read_bytes() == evidence

@@ -666,17 +666,17 @@ def test_a_signature_that_is_none_ends_the_run(folder: Path, monkeypatch: pytest
 class Gated:
     """An engine whose owners are sites of other organisations, each behind its gate: bytes in, bytes out."""
 
-    def __init__(self, folder: Path, coordinator: str) -> None:
-        self.sites = {owner: self._site(folder, owner, coordinator) for owner in OWNERS}
+    def __init__(self, folder: Path, coordinators: Mapping[str, str]) -> None:
+        self.sites = {owner: self._site(folder, owner, coordinators) for owner in OWNERS}
 
     @staticmethod
-    def _site(folder: Path, owner: str, coordinator: str) -> Site:
+    def _site(folder: Path, owner: str, coordinators: Mapping[str, str]) -> Site:
         policy = SitePolicy(
             name=owner,
             data=folder / f"{owner}.csv",
             state=folder / f"{owner}-state",
             key=folder / f"{owner}.key",
-            coordinators={"registry": coordinator},
+            coordinators=coordinators,
             peers={name: key for name, key in publics(folder).items() if name != owner},
             features=("age", "dose", "pressure", "smoker"),
             labels=("relapse",),
@@ -705,13 +705,10 @@ class _GatedFleet(RemoteFleet):
 def test_sites_with_a_policy_sign_and_are_asked_again(folder: Path) -> None:
     give_keys(folder)
     job = read_job(folder / "job.toml")
-    coordinator = Identity.create(folder / "coordinator.key").public
-    settings: dict[str, Any] = {
-        "engine": Gated(folder, coordinator),
-        "identity": folder / "coordinator.key",
-        "roster": publics(folder),
-    }
-    with fp.Session(**settings) as session:
+    asking = {name: folder / f"{name}.key" for name in ("coordinator", "auditor")}
+    coordinators = {name: Identity.create(path).public for name, path in asking.items()}
+    settings: dict[str, Any] = {"engine": Gated(folder, coordinators), "roster": publics(folder)}
+    with fp.Session(**settings, identity=asking["coordinator"]) as session:
         found = fp.fit(job.task, dict.fromkeys(OWNERS), session)
     assert found.solved
     evidence = found.evidence
@@ -719,7 +716,7 @@ def test_sites_with_a_policy_sign_and_are_asked_again(folder: Path) -> None:
     assert list(check_statements(evidence)) == []
     assert all(one.signed and one.statement["masked"] for one in evidence.said.values())
     assert agree(evidence.certificate()[0].stationarity, found.solution.certificate.stationarity)
-    with fp.Session(**settings) as session:
+    with fp.Session(**settings, identity=asking["auditor"]) as session:  # by whoever the policy names
         session.open(dict.fromkeys(OWNERS), evidence.job)
         session.secure()
         again = evidence.gather(session, None)

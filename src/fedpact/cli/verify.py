@@ -10,13 +10,15 @@ from pathlib import Path
 
 import click
 
+from fedpact.engines.flower.submit import ask_on_flower
 from fedpact.errors import OptionError
 from fedpact.federation import Session
 from fedpact.federation.identity import check_public_keys
 from fedpact.jobs import JobFile, read_job
 from fedpact.jobs.evidence_file import FILE, read_evidence
+from fedpact.jobs.running import session_settings
 from fedpact.jobs.verification import ask_owners, check_report, verify_run
-from fedpact.report.record import Record, Verification
+from fedpact.report.record import Failed, Record, Verification
 from fedpact.report.wording import describe_evidence, explain_failure
 
 roster_option = click.option(
@@ -39,6 +41,9 @@ def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job
     is of this run, and model, measures and certificate follow from it. Whose keys these are only you can know: state
     them by --roster or --key. Without them the keys are those that the folder names: it is consistent, no more.
 
+    With --ask every owner recomputes what it signed, from the table that it has now. Sites of a SuperLink are asked
+    where their job can be run, and by their policy it counts as a run.
+
     \b
     fedpact verify hospitals/run --roster keys.toml
     fedpact verify hospitals/run --ask
@@ -51,9 +56,7 @@ def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job
     if found.verified:
         found = replace(found, failed=tuple(check_report(run, found)))
     if ask and found.verified:
-        file = _job_of(run, job)
-        with Session(file.solve.get("engine"), keys=file.keys) as session:
-            found = replace(found, asked=True, failed=tuple(ask_owners(run, file, session)))
+        found = replace(found, asked=True, failed=tuple(_ask(run, _job_of(run, job))))
     if as_json:
         click.echo(json.dumps({"verified": found.verified, **asdict(found)}, indent=1))
     else:
@@ -83,14 +86,17 @@ def read_keys(roster: Path | None, keys: tuple[str, ...]) -> dict[str, str]:
     return check_public_keys(stated, str(roster or "--key"))
 
 
+def _ask(run: Path, file: JobFile) -> list[Failed]:
+    if file.superlink:
+        return ask_on_flower(run, file)
+    with Session(file.solve.get("engine"), **session_settings(file)) as session:
+        return list(ask_owners(run, file, session))
+
+
 def _job_of(run: Path, job: Path | None) -> JobFile:
-    """The job of a run. OptionError when its owners cannot be asked from here."""
+    """The job of a run. OptionError when its owners have no keys."""
     named = run / read_evidence(run)[1]["job_file"]
     file = read_job(job or named.resolve())
-    if file.superlink:
-        raise OptionError(
-            "the owners of this run are Flower sites, which are asked by their coordinator only", code="FP-OPTION-635"
-        )
-    if not file.keys:
+    if not file.keys and not file.superlink:  # sites have their own
         raise OptionError(f"{file.path} has no table [keys]: its owners cannot sign", code="FP-OPTION-636")
     return file

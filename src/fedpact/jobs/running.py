@@ -64,15 +64,10 @@ def run_job(
     where = engine or file.solve.get("engine", "in-process")
     name = where if isinstance(where, str) else "in-process"
     owners: Mapping[str, str | None] = file.owners
-    settings: dict[str, Any] = {}
+    settings = session_settings(file)
     if file.superlink:
         owners = dict.fromkeys(file.owners)  # sites know where their data are
-        settings = {"deadline": 600.0, "retries": 30}  # time to restart a site
-        settings |= {"identity": file.flower["key"], "roster": file.roster}
         name = "flower"
-    settings |= {name: file.solve[name] for name in SESSION if name in file.solve}
-    if file.keys:
-        settings["keys"] = file.keys
     if file.messages:
         settings["record"] = folder / MESSAGES
     solving = {name: file.solve[name] for name in SOLVING if name in file.solve}
@@ -105,6 +100,15 @@ def run_job(
     if found.evidence is not None:  # at the very end, since it holds the digest of every file
         write_evidence(folder, found.evidence, file.path, session.identity)
     return record
+
+
+def session_settings(file: JobFile) -> dict[str, Any]:
+    """What `Session` takes of a job: keys, and what to do about owners that do not answer."""
+    settings: dict[str, Any] = {"keys": file.keys}
+    if file.superlink:
+        settings |= {"deadline": 600.0, "retries": 30}  # time to restart a site
+        settings |= {"identity": file.flower["key"], "roster": file.roster}
+    return settings | {name: file.solve[name] for name in SESSION if name in file.solve}
 
 
 def write(folder: Path, found: Fit, record: Record) -> None:
@@ -142,6 +146,11 @@ def describe_constraint(one: Bounded) -> dict[str, Any]:
     if written.pop("withheld"):
         written["value"] = "withheld"
     return written
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run in this folder came to its end and is signed: there is nothing to go on with."""
+    return (folder / EVIDENCE).exists() and Record.load(folder).status not in ("interrupted", "client_lost")
 
 
 def prepare(folder: Path, resume: bool, force: bool) -> None:

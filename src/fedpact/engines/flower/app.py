@@ -14,12 +14,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from fedpact.engines.flower.engine import Flower, greet_all
 from fedpact.engines.flower.engine import client_app as make_client_app
+from fedpact.engines.flower.engine import greet_all
 from fedpact.engines.flower.engine import server_app as make_server_app
-from fedpact.engines.flower.submit import SITES
+from fedpact.engines.flower.submit import SITES, ask_sites, engine_of
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation.policy import read_policy
 from fedpact.jobs import read_job, run_job
@@ -27,8 +29,6 @@ from fedpact.jobs.site import open_site
 
 #: Entries of a site's config; state-path is where Flower's node number is kept.
 CONFIG = ("name", "policy", "state-path")
-#: Seconds to wait for sites that are not online at the start.
-PATIENCE = 120.0
 
 log = logging.getLogger("fedpact")
 
@@ -54,15 +54,22 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
 
 
 def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
-    """Run the job that the run config names with the sites of the grid. FedpactError when it is not solved."""
+    """Run the job that the run config names with the sites of the grid. FedpactError when it is not solved.
+
+    sites: list who is online instead
+    ask:   have the sites recompute what they signed about the run in this folder; the file `answer` gets what differs
+    """
     if run_config.get("sites"):
         log.info("%s%s", SITES, json.dumps(greet_all(grid, float(run_config["sites"]))))
         return
     if not run_config.get("job"):
         raise OptionError("the run config names no job; start it with `fedpact run job.toml`", code="FP-OPTION-340")
     file = read_job(str(run_config["job"]))
-    patience = float(file.flower.get("patience", PATIENCE))
-    record = run_job(file, engine=Flower(grid, patience), resume=bool(run_config.get("resume")))
+    if folder := run_config.get("ask"):
+        failed = [asdict(one) for one in ask_sites(Path(str(folder)), file, grid)]
+        Path(str(run_config["answer"])).write_text(json.dumps(failed))
+        return
+    record = run_job(file, engine=engine_of(file, grid), resume=bool(run_config.get("resume")))
     log.info("%s: %s", record.status, record.reason)
     if not record.solved:
         raise FedpactError(f"{record.status}: {record.reason}", code="FP-301")  # so that Flower's run counts as failed

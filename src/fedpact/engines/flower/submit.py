@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpact.errors import FedpactError, OptionError, class_of
+from fedpact.federation import Session
 from fedpact.jobs.job_file import JobFile
-from fedpact.jobs.running import ENDED, prepare, run_job
-from fedpact.report.record import FILE, Record
+from fedpact.jobs.running import ENDED, is_finished, prepare, run_job, session_settings
+from fedpact.jobs.verification import ask_owners
+from fedpact.report.record import FILE, Failed, Record
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
+
+    from fedpact.engines.flower.engine import Flower
 
 #: All that `flwr run` needs: the code is installed with fedpact, at the coordinator and at every site.
 APP = """\
@@ -39,6 +43,8 @@ clientapp = "fedpact.engines.flower.app:client_app"
 job = ""
 resume = false
 sites = 0.0
+ask = ""
+answer = ""
 """
 #: Begins the line of a run's log that lists who is online.
 SITES = "sites: "
@@ -58,6 +64,8 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
     """
     superlink = SuperLink.of(file.superlink, file.flower)
     superlink.find_flwr()
+    if resume and is_finished(file.output):
+        return Record.load(file.output)  # the sites have erased what they knew of it, and signed what is there
     prepare(file.output, resume, force)
     if superlink.secret is not None:
         return _run_here(file, superlink, resume, force)
@@ -66,13 +74,11 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
 
 def _run_here(file: JobFile, superlink: SuperLink, resume: bool, force: bool) -> Record:
     """The coordinator's half in this process."""
-    from fedpact.engines.flower.engine import Flower
     from fedpact.engines.flower.logs import speak
 
     speak()
-    patience = float(file.flower.get("patience", PATIENCE))
     with superlink.take_run() as grid:
-        return run_job(file, engine=Flower(grid, patience), resume=resume, force=force)
+        return run_job(file, engine=engine_of(file, grid), resume=resume, force=force)
 
 
 def _run_there(file: JobFile, superlink: SuperLink, resume: bool) -> Record:
@@ -80,13 +86,49 @@ def _run_there(file: JobFile, superlink: SuperLink, resume: bool) -> Record:
     (file.output / FILE).unlink(missing_ok=True)
     log = file.output / "log.txt"
     earlier = log.stat().st_size  # of runs that are resumed
-    config = f"job={json.dumps(str(file.path.resolve()))} resume={json.dumps(resume)}"
-    done = superlink.submit("--stream", "--run-config", config, stdout=sys.stderr.fileno())
+    done = superlink.submit(*_stream(job=file.path, resume=resume), stdout=sys.stderr.fileno())
     if (file.output / FILE).exists():
         return Record.load(file.output)
     raise _read_end(log.read_bytes()[earlier:].decode()) or FedpactError(
         f"the run on Flower left no record (flwr ended with {done.returncode}); its log is printed above", code="FP-302"
     )
+
+
+def ask_on_flower(folder: Path, file: JobFile) -> list[Failed]:
+    """The sites of the job recompute what they signed about the run in this folder, see `ask_owners`.
+
+    They are asked from where the job would run, in a run of their own: every site's policy judges it as any other.
+    """
+    superlink = SuperLink.of(file.superlink, file.flower)
+    if superlink.secret is not None:
+        with superlink.take_run() as grid:
+            return ask_sites(folder, file, grid)
+    folder = folder.resolve()
+    with tempfile.TemporaryDirectory(prefix="fedpact-ask-", dir=folder.parent) as made:  # where the SuperLink sees it
+        answer = Path(made, "failed.json")  # and not by the log, in which names of sites stand
+        done = superlink.submit(*_stream(job=file.path, ask=folder, answer=answer))
+        if not answer.exists():
+            raise FedpactError(f"the sites were not asked at the SuperLink:\n{done.stdout.strip()}", code="FP-637")
+        return [Failed(**one) for one in json.loads(answer.read_text())]
+
+
+def ask_sites(folder: Path, file: JobFile, grid: Grid) -> list[Failed]:
+    """The same, through a grid that is at hand."""
+    with Session(engine_of(file, grid), **session_settings(file)) as session:
+        return list(ask_owners(folder, file, session))
+
+
+def engine_of(file: JobFile, grid: Grid) -> Flower:
+    """The sites that can be reached through the grid, as the job waits for them."""
+    from fedpact.engines.flower.engine import Flower
+
+    return Flower(grid, float(file.flower.get("patience", PATIENCE)))
+
+
+def _stream(**config: Path | bool | float) -> tuple[str, ...]:
+    """Options of `flwr run`: follow the log of a run with this config."""
+    plain = {name: str(value.resolve()) if isinstance(value, Path) else value for name, value in config.items()}
+    return "--stream", "--run-config", " ".join(f"{name}={json.dumps(value)}" for name, value in plain.items())
 
 
 @dataclass(frozen=True)
@@ -143,23 +185,23 @@ class SuperLink:
     def list_sites(self, seconds: float) -> list[dict[str, Any]]:
         """Who is online, see `fedpact.engines.flower.engine.greet_all`."""
         if self.secret is None:
-            return _read_sites(self.submit("--stream", "--run-config", f"sites={float(seconds)!r}").stdout)
-        from fedpact.engines.flower.engine import greet_all
-
+            return _read_sites(self.submit(*_stream(sites=float(seconds))).stdout)
         with self.take_run() as grid:
+            from fedpact.engines.flower.engine import greet_all
+
             return greet_all(grid, seconds)
 
     @contextmanager
     def take_run(self) -> Iterator[Grid]:
         """Submit a run, and coordinate it in this process; a secret is needed for that."""
-        from fedpact.engines.flower.coordinator import take_run
-
         assert self.secret is not None
         submitted = self.submit()
         if submitted.returncode:
             raise OptionError(
                 f"the SuperLink at {self.address} took no run: {submitted.stdout.strip()}", code="FP-OPTION-666"
             )
+        from fedpact.engines.flower.coordinator import take_run
+
         with take_run(self.address, self.secret, self.certificates) as grid:
             yield grid
 
