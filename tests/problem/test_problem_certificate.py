@@ -60,13 +60,13 @@ def test_points_that_are_not_optimal(
     assert certificate.worst == max(certificate.stationarity, certificate.feasibility)
 
 
-def test_mean_feasibility_is_over_those_who_hold_a_constraint() -> None:
+def test_the_average_miss_is_over_those_who_hold_a_constraint() -> None:
     """At (0.25, 1.75) owner b misses by 0.5 and the server by 0.25; owner a holds none."""
     certificate = fp.certify(two_owners(), [0.25, 1.75], [[1.0], None, [1.0]])
     assert certificate.feasibility == pytest.approx(0.5, abs=EXACT)
-    assert certificate.mean_feasibility == pytest.approx(0.375, abs=EXACT)
+    assert certificate.average_miss == pytest.approx(np.hypot(0.5, 0.25) / 2, abs=EXACT)
     free = fp.FederatedProblem([fp.Share(Quadratic(np.eye(2), [-2.0, 0.0]))])
-    assert fp.certify(free, [0.0, 0.0], [None, None]).mean_feasibility == 0.0
+    assert fp.certify(free, [0.0, 0.0], [None, None]).average_miss == 0.0
 
 
 def test_meets_takes_both_tolerances() -> None:

@@ -30,7 +30,8 @@ class Certificate:
     feasibility:  dist(c(w), N_{K*}(mu)): violation and complementarity in one number
     violation:    how far c(w) is from -K, whatever the multipliers
     violations:   the same by owner, the server and the coupled constraint included
-    mean_feasibility: over all who hold a constraint, where `feasibility` is the largest, or a bound of that mean
+    average_miss: root of the sum of squares of all holders' feasibility over their number: errors of either sign add up
+                  like that; None: not known
 
     On the way of a solve with secure sums no owner tells its own residuals: the root of the sum of their squares stands
     for the largest in feasibility and violation, which is never smaller, and `violations` has it under TOGETHER. The
@@ -41,7 +42,7 @@ class Certificate:
     feasibility: float
     violation: float
     violations: dict[str, float] = field(default_factory=dict)
-    mean_feasibility: float | None = field(default=None, compare=False)
+    average_miss: float | None = field(default=None, compare=False)
 
     def meets(self, tol: tuple[float, float]) -> bool:
         """Whether both residuals are within tol = (stationarity, feasibility)."""
@@ -192,15 +193,15 @@ def weigh(
         feasibility=max(one.feasibility for one in residuals),
         violation=float(np.max(list(violations.values()))),
         violations=violations,
-        mean_feasibility=_mean_feasibility(residuals),
+        average_miss=_average_miss(residuals),
     )
     return certificate, float(server.objective + total.objective + regularizer.value(w))
 
 
-def _mean_feasibility(residuals: Sequence[Residuals]) -> float:
-    """Over the holders; of n together, whose squares are known only as a sum, it is at most the root over sqrt(n)."""
+def _average_miss(residuals: Sequence[Residuals]) -> float:
+    """Of the holders: the same from all their residuals and from the root of the sum of squares."""
     holders = sum(one.holders for one in residuals)
-    return sum(one.feasibility * math.sqrt(one.holders) for one in residuals) / max(holders, 1)
+    return math.sqrt(sum(one.feasibility**2 for one in residuals)) / max(holders, 1)
 
 
 def certify(
