@@ -68,8 +68,11 @@ from fedpact.solvers.steps import Holder
 from fedpact.types import Matrix, Vector
 
 #: Entries above this are taken for infinite where sums are secure: a sum over a thousand owners holds them, and a step
-#: that leads there is shortened. Multipliers of constraints that exclude each other grow like that.
+#: that leads there is shortened,
 SUMMABLE = 2.0**70
+#: provided that multipliers so many times the objective's slope made them so large, which are those of constraints that
+#: exclude each other; a problem whose own numbers are as large has to be scaled, and the owner says so.
+RUNAWAY = 1e8
 #: A proof of conflict is sought when the miss of the constraints has not halved in this many iterations,
 SUSPECT = 3
 #: then after this many more, doubled each time,
@@ -140,7 +143,9 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     slack, multiplier = move_pair(cone, origin, order.step, order.target, order.finishing)
     local = evaluate(share, w, order.coupled.size)
     point, system = condense(share, cone, w, local, slack, multiplier, order)
-    if order.secure and largest_entry(system) > SUMMABLE:
+    slope = float(np.max(np.abs(local.gradient), initial=1.0))
+    runs_away = np.max(multiplier, initial=0.0) > RUNAWAY * slope
+    if order.secure and runs_away and largest_entry(system) > SUMMABLE:
         system = void_system(w.size, order)
     return move_to(state, order, point), system
 
