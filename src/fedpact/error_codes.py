@@ -507,4 +507,9 @@ CODES = {
     "FP-REFUSED-630": "it was asked to sign for another job than that of the run; begin another run",
     "FP-WIRE-630": "evidence.json was changed after it was written; restore it from a copy",
     "FP-CHECKPOINT-610": "the audit log of the site was changed; restore it from a copy",
+    # ---- statistics, and probabilities from scores: 700 to 709
+    "FP-DATA-700": "hits are not whole numbers between 0 and the rows; give counts",
+    "FP-DATA-701": "a held-out score is missing or infinite; check the model and the columns of these rows",
+    "FP-DATA-702": "a gap is between groups; give the hits of two or more",
+    "FP-OPTION-700": "a level, rate, bound or delta is not above 0 and below 1; give such a number",
 }
