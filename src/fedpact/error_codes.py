@@ -512,4 +512,5 @@ CODES = {
     "FP-DATA-701": "a held-out score is missing or infinite; check the model and the columns of these rows",
     "FP-DATA-702": "a gap is between groups; give the hits of two or more",
     "FP-OPTION-700": "a level, rate, bound or delta is not above 0 and below 1; give such a number",
+    "FP-OPTION-701": "the task has no scores of two classes; calibrate a classifier for two classes",
 }

@@ -1,6 +1,7 @@
 """From a task to a certified model, in one session."""
 
+from fedpact.fitting.calibration import Calibration, calibrate
 from fedpact.fitting.fit import fit
 from fedpact.fitting.result import Fit
 
-__all__ = ["Fit", "fit"]
+__all__ = ["Calibration", "Fit", "calibrate", "fit"]

@@ -135,7 +135,7 @@ def gap_holds(hits: ArrayLike, rows: ArrayLike, bound: float, delta: float) -> b
 def rows_needed_for_gap(bound: float, delta: float, rate: float = 0.5) -> int:
     """The fewest rows per group with which two groups that have this very rate pass `gap_holds`, for planning.
 
-    Where `rate` is no whole number of rows, the p-values are interpolated: incomplete beta functions for binomial tails.
+    Where `rate` is no whole number of rows, p-values are interpolated: incomplete beta functions for binomial tails.
     """
     check_share("bound", bound)
     check_share("delta", delta)
