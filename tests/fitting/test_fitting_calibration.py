@@ -1,4 +1,4 @@
-"""Probabilities from scores by sums over the owners: the fit is that of pooled rows, and finite where classes separate."""
+"""Probabilities from scores by sums over the owners: the fit of pooled rows, finite where the classes separate."""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ def test_the_fit_is_that_of_pooled_rows(sizes: list[int], secure: bool) -> None:
     with opened(table, sizes, secure) as session:
         found = calibrate(session, W)
     assert found is not None
+    assert np.abs(table.score(W)).max() < found.limit
     np.testing.assert_allclose([found.slope, found.intercept], [expected.slope, expected.intercept], atol=1e-8, rtol=0)
 
 
@@ -100,7 +101,7 @@ def test_units_of_the_score_do_not_matter(factor: float, shift: float) -> None:
 
 @pytest.mark.parametrize("gap", [0.0, 1.0, 1e4])
 def test_classes_that_separate_have_finite_probabilities(gap: float) -> None:
-    """Against SciPy's minimum of the same loss; no probability is beyond the targets by much."""
+    """Against SciPy's minimum of the same loss."""
     table = draw()
     order = np.sign(table.X[:, 0])
     apart = Table(np.column_stack([table.X[:, 0] + gap * order, np.zeros(600)]), (order > 0).astype(np.float64))
@@ -117,6 +118,24 @@ def test_classes_that_separate_have_finite_probabilities(gap: float) -> None:
     best = minimize(loss, [1.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000})
     assert loss(np.array([found.slope * np.std(score), found.intercept])) <= best.fun + 1e-9
     assert np.all(np.isfinite(found.probabilities(score)))
+
+
+def test_a_row_far_away_does_not_flatten_the_line() -> None:
+    """As of a category that was not seen in training; the fit is that of pooled rows with its score cut to the limit."""
+    table = draw()
+    far = Table(np.vstack([table.X, [3000.0, 0.0]]), np.append(table.labels, 0.0))
+    with opened(table, [300, 300]) as session:
+        expected = calibrate(session, W)
+    with opened(far, [300, 301]) as session:
+        found = calibrate(session, W)
+    assert expected is not None
+    assert found is not None
+    assert found.limit < 100
+    cut = Table(np.clip(far.score(W), -found.limit, found.limit)[:, None] * [1 / W[0], 0.0], far.labels)
+    assert found.slope == pytest.approx(pooled(cut).slope, abs=1e-8)
+    score = table.score(W)
+    assert np.abs(found.probabilities(score) - expected.probabilities(score)).max() < 0.1
+    assert found.probabilities(1e300) == found.probabilities(found.limit)
 
 
 def test_probabilities_are_met_and_keep_the_order_of_the_scores() -> None:
@@ -146,7 +165,7 @@ def test_scores_that_do_not_rise_stay_scores(case: str) -> None:
     half = len(table.X) // 2
     with opened(table, [half, half]) as session:
         assert calibrate(session, W) is None
-        assert session.ledger.read().rounds == 1  # told by the first exchange
+        assert session.ledger.read().rounds <= 2
 
 
 def test_an_owner_without_rows_changes_nothing() -> None:

@@ -9,8 +9,11 @@ the others, so that the fit is finite where the scores separate the classes (Pla
 support vector machines; Lin, Lin, Weng, 2007, A note on Platt's probabilistic outputs). Newton's method needs six sums
 per exchange. Use rows that the model was not trained on where there are some: on its own rows it is too sure of itself.
 
-Isotonic regression on counts in bins of the score was measured beside it and is not here; docs/benchmarks/calibration.md
-says why.
+differs from Platt: scores far beyond the usual size count as that far only. A row with a category that training has
+not seen may score a thousand times what others do, and without a limit this one row would flatten the line for all.
+
+Isotonic regression on counts in bins of the score was measured beside it and is not here, for reasons that
+docs/benchmarks/calibration.md gives.
 """
 
 from __future__ import annotations
@@ -27,15 +30,17 @@ from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.problem import Share
 from fedpact.types import Matrix, Vector
 
-#: Exchanges of Newton's method at most; four or five are usual, and more where scores separate the classes.
+#: Exchanges of Newton's method at most; four to six are usual, and more where scores separate the classes.
 EXCHANGES = 60
-#: Newton's method has arrived when its next step would gain this much of the loss per row; that step is still taken, and
-#: since it squares the error, what is left is rounding.
+#: Newton's method has arrived when its next step would gain this much of the loss per row. That step is still taken:
+#: it squares the error, so what is left is rounding.
 SETTLED = 1e-12
 #: A step must gain this part of what the slope promises, else it is halved.
 SUFFICIENT = 1e-4
-#: Mean scores whose difference is smaller, relative to their size, are equal but for rounding.
+#: A slope of the loss that is smaller, relative to rows and scores, is zero but for rounding.
 ROUNDING = 1e-12
+#: Scores count up to so many times their usual size: seven deviations of a normal distribution about 0.
+FAR = 10.0
 
 
 @runtime_checkable
@@ -52,14 +57,19 @@ class Scored(Protocol):
 
 @dataclass(frozen=True)
 class Calibration:
-    """From scores to probabilities of class 1; slope > 0, so that their order stays."""
+    """From scores to probabilities of class 1; slope > 0, so that their order stays.
+
+    limit: scores beyond it, either way, count as this
+    """
 
     slope: float
     intercept: float
+    limit: float = np.inf
 
     def probabilities(self, score: ArrayLike) -> Vector:
         """The probability of class 1 for every score."""
-        return np.asarray(expit(self.slope * np.asarray(score, dtype=np.float64) + self.intercept))
+        near = np.clip(np.asarray(score, dtype=np.float64), -self.limit, self.limit)
+        return np.asarray(expit(self.slope * near + self.intercept))
 
 
 # ------------------------------------------------------------------------------------------------------- owners' half
@@ -73,12 +83,11 @@ class Model(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassScores(Reply):
-    """Of the rows of class 0 and of class 1 their number and the sum of their scores; of all, the sum of squares."""
+class Scores(Reply):
+    """How many rows of class 0 and of class 1 there are, and the sum of the roots of all absolute scores."""
 
     count: Summed[Vector]
-    total: Summed[Vector]
-    squares: Summed[float]
+    roots: Summed[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +95,13 @@ class Line(Order):
     """A line through the scores of a model, to be judged.
 
     w:       the finished model
+    limit:   scores beyond it, either way, count as this
     line:    slope and intercept
     targets: smoothed labels of class 0 and of class 1
     """
 
     w: Vector
+    limit: float
     line: Vector
     targets: Vector
 
@@ -105,24 +116,19 @@ class LogLoss(Reply):
 
 
 @client_step
-def describe_scores(share: Share, state: Any, order: Model) -> tuple[Any, ClassScores]:
-    """Moments of the owner's scores."""
+def describe_scores(share: Share, state: Any, order: Model) -> tuple[Any, Scores]:
+    """The owner's rows by class, and the usual size of their scores."""
     scored = _scored(share)
-    score = scored.score(order.w)
-    classes = [score[scored.labels == label] for label in (0, 1)]
-    reply = ClassScores(
-        count=np.array([float(len(one)) for one in classes]),
-        total=np.array([one.sum() for one in classes]),
-        squares=float(score @ score),
-    )
-    return state, reply
+    count = np.array([np.sum(scored.labels == label) for label in (0, 1)], dtype=np.float64)
+    roots = np.sqrt(np.abs(scored.score(order.w)))
+    return state, Scores(count=count, roots=float(roots.sum()))
 
 
 @client_step
 def judge_line(share: Share, state: Any, order: Line) -> tuple[Any, LogLoss]:
     """Log loss of a line on the owner's rows, with smoothed labels, and its derivatives."""
     scored = _scored(share)
-    score = scored.score(order.w)
+    score = np.clip(scored.score(order.w), -order.limit, order.limit)
     target = np.where(scored.labels == 1, order.targets[1], order.targets[0])
     slope, intercept = order.line
     log_odds = slope * score + intercept
@@ -151,29 +157,39 @@ def _scored(share: Share) -> Scored:
 
 
 def calibrate(session: Session, w: Vector) -> Calibration | None:
-    """Fit the line that makes the scores of the model w probabilities: five or six exchanges.
+    """Fit the line that makes the scores of the model w probabilities: six to eight exchanges.
 
     None when there is no rising line, which is so unless the mean score of class 1 is above that of class 0: then they
-    are scores, and should be called so. (The loss is convex, and its derivative along the slope, at slope 0 and the best
-    intercept, has the sign of the difference of these means.)
+    are scores, and should be called so.
 
     Raises:
         OptionError: the shares have no scores of two classes (`Scored`).
     """
-    classes = session.ask(describe_scores, Model(w=w)).total
-    if not _rises(classes):
+    scores = session.ask(describe_scores, Model(w=w)).total
+    none, some = scores.count
+    if none == 0 or some == 0:
         return None
-    none, some = classes.count
+    rows = none + some
+    limit = FAR * (scores.roots / rows) ** 2  # a mean of roots, which one row far away does not move much
     targets = np.array([1 / (none + 2), (some + 1) / (some + 2)])
-    line, here = _without_slope(classes, targets)
+
+    def judge(line: Vector) -> LogLoss:
+        return session.ask(judge_line, Line(w=w, limit=limit, line=line, targets=targets)).total
+
+    # The best line without a slope. The loss is convex: if it does not fall with the slope here, the best slope is not
+    # above zero.
+    line = np.array([0.0, logit(scores.count @ targets / rows)])
+    here = judge(line)
+    if here.gradient[0] >= -ROUNDING * rows * limit:
+        return None
     length = 1.0
     for _ in range(EXCHANGES):
         step = -np.linalg.solve(_hessian(here), here.gradient)
         gain = -float(here.gradient @ step)
-        if gain <= SETTLED * (none + some):
+        if gain <= SETTLED * rows:
             slope, intercept = (line + step).tolist()
-            return Calibration(slope, intercept)
-        ahead = session.ask(judge_line, Line(w=w, line=line + length * step, targets=targets)).total
+            return Calibration(slope, intercept, limit)
+        ahead = judge(line + length * step)
         if ahead.loss > here.loss - SUFFICIENT * length * gain:
             length /= 2
             continue
@@ -181,29 +197,6 @@ def calibrate(session: Session, w: Vector) -> Calibration | None:
         here = ahead
         length = 1.0
     return None
-
-
-def _rises(classes: ClassScores) -> bool:
-    """Whether the mean score of class 1 is above that of class 0, by more than rounding."""
-    if np.any(classes.count == 0):
-        return False
-    none, some = classes.total / classes.count
-    return bool(some - none > ROUNDING * max(abs(none), abs(some)))
-
-
-def _without_slope(classes: ClassScores, targets: Vector) -> tuple[Vector, LogLoss]:
-    """The best line of slope 0, and its loss with derivatives, which the moments of the scores give."""
-    rows = classes.count.sum()
-    total = classes.total.sum()
-    probability = classes.count @ targets / rows
-    intercept = float(logit(probability))
-    weight = probability * (1 - probability)
-    terms = LogLoss(
-        loss=float(rows * (np.logaddexp(0, intercept) - probability * intercept)),
-        gradient=np.array([probability * total - targets @ classes.total, 0.0]),
-        curvature=weight * np.array([classes.squares, total, rows]),
-    )
-    return np.array([0.0, intercept]), terms
 
 
 def _hessian(terms: LogLoss) -> Matrix:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fedpact_experiments.bench.calibration import calibration
 from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.growth import growth
 from fedpact_experiments.bench.house import house
@@ -26,6 +27,7 @@ def bench() -> None:
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
+    fedpact bench calibration                                probabilities from scores, two ways, by sums
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
     fedpact bench house                                      how the code reads, beside other projects of the field
 
@@ -34,5 +36,5 @@ def bench() -> None:
     """
 
 
-for command in (rounds, seconds, growth, local, neyman_pearson, engines, owners, startup, newcomer, house):
+for command in (rounds, seconds, growth, local, neyman_pearson, calibration, engines, owners, startup, newcomer, house):
     bench.add_command(command)
