@@ -121,7 +121,7 @@ def test_classes_that_separate_have_finite_probabilities(gap: float) -> None:
 
 
 def test_a_row_far_away_does_not_flatten_the_line() -> None:
-    """As of a category that was not seen in training; the fit is that of pooled rows with its score cut to the limit."""
+    """As of a category not seen in training; the fit is that of pooled rows with its score cut to the limit."""
     table = draw()
     far = Table(np.vstack([table.X, [3000.0, 0.0]]), np.append(table.labels, 0.0))
     with opened(table, [300, 300]) as session:
