@@ -16,12 +16,12 @@ from fedpact.errors import OwnerLost
 from fedpact.federation import Session
 from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, measure
 from fedpact.fitting.evidence import Evidence
-from fedpact.fitting.recall import TRIALS, first_bounds, next_bounds
 from fedpact.fitting.result import Fit
+from fedpact.fitting.sharpening import sharpen
 from fedpact.problem import RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
-from fedpact.tasks import FileSource, HeldSource, NeymanPearson, Rows, Source, TableTask, Task
+from fedpact.tasks import Classification, FileSource, HeldSource, Rows, Source, TableTask, Task
 from fedpact.tasks.base import SERVER
 from fedpact.types import Vector
 
@@ -95,12 +95,15 @@ class Fitting:
         if self._hides():
             self.session.secure()
         task = self._agree(task)
-        recall = task if isinstance(task, NeymanPearson) and task.min_recall else None
         before: Measures = {}
         start: Vector | None = None
-        if recall is not None or (compare and task.comparable):
+        sharpened = isinstance(task, Classification) and task.sharpened
+        if sharpened or (compare and task.comparable):
             before, start = self._fit_freely(task)
-        found = self._fit(task, start, before) if recall is None else self._find_bounds(recall, start, before)
+        if isinstance(task, Classification) and sharpened:
+            found = self._sharpen(task, start, before)
+        else:
+            found = self._fit(task, start, before)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
@@ -149,25 +152,21 @@ class Fitting:
         start = solution.w if solution.solved else None
         return before, start
 
-    def _find_bounds(self, task: NeymanPearson, start: Vector | None, before: Measures) -> Fit:
-        """Models with one set of bounds after another; the best one that has the recall everywhere."""
-        best = now = self._fit(replace(task, bound=first_bounds(before)), start, before)
-        for trial in range(TRIALS):
-            bounds = next_bounds(now, trial)
-            if bounds is None:
-                break
-            if self.session.looking:
-                return best.stopped("interrupted", "interrupted while bounds were sought")
-            now = self._fit(replace(task, bound=bounds), now.solution.w, before)
-            if now.solution.status in ("interrupted", "client_lost"):
-                return best.stopped(now.solution.status, f"{now.solution.reason}; the best model before that is given")
-            if now.better_than(best):
-                best = now
-        return best
+    def _sharpen(self, task: Classification, start: Vector | None, before: Measures) -> Fit:
+        """The model whose decisions meet the bounds, measured."""
+
+        def solve_once(sharper: Classification, at: Vector | None) -> Solution:
+            return self._solve(sharper, at, fallback=False)  # the next solve goes on from where this one ends
+
+        found = sharpen(self.session, solve_once, task, start, self._server_share)
+        return replace(self._conclude(found.task, found.solution, before), missed=found.missed)
 
     def _fit(self, task: Task, start: Vector | None, before: Measures) -> Fit:
-        """The model with its constraints, measured; one that was certified stays when the measuring fails."""
-        solution = self._solve(task, start)
+        """The model with its constraints, measured."""
+        return self._conclude(task, self._solve(task, start), before)
+
+    def _conclude(self, task: Task, solution: Solution, before: Measures) -> Fit:
+        """A model, measured; one that was certified stays when the measuring fails."""
         told: dict[str, Measured] = {}
         try:
             if solution.status != "client_lost":
@@ -181,11 +180,13 @@ class Fitting:
         prices = dict(zip([SERVER, *self.session.owners], solution.multipliers, strict=True))
         return Fit.of(task, solution, told, prices, before, self._solves)
 
-    def _solve(self, task: Task, start: Vector | None = None) -> Solution:
+    def _solve(self, task: Task, start: Vector | None = None, fallback: bool = True) -> Solution:
         self._solves += 1
         server = self._server_share(task) if task.constrained else None
         problem = RemoteProblem(self._sources, server, task.regularizer(), task)
-        return solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **self._solving)
+        return solve(
+            problem, session=self.session, w0=start, callbacks=self._callbacks, fallback=fallback, **self._solving
+        )
 
     def _measure(self, task: Task, w: Vector) -> dict[str, Measured]:
         """One exchange: what everyone tells about the model."""

@@ -14,7 +14,7 @@ from fedpact.fitting.agreement import Measured
 from fedpact.fitting.evidence import Evidence
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
-from fedpact.tasks import Model, NeymanPearson, TableTask, Task
+from fedpact.tasks import Model, TableTask, Task
 from fedpact.types import Vector
 
 
@@ -30,6 +30,7 @@ class Fit:
     before:        the same about the model without constraints; empty when it was not asked for
     communication: of all exchanges together
     trials:        solves that were made
+    missed:        holders whose decisions, counted, miss a bound; -1: they were not counted
     withheld:      names of the measures that an owner does not tell, since they rest on too few rows for its policy
     evidence:      what the owners signed about all this; None where they have no keys
     """
@@ -41,6 +42,7 @@ class Fit:
     before: dict[str, dict[str, float]]
     communication: Communication
     trials: int
+    missed: int = 0
     withheld: dict[str, tuple[str, ...]] = field(default_factory=dict)
     evidence: Evidence | None = None
 
@@ -61,26 +63,12 @@ class Fit:
                 values[name] = np.full(prices[name].size, np.nan)
         measures = {name: reply.told() for name, reply in told.items()}
         withheld = {name: tuple(json.loads(reply.withheld)) for name, reply in told.items()}
-        return cls(task, solution, values, measures, before, solution.communication, trials, withheld)
+        return cls(task, solution, values, measures, before, solution.communication, trials, withheld=withheld)
 
     @property
     def solved(self) -> bool:
-        """Whether the model is certified, and has the recall asked for everywhere."""
-        return self.solution.solved and not self.short
-
-    @property
-    def short(self) -> list[str]:
-        """Owners whose recall is below the one asked for."""
-        if not isinstance(self.task, NeymanPearson):
-            return []
-        least = self.task.min_recall
-        return [name for name, told in self.measures.items() if told.get("recall", 1.0) < least]
-
-    def better_than(self, other: Fit) -> bool:
-        """Whether it is solved and the other is not, or both are and it has the lower objective."""
-        if not other.solved:
-            return True
-        return self.solved and self.solution.objective < other.solution.objective
+        """Whether the model is certified, and its decisions, counted, meet every bound."""
+        return self.solution.solved and self.missed == 0
 
     def stopped(self, status: Status, reason: str) -> Fit:
         """The same model, of a fit that ended before its time."""

@@ -10,6 +10,7 @@ from fedpact.functions.maps import Stack, TwoSided, as_map
 from fedpact.functions.mean_probability import MeanProbability
 from fedpact.functions.operators import Linear, Operator, Saddle
 from fedpact.functions.quadratic import Quadratic
+from fedpact.functions.rates import SmoothedRate, SmoothedRates
 from fedpact.functions.softmax import SoftmaxLoss
 from fedpact.functions.torch_adapter import from_torch, parameters_from_torch, parameters_to_torch
 from fedpact.types import Matrix, Vector
@@ -28,6 +29,8 @@ __all__ = [
     "Saddle",
     "Smooth",
     "SmoothMap",
+    "SmoothedRate",
+    "SmoothedRates",
     "SoftmaxLoss",
     "Stack",
     "TwoSided",

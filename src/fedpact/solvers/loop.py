@@ -177,7 +177,7 @@ def _fallback(run: Run, verdict: Verdict) -> Solver[Any] | None:
     """The method that goes on, when one is named, takes the problem, and has exchanges left."""
     from fedpact.solvers import METHODS  # the list of methods imports the methods, which import this
 
-    if not verdict.then or run.rounds_left <= HAND_OVER or run.best.certificate is None:
+    if not run.fallback or not verdict.then or run.rounds_left <= HAND_OVER or run.best.certificate is None:
         return None
     following: Solver[Any] = METHODS[verdict.then]()
     takes_coupled = following.needs.coupled or not run.problem.coupled_length

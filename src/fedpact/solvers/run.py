@@ -151,6 +151,7 @@ class Run:
     seed: int = 0
     listeners: Sequence[Callable[[Progress], Any]] = ()
     choice: str = ""  # why "auto" took this method
+    fallback: bool = True  # whether the method that this one names may go on
     history: History = field(default_factory=History)
     first: int = 0
     warm: int = -1

@@ -1,6 +1,7 @@
 """From tables to problems: tasks, and functions that build a problem, or one owner's share, from arrays."""
 
 from fedpact.tasks.base import FileSource, HeldSource, Source, Task, keys_of, read_task
+from fedpact.tasks.classification import Classification
 from fedpact.tasks.custom import Custom
 from fedpact.tasks.fair_classification import (
     VotedLoss,
@@ -20,14 +21,18 @@ from fedpact.tasks.regression import (
     softmax_regression,
     softmax_regression_share,
 )
+from fedpact.tasks.requirements import Requirement
 from fedpact.tasks.tables import Rows, TableTask, from_files
 from fedpact.tasks.vertical import IdTable, vertical_fairness
 
 #: The tasks of a job, by name.
-TASKS: dict[str, type[Task]] = {task.name: task for task in (NeymanPearson, GroupFairness, LinearQP, Custom)}
+TASKS: dict[str, type[Task]] = {
+    task.name: task for task in (NeymanPearson, GroupFairness, Classification, LinearQP, Custom)
+}
 
 __all__ = [
     "TASKS",
+    "Classification",
     "Custom",
     "Exact",
     "FileSource",
@@ -37,6 +42,7 @@ __all__ = [
     "LinearQP",
     "Model",
     "NeymanPearson",
+    "Requirement",
     "Rows",
     "Source",
     "TableTask",

@@ -68,11 +68,14 @@ def keys_of(task: type[Task]) -> dict[str, tuple[str, Any, Key]]:
 class Bounded:
     """One constraint at one owner, in the user's terms.
 
-    owner: its name, or "server"
-    what:  the quantity, e.g. "mean loss on class 1"
-    value: at the model handed back; bound: what it may be at most
-    price: multiplier: by how much the objective would fall per unit of bound more, near this point; NaN: it has none
+    owner:    its name, "server", or "all owners" for what they meet together
+    what:     the quantity, e.g. "mean loss on class 1"
+    value:    at the model handed back; bound: what it may be at most, or at least
+    price:    multiplier: by how much the objective would fall per unit of bound more, near this point; NaN: it has none
     withheld: whether the owner does not tell the value (then NaN), since it rests on too few rows for its policy
+    least:    whether it is bounded from below
+    allowed:  excess that counts as met: of a gap between counted rates one row's worth
+    promise:  for rows not yet seen: "" (there is none), "kept", or why there is none
     """
 
     owner: str
@@ -81,11 +84,14 @@ class Bounded:
     bound: float
     price: float
     withheld: bool = False
+    least: bool = False
+    allowed: float = 0.0
+    promise: str = ""
 
     @property
     def slack(self) -> float:
-        """How far the value is below its bound."""
-        return self.bound - self.value
+        """How far the value is on the right side of its bound."""
+        return self.value - self.bound if self.least else self.bound - self.value
 
 
 # ---------------------------------------------------------------------------------------------------------------- tasks

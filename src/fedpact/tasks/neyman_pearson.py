@@ -1,28 +1,72 @@
-"""Neyman-Pearson classification: the least loss on the other classes with the loss on one bounded at every owner."""
+"""Neyman-Pearson classification: as few errors as can be on the other classes, with one class guarded at every owner."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv
 
-from fedpact.cones import Nonnegative
 from fedpact.errors import OptionError
-from fedpact.functions import as_map
-from fedpact.problem import Constraint, FederatedProblem, Measure, Share
+from fedpact.problem import FederatedProblem, Share
 from fedpact.tasks import checks
-from fedpact.tasks.base import Bounded, key
-from fedpact.tasks.checks import Labels
-from fedpact.tasks.regression import losses, margins, mean_loss, scores
-from fedpact.tasks.tables import TableTask
-from fedpact.types import Matrix, Vector
+from fedpact.tasks.base import key
+from fedpact.tasks.classification import Classification
+from fedpact.tasks.requirements import LOSS, Requirement
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeymanPearson(Classification):
+    """One class is guarded at every owner: its recall, or its mean loss; the errors on the others are the fewest."""
+
+    name: ClassVar[str] = "neyman_pearson"
+    title: ClassVar[str] = "the recall or loss of one class is bounded at every owner; least errors on the others"
+
+    protected: str = key("", "the class that is guarded", "level", shown="the last one", example='"1"')
+    min_recall: float = key(0.0, "the recall that each owner must have", "number", example="0.9")
+    bound: float | Mapping[str, float] = key(
+        dict,
+        "in its place: mean loss allowed on this class at every owner; or one each in a table [bound]",
+        "bound",
+        example="0.35",
+    )
+
+    def __post_init__(self) -> None:
+        checks.check_bounds(self.bound)
+        if self.protected and self.protected not in tuple(self.classes):
+            raise OptionError(
+                f"protected = {self.protected!r} is none of the classes {', '.join(self.classes)}",
+                code="FP-OPTION-047",
+                key="protected",
+            )
+        if not 0 <= self.min_recall < 1:
+            raise OptionError(
+                f"min_recall = {self.min_recall}: give a number above 0 and below 1",
+                code="FP-OPTION-050",
+                key="min_recall",
+            )
+        if self.bound == {} and not self.min_recall:
+            raise OptionError(
+                "task 'neyman_pearson' needs bound= or min_recall=; without one there is nothing to certify",
+                code="FP-OPTION-056",
+                key="bound",
+            )
+        super().__post_init__()
+
+    def own_requirements(self) -> tuple[Requirement, ...]:
+        guarded = self.protected or self.classes[-1]
+        if self.min_recall:
+            return (Requirement(kind="recall", of=guarded, at_least=self.min_recall),)
+        return (Requirement(kind=LOSS, of=guarded, at_most=self.bound),)
+
+    def measure_name(self, name: str) -> str:
+        if name == "protected rows":
+            return f"rows with {self.label} = {self.protected or self.classes[-1]}"
+        return super().measure_name(name)
 
 
 def neyman_pearson(
@@ -64,181 +108,17 @@ def neyman_pearson(
 
 
 def neyman_pearson_share(
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    bound: float,
-    owners: int,
-    name: str,
-    classes: int = 2,
-    protected: int = 1,
-    min_recall: float = 0.0,
-    label: str = "label",
-    levels: Sequence[str] = (),
+    X: ArrayLike, y: ArrayLike, *, bound: float, owners: int, name: str, classes: int = 2, protected: int = 1
 ) -> Share:
-    """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is.
-
-    min_recall:    a recall of the protected class for which the share measures which bound would give it
-    label, levels: words for the label and its classes, used in error messages
-    """
+    """One owner's share, from its own rows; `owners` is the number n of all owners. Built where the data is."""
     matrix = checks.features(name, X)
+    task = NeymanPearson(
+        columns=("x",),  # their names do not matter here
+        classes=tuple(map(str, range(classes))),
+        label="label",
+        protected=str(protected),
+        bound={name: checks.check_positive(f"bound of owner {name!r}", bound)},
+        owners=owners,
+    )
     labels = checks.check_codes(name, "label", y, len(matrix), classes)
-    inside = labels == protected
-    needed = [protected]
-    if inside.all():  # the others have no mean loss; any of them will do
-        needed = [k for k in range(classes) if k != protected]
-    checks.some_of_each(name, label, labels, needed, levels)
-    limit = checks.check_positive(f"bound of owner {name!r}", bound)
-    loss_others = mean_loss(matrix[~inside], labels[~inside], classes)
-    loss_protected = mean_loss(matrix[inside], labels[inside], classes)
-    return Share(
-        (1 / owners) * loss_others,
-        Constraint(as_map(loss_protected - limit), Nonnegative(1)),
-        name=name,
-        measures=ClassRates(matrix, labels, classes, protected, min_recall),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class ClassRates:
-    """Rates of a model's decisions on the owner's rows: recall of the protected class, specificity, accuracy."""
-
-    X: Matrix
-    y: Labels
-    classes: int
-    protected: int
-    min_recall: float = 0.0
-
-    def __call__(self, w: Vector) -> dict[str, Measure]:
-        score = scores(w, self.X, self.classes)
-        inside = self.y == self.protected
-        chosen = np.argmax(score, axis=1)
-        found = chosen == self.protected
-        rows = len(self.y)
-        own = int(inside.sum())
-        others = rows - own
-        cell = min(own, others)  # what is told of one side, beside all rows, tells of the other
-        told = {
-            "rows": Measure.count(rows),
-            "protected rows": Measure.count(own, cell),
-            "loss": Measure(losses(score[inside], self.protected).mean(), own, cell),
-            "recall": Measure(found[inside].mean(), own, cell),
-            "specificity": Measure(1 - found[~inside].mean(), others, cell),
-            "accuracy": Measure(np.mean(chosen == self.y), rows),
-        }
-        if self.min_recall:
-            bound = bound_for_recall(score[inside], self.protected, self.min_recall)
-            told["bound for recall"] = Measure(bound, own, cell)
-        return told
-
-
-def bound_for_recall(score: Matrix, protected: int, recall: float) -> float:
-    """The mean loss these rows would have if the protected class were favoured just enough for this recall."""
-    ahead = np.sort(margins(score, protected))
-    least = int(np.ceil(recall * len(ahead) - 1e-9))  # rows to find; 0.9 times 10 is 9, whatever it is rounded to
-    last = ahead[len(ahead) - least]  # the margin of the last row that must be found
-    shifted = score.copy()
-    shifted[:, protected] += np.nextafter(-last, np.inf) + 1e-9 * (1 + abs(last))
-    return float(losses(shifted, protected).mean())
-
-
-def confidence_interval(rate: float, rows: float, level: float = 0.95) -> tuple[float, float]:
-    """The exact (Clopper-Pearson) confidence interval of a rate that was found on so many rows."""
-    hits = round(rate * rows)
-    tail = (1 - level) / 2
-    low = 0.0
-    if hits > 0:
-        low = float(betaincinv(hits, rows - hits + 1, tail))
-    high = 1.0
-    if hits < rows:
-        high = float(betaincinv(hits + 1, rows - hits, 1 - tail))
-    return low, high
-
-
-@dataclass(frozen=True, kw_only=True)
-class NeymanPearson(TableTask):
-    """The least loss on the other classes, with the mean loss on the protected class bounded at every owner.
-
-    With `min_recall` the bounds are found that give every owner this recall (`fedpact.fitting.recall`).
-    """
-
-    name: ClassVar[str] = "neyman_pearson"
-    title: ClassVar[str] = "the loss on one class is bounded at every owner, that on the others is as small as can be"
-
-    protected: str = key("", "the class whose loss is bounded", "level", shown="the last one", example='"1"')
-    bound: float | Mapping[str, float] = key(
-        dict, "mean loss allowed on this class at every owner; or one each in a table [bound]", "bound", example="0.35"
-    )
-    min_recall: float = key(
-        0.0, "in its place: the recall each owner must have; the bounds are found", "number", example="0.9"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.protected and self.protected not in self.classes:
-            raise OptionError(
-                f"protected = {self.protected!r} is none of the classes {', '.join(self.classes)}",
-                code="FP-OPTION-047",
-                key="protected",
-            )
-        if not 0 <= self.min_recall < 1:
-            raise OptionError(
-                f"min_recall = {self.min_recall}: give a number above 0 and below 1",
-                code="FP-OPTION-050",
-                key="min_recall",
-            )
-        checks.check_bounds(self.bound)
-        if self.bound == {} and not self.min_recall:
-            raise OptionError(
-                "task 'neyman_pearson' needs bound= or min_recall=; without one there is nothing to certify",
-                code="FP-OPTION-056",
-                key="bound",
-            )
-
-    @property
-    def protected_class(self) -> int:
-        """Its number among the classes."""
-        if not self.protected:
-            return len(self.classes) - 1
-        return self.classes.index(self.protected)
-
-    @property
-    def protected_rows(self) -> str:
-        """Which rows are protected, in words."""
-        return f"{self.label} = {self.classes[self.protected_class]}"
-
-    def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
-        return neyman_pearson_share(
-            X,
-            y,
-            bound=checks.bound_for(self.bound, owner) if self.constrained else 1.0,  # which is left out
-            owners=self.owners,
-            name=owner,
-            classes=len(self.classes),
-            protected=self.protected_class,
-            min_recall=self.min_recall,
-            label=self.label,
-            levels=self.classes,
-        )
-
-    def sentence(self) -> str:
-        where = f"on {self.protected_rows}"
-        if self.min_recall:
-            asked = f"A recall of at least {self.min_recall:g} {where}"
-        elif isinstance(self.bound, Mapping):
-            asked = f"Mean loss {where} of at most its own bound"
-        else:
-            asked = f"Mean loss {where} of at most {self.bound:g}"
-        return f"{asked} {self.everyone()}; least loss on the others."
-
-    def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
-        limit = checks.bound_for(self.bound, owner)
-        yield Bounded(owner, f"mean loss on {self.protected_rows}", float(values[0] + limit), limit, float(price[0]))
-        if self.min_recall and "recall" in told:
-            what = f"share of {self.protected_rows} that is missed"
-            yield Bounded(owner, what, 1 - told["recall"], 1 - self.min_recall, float("nan"))
-
-    def measure_name(self, name: str) -> str:
-        if name == "protected rows":
-            return f"rows with {self.protected_rows}"
-        return name
+    return task.share_of_rows(name, matrix, labels, None)

@@ -22,7 +22,6 @@ from fedpact.tasks import checks
 from fedpact.tasks.base import FileSource, Task, find_task, key
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.model import Model
-from fedpact.tasks.regression import mean_loss
 from fedpact.types import Matrix, Vector, to_array, to_real
 
 
@@ -148,11 +147,7 @@ class TableTask(Task):
             matrix = self.scaling.apply(matrix)
         if self.intercept:
             matrix = with_intercept(matrix)
-        share = self.share_of_rows(owner, matrix, held.y, held.group)
-        if self.constrained or share.objective is None:
-            return share
-        objective = (1 / self.owners) * mean_loss(matrix, held.y, len(self.classes))
-        return replace(share, objective=objective, constraint=None)
+        return self.share_of_rows(owner, matrix, held.y, held.group)
 
     def count(self, held: Rows) -> Counts:
         classes = count_codes(held.y, len(self.classes))
@@ -160,7 +155,7 @@ class TableTask(Task):
 
     @abstractmethod
     def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
-        """The share of scaled rows, with its constraint."""
+        """The share of scaled rows, with its constraint unless the task is not `constrained`."""
 
     # ---------------------------------------------------------------------------------------------------- for all
 
@@ -185,7 +180,7 @@ class TableTask(Task):
     def scaled(self, scaling: Scaling) -> Self:
         return replace(self, scaling=scaling)
 
-    def regularizer(self) -> SquaredL2 | None:
+    def regularizer(self) -> Prox | None:
         """regularization/2 |w|^2 over everything but the intercepts."""
         if not self.regularization:
             return None
