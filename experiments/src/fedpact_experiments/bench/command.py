@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fedpact_experiments.bench.decisions import decisions
 from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.growth import growth
 from fedpact_experiments.bench.house import house
@@ -11,6 +12,7 @@ from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
 from fedpact_experiments.bench.owners import owners
+from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
 from fedpact_experiments.bench.startup import startup
@@ -26,6 +28,8 @@ def bench() -> None:
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
+    fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
+    fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
     fedpact bench house                                      how the code reads, beside other projects of the field
 
@@ -34,5 +38,18 @@ def bench() -> None:
     """
 
 
-for command in (rounds, seconds, growth, local, neyman_pearson, engines, owners, startup, newcomer, house):
+for command in (
+    rounds,
+    seconds,
+    growth,
+    local,
+    neyman_pearson,
+    decisions,
+    promises,
+    engines,
+    owners,
+    startup,
+    newcomer,
+    house,
+):
     bench.add_command(command)
