@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 import click
@@ -134,10 +134,7 @@ def promises(
         "gaps": Table(simulate(gap_goals), COLUMNS, title="Gaps between groups"),
     }
     words = ("method", "asked")
-    asked = [
-        Table(t.rows, t.columns, t.caption, words, lambda row: (row.rows, row.goal), t.title)
-        for t in (made[name] for name in tables)
-    ]
+    asked = [replace(made[name], text=words, section=lambda row: (row.rows, row.goal)) for name in tables]
     output.report(*asked, title=TITLE, introduction=INTRODUCTION)
 
 
@@ -307,21 +304,19 @@ def _summarize(rows: int, owners: int, goal: Goal, method: str, ran: tuple[Seque
     if not found:
         return kept
     broken = sum(truth.owners_below > 0 for truth in found)
-    return Kept(
-        **{
-            **vars(kept),
-            "broken": broken / len(found),
-            "at_most": upper_bound(broken, len(found)),
-            "owners_below": _mean(truth.owners_below for truth in found),
-            "false_positive_rate": _mean(truth.false_positive_rate for truth in found),
-            "at_the_limit": _mean(truth.at_the_limit for truth in found),
-            "accuracy": _mean(truth.accuracy for truth in found),
-            "exchanges": _mean(truth.exchanges for truth in found),
-        }
+    return replace(
+        kept,
+        broken=broken / len(found),
+        at_most=upper_bound(broken, len(found)),
+        owners_below=_mean(truth.owners_below for truth in found),
+        false_positive_rate=_mean(truth.false_positive_rate for truth in found),
+        at_the_limit=_mean(truth.at_the_limit for truth in found),
+        accuracy=_mean(truth.accuracy for truth in found),
+        exchanges=_mean(truth.exchanges for truth in found),
     )
 
 
-def _mean(values: Iterator[float | None]) -> float | None:
+def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     if not known:
         return None

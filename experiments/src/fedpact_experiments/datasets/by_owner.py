@@ -2,7 +2,7 @@
 
 For decisions that must hold at every owner. Within every owner 70 % of the rows are drawn for training, the others are
 kept aside. All columns have mean 0 and deviation 1 over the training rows of all owners, which they can find from sums;
-there is no intercept column, models add one. What says who the owner is, is not among the columns.
+there is no intercept column, models add one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from fedpact_experiments.datasets.vertical import complete_columns, read_communi
 
 TRAIN_SHARE = 0.7
 ADULT_NUMERIC = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
-ADULT_ONE_HOT = ("marital-status", "occupation", "relationship", "race")
+ADULT_ONE_HOT = ("relationship", "race", "occupation", "workclass")
+MARRIED = ("Married-civ-spouse", "Married-AF-spouse")
 #: 14 rows of adult.data, none above 50K: no recall could be asked of this owner.
 ADULT_LEFT_OUT = "Without-pay"
 COMPAS_NUMERIC = (
@@ -47,24 +48,31 @@ class OwnerTables:
     test: dict[str, Table]
 
 
-def adult_by_workclass(folder: str | Path | None = None, seed: int = 1) -> OwnerTables:
+def adult_by_workclass(folder: str | Path | None = None, seed: int = 1, workclass: bool = True) -> OwnerTables:
     """`adult.data` by workclass: 6 owners, 30148 rows, 40 columns. y = 1 above 50K, group = 1 for men.
 
     Of the 30162 rows without '?' the 14 of people without pay are left out. Columns: age, fnlwgt, education-num,
-    capital-gain, capital-loss, hours-per-week; native-country (United-States 1, else 0) and sex (male 1); and one-hot
-    with all levels marital-status, occupation, relationship, race. Education is dropped (education-num says it). With
-    the intercept that a model adds these are 41.
+    capital-gain, capital-loss, hours-per-week; marital-status (married civilian or armed forces 0, else 1),
+    native-country (United-States 0, else 1) and sex (male 1); and one-hot with all levels relationship, race,
+    occupation, workclass. Education is dropped (education-num says it). With the intercept that a model adds these are
+    41.
+
+    workclass: is it among the columns? The six columns are an intercept for every owner; without them there are 34.
     """
     rows = without_missing(adult_rows("adult.data", folder))
     rows = rows[rows[:, 1] != ADULT_LEFT_OUT]
     fields = as_fields(rows)
-    one_hot, levels = encode({name: fields[name] for name in ADULT_ONE_HOT}, ADULT_ONE_HOT, "onehot")
-    american = fields["native-country"] == "United-States"
-    male = fields["sex"] == "Male"
+    categories = [name for name in ADULT_ONE_HOT if workclass or name != "workclass"]
+    one_hot, levels = encode({name: fields[name] for name in categories}, categories, "onehot")
+    binary = {
+        "marital-status": ~np.isin(fields["marital-status"], MARRIED),
+        "native-country": fields["native-country"] != "United-States",
+        "sex": fields["sex"] == "Male",
+    }
     numeric = [fields[name].astype(np.float64) for name in ADULT_NUMERIC]
-    X = np.column_stack([*numeric, american, male, one_hot])
-    columns = (*ADULT_NUMERIC, "native-country", "sex", *levels)
-    return _divide(X, columns, rows[:, 14] == ">50K", male, fields["workclass"], seed)
+    X = np.column_stack([*numeric, *binary.values(), one_hot])
+    columns = (*ADULT_NUMERIC, *binary, *levels)
+    return _divide(X, columns, rows[:, 14] == ">50K", binary["sex"], fields["workclass"], seed)
 
 
 def compas_by_age_and_charge(
@@ -73,7 +81,8 @@ def compas_by_age_and_charge(
     """COMPAS by age group and degree of the charge: 6 owners, 5278 rows, 19 columns. y = 1 for recidivism in two years.
 
     The rows are those of `vertical_compas`: ProPublica's filters, African-Americans and Caucasians. The file names no
-    court; age group and degree of the charge make six parts whose rates of recidivism differ, as those of courts would.
+    court; age group and degree of the charge make six parts whose rates of recidivism differ, as those of courts would,
+    and are not among the columns.
     Columns: age, three juvenile counts, prior counts, days from arrest to screening, days in jail; race
     (African-American 1) and sex (male 1); the charge one-hot (the nine most frequent, and 'other'). The COMPAS scores
     are left out: they are predictions of the label.
