@@ -20,6 +20,7 @@ from fedpact_experiments.bench.decision_baselines import (
     RIDGE,
     Fairlearn,
     Fitted,
+    difference_bound,
     fit_plain,
     loss_bounds,
     plain_with_thresholds,
@@ -262,15 +263,17 @@ def test_loss_bounds_have_the_recall_at_every_owner(compas: OwnerTables) -> None
 def test_fairlearn_rules_against_fairlearn_itself(compas: OwnerTables, parity: Parity) -> None:
     reductions = pytest.importorskip("fairlearn.reductions", reason="needs fairlearn")
     table = pool(compas.train)
+    everything = {"all": table}
     moments = {
         "demographic_parity": reductions.DemographicParity,
         "equal_opportunity": reductions.TruePositiveRateParity,
         "equalized_odds": reductions.EqualizedOdds,
     }
     learner = LogisticRegression(C=1 / (RIDGE * len(table.y)), max_iter=1000, tol=1e-6)
-    model = reductions.ExponentiatedGradient(learner, moments[parity](difference_bound=0.05), max_iter=6)
+    moment = moments[parity](difference_bound=difference_bound(0.05, everything, parity))
+    model = reductions.ExponentiatedGradient(learner, moment, max_iter=6)
     model.fit(table.X, table.y, sensitive_features=table.group)
-    theirs = Fairlearn(compas.train, parity, (0.05,), iterations=6, grid=6)
+    theirs = Fairlearn(everything, parity, [0.05], iterations=6, grid=6)
     fitted = {name: method(compas.train) for name, method in theirs.methods(0.05).items() if "best" not in name}
     test = pool(compas.test)
     weights = [model.weights_[k] for k in range(len(model.predictors_))]
@@ -286,10 +289,26 @@ def test_fairlearn_rules_against_fairlearn_itself(compas: OwnerTables, parity: P
     assert np.all((moved >= 0) & (moved <= 1))
 
 
+def test_exponentiated_gradient_is_asked_for_the_gap_between_groups(compas: OwnerTables) -> None:
+    """Once with all rows in one place, where the gap is then the bound, and once at every owner."""
+    pytest.importorskip("fairlearn", reason="needs fairlearn")
+    name = "fairlearn ExponentiatedGradient (randomized)"
+    everything = {"all": pool(compas.train)}
+    at_one = Fairlearn(everything, "demographic_parity", [0.05], grid=3)
+    counted = count(at_one.methods(0.05)[name](everything).rule, everything, "demographic_parity")
+    assert counted.worst_gap == pytest.approx(0.05, abs=0.01)  # its tolerance nu is of this size
+    at_six = Fairlearn(compas.train, "demographic_parity", [0.05], grid=3)
+    told = count(at_six.methods(0.05)[name](compas.train).rule, compas.train, "demographic_parity")
+    untold = count(at_one.methods(0.05)[name](everything).rule, compas.train, "demographic_parity")
+    assert told.worst_gap is not None
+    assert untold.worst_gap is not None
+    assert told.worst_gap < untold.worst_gap / 2
+
+
 def test_the_best_visited_model_is_the_best_of_those_that_hold(compas: OwnerTables) -> None:
     pytest.importorskip("fairlearn", reason="needs fairlearn")
     table = pool(compas.train)
-    theirs = Fairlearn(compas.train, "demographic_parity", (0.1,), iterations=10, grid=20)
+    theirs = Fairlearn({"all": table}, "demographic_parity", [0.1], iterations=10, grid=20)
     worth = worth_of_a_row({"all": table}, "demographic_parity")
     best = -1.0
     for model in [*theirs.grid[0].predictors_, *theirs.gradients[0.1][0].predictors_]:

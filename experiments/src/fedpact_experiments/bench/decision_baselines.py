@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,12 @@ from fedpact_experiments.bench.decision_counts import (
     Parity,
     Rule,
     Tables,
+    cells_of,
     count,
+    gaps_hold,
     group_of,
     lowest_needed,
     pool,
-    worth_of_a_row,
 )
 
 #: Weight of |w|^2 / 2 beside the mean loss, as in fedpact's classifiers.
@@ -177,23 +178,30 @@ def owner_of_each_row(tables: Tables) -> Any:
 
 
 class Fairlearn:
-    """fairlearn's methods for one parity on the pooled training rows, fitted once for all bounds.
+    """fairlearn's methods for one parity on the rows of all owners in one place, fitted once for all gaps.
 
-    ExponentiatedGradient bounds |rate of a group - rate of all|, so its gap between two groups may be larger than the
-    bound, at most twice. It and ThresholdOptimizer decide by chance: their rates are expected values.
+    ExponentiatedGradient is told which owner a row is of (`control_features`), so that its bound holds at each;
+    ThresholdOptimizer and GridSearch know no owners. It and ThresholdOptimizer, which moves the thresholds of the
+    groups, decide by chance: their rates are expected values.
     """
 
     def __init__(
-        self, train: Tables, parity: Parity, gaps: tuple[float, ...], *, iterations: int = 50, grid: int = 75
+        self, train: Tables, parity: Parity, gaps: Sequence[float], *, iterations: int = 50, grid: int = 75
     ) -> None:
+        self.train = train
         self.table = pool(train)
         self.parity = parity
-        self.gradients = {gap: self._timed(self._exponentiated_gradient(gap, iterations)) for gap in gaps}
-        self.grid = self._timed(self._grid_search(grid))
         self.plain = self._learner().fit(self.table.X, self.table.y)
+        self.grid = self._timed(self._grid_search(grid))
+        self.gradients = {}
+        control: dict[str, Any] = {}
+        if len(train) > 1:
+            control["control_features"] = owner_of_each_row(train)
+        for gap in gaps:
+            self.gradients[gap] = self._timed(self._exponentiated_gradient(gap, iterations), **control)
 
     def methods(self, gap: float) -> dict[str, Method]:
-        """Name -> method. They ignore the tables they are given: the fits are made."""
+        """Name -> method. They ignore the rows they are given: the fits are made."""
         return {
             "fairlearn ThresholdOptimizer (randomized)": lambda train: self._threshold_optimizer(gap),
             "fairlearn ExponentiatedGradient (randomized)": lambda train: self._randomized(gap),
@@ -214,16 +222,16 @@ class Fairlearn:
         return moments[self.parity](**bound)
 
     def _exponentiated_gradient(self, gap: float, iterations: int) -> Any:
-        moment = self._moment(difference_bound=gap)
+        moment = self._moment(difference_bound=difference_bound(gap, self.train, self.parity))
         return import_fairlearn().reductions.ExponentiatedGradient(self._learner(), moment, max_iter=iterations)
 
     def _grid_search(self, size: int) -> Any:
         return import_fairlearn().reductions.GridSearch(self._learner(), self._moment(), grid_size=size)
 
-    def _timed(self, unfitted: Any) -> tuple[Any, float]:
+    def _timed(self, unfitted: Any, **features: Any) -> tuple[Any, float]:
         """The fitted model, and the seconds it took."""
         began = time.perf_counter()
-        fitted = unfitted.fit(self.table.X, self.table.y, sensitive_features=group_of(self.table))
+        fitted = unfitted.fit(self.table.X, self.table.y, sensitive_features=group_of(self.table), **features)
         return fitted, time.perf_counter() - began
 
     def _threshold_optimizer(self, gap: float) -> Fitted:
@@ -254,18 +262,15 @@ class Fairlearn:
     def _best_visited(self, gap: float) -> Fitted:
         """Of all single models that the reductions fitted, the most accurate one whose training gap holds.
 
-        As for fedpact's rules a gap holds when it is at most the bound and one row's worth.
+        As for fedpact's rules a gap holds when it is at most the bound and one row's worth, at every owner.
         """
-        everything = {"all": self.table}
-        allowed = gap + worth_of_a_row(everything, self.parity)
         rules = [deciding(model.predict) for model in self._visited()]
-        counts = [count(rule, everything, self.parity) for rule in rules]
-        held = [k for k, counted in enumerate(counts) if (counted.worst_gap or 0.0) <= allowed]
+        held = [rule for rule in rules if gaps_hold(rule, self.train, self.parity, gap)]
         if not held:
-            raise FedpactError(f"none of {len(rules)} models that fairlearn visited has a gap of at most {allowed:.4f}")
-        best = max(held, key=lambda k: counts[k].accuracy)
+            raise FedpactError(f"none of the {len(rules)} models that fairlearn visited has gaps of at most {gap:g}")
+        best = max(held, key=lambda rule: count(rule, self.train).accuracy)
         seconds = self.grid[1] + sum(spent for _, spent in self.gradients.values())
-        return Fitted(rules[best], seconds=seconds, note=f"{len(held)} of {len(rules)} models visited hold the gap")
+        return Fitted(best, seconds=seconds, note=f"{len(held)} of {len(rules)} models visited hold the gap")
 
     def _visited(self) -> list[Any]:
         grid, _ = self.grid
@@ -273,6 +278,20 @@ class Fairlearn:
         for model, _ in self.gradients.values():
             visited.extend(model.predictors_)
         return visited
+
+
+def difference_bound(gap: float, tables: Tables, parity: Parity) -> float:
+    """What ExponentiatedGradient must be told for gaps between two groups of at most `gap`.
+
+    It bounds the difference between a group's rate and that of all rows. Of two groups the smaller one, with the share
+    p, differs most: by 1 - p times the gap.
+    """
+    larger_shares = []
+    for table in tables.values():
+        for groups in cells_of(table, parity):
+            sizes = [len(rows) for rows in groups]
+            larger_shares.append(max(sizes) / sum(sizes))
+    return gap * min(larger_shares)
 
 
 def import_fairlearn() -> Any:

@@ -76,7 +76,7 @@ def count(rule: Rule, tables: Tables, parity: Parity | None = None) -> Counted:
 def gap_between_groups(decided: Vector, table: Table, parity: Parity) -> float:
     """The largest difference between two groups in the rate of deciding 1, over the kinds of rows of this parity."""
     differences = []
-    for groups in _cells(table, parity):
+    for groups in cells_of(table, parity):
         rates = [np.mean(decided[rows]) for rows in groups]
         differences.append(max(rates) - min(rates))
     return float(max(differences))
@@ -84,11 +84,20 @@ def gap_between_groups(decided: Vector, table: Table, parity: Parity) -> float:
 
 def worth_of_a_row(tables: Tables, parity: Parity) -> float:
     """How much one row can change the gap of any owner: 1 / the size of the smallest cell that has a rate."""
-    sizes = [len(rows) for table in tables.values() for groups in _cells(table, parity) for rows in groups]
+    sizes = [len(rows) for table in tables.values() for groups in cells_of(table, parity) for rows in groups]
     return 1 / min(sizes)
 
 
-def _cells(table: Table, parity: Parity) -> Iterator[list[NDArray[np.intp]]]:
+def gaps_hold(rule: Rule, tables: Tables, parity: Parity, bound: float) -> bool:
+    """Is the gap of every owner at most the bound and one row's worth?"""
+    for owner, table in tables.items():
+        allowed = bound + worth_of_a_row({owner: table}, parity)
+        if gap_between_groups(rule(owner, table), table, parity) > allowed:
+            return False
+    return True
+
+
+def cells_of(table: Table, parity: Parity) -> Iterator[list[NDArray[np.intp]]]:
     """For each kind of rows that the parity compares: the rows of every group."""
     kinds: dict[Parity, list[NDArray[np.bool_]]] = {
         "demographic_parity": [np.ones(len(table.y), dtype=bool)],
