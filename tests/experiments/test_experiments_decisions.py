@@ -375,6 +375,13 @@ def test_the_limit_is_read_off_the_decisions() -> None:
         assert read_limit(rule, owner, W) == pytest.approx(limit, abs=1e-9)
 
 
+def test_a_rule_that_decides_alike_for_all_has_an_infinite_limit(population: Population) -> None:
+    everyone = read_limit(lambda owner, table: np.ones(len(table.X)), "a", W)
+    nobody = read_limit(lambda owner, table: np.zeros(len(table.X)), "a", W)
+    assert population.recall(W, everyone) == population.false_positive_rate(W, everyone) == 1
+    assert population.recall(W, nobody) == population.false_positive_rate(W, nobody) == 0
+
+
 def test_truth_counts_owners_that_miss(population: Population) -> None:
     limit = population.true_limit(W, 0.9)
     limits = {"kept": limit - 0.01, "broken": limit + 0.01}

@@ -279,7 +279,10 @@ REACH = 100.0
 
 
 def read_limit(rule: Rule, owner: str, w: Vector) -> float:
-    """The limit of "decide 1 when w'x >= limit", read off the decisions along w: nothing but the rule is trusted."""
+    """The limit of "decide 1 when w'x >= limit", read off the decisions along w: nothing but the rule is trusted.
+
+    Infinite where all rows within REACH are decided alike.
+    """
     length = float(np.linalg.norm(w))
     low = -REACH * length
     high = REACH * length
@@ -288,9 +291,11 @@ def read_limit(rule: Rule, owner: str, w: Vector) -> float:
         X = np.outer(score / length**2, w)
         nothing = np.zeros(POINTS, dtype=np.int64)
         decided = rule(owner, Rows(X, nothing, (), nothing))
-        first = int(np.argmax(decided >= 0.5))
-        if decided[0] >= 0.5 or decided[-1] < 0.5:
-            raise FedpactError(f"{owner}: the decisions do not change within {REACH:g} deviations along the model")
+        if np.all(decided == 1):
+            return -np.inf
+        if np.all(decided == 0):
+            return np.inf
+        first = int(np.argmax(decided == 1))
         low = float(score[first - 1])
         high = float(score[first])
     return high
