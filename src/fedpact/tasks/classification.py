@@ -28,7 +28,16 @@ from fedpact.tasks.base import SERVER, Bounded, key
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.decisions import Decisions, Holding
 from fedpact.tasks.model import Model
-from fedpact.tasks.requirements import LOSS, Levels, Requirement, count_cells, counted_rows, outline, read_requirements
+from fedpact.tasks.requirements import (
+    LOSS,
+    Levels,
+    Requirement,
+    count_cells,
+    counted_rows,
+    outline,
+    read_requirements,
+    recall_of,
+)
 from fedpact.tasks.tables import GroupedTask
 from fedpact.types import Matrix, Vector
 
@@ -50,7 +59,9 @@ class Classification(GroupedTask):
     tighter:   rows by which every owner tightens its rates, since the models before missed them
     cells:     rows of every cell at all owners together, for constraints that all hold together
     relaxed:   number of the constraint whose least relaxation is sought, counted from 1; 0: none
-    decide_at: score above which class 1 is decided: found for a promise about new rows
+    strictness: part of every bound that the models for a promise have to meet; 1: the bounds themselves
+    decide_at: score above which the last class is decided: found for a promise about new rows
+    decide_own: whether every owner decides at a threshold of its own, found from its held-out rows
     split:     seed of which rows are held out
     """
 
@@ -80,7 +91,9 @@ class Classification(GroupedTask):
     tighter: float = 0.0
     cells: Mapping[str, float] | None = None
     relaxed: int = 0
+    strictness: float = 1.0
     decide_at: float = 0.0
+    decide_own: bool = False
     split: int = 0
 
     def __post_init__(self) -> None:
@@ -154,6 +167,20 @@ class Classification(GroupedTask):
         return tuple(one for one in self.requirements if one.confidence)
 
     @property
+    def promised_class(self) -> int | None:
+        """The class whose recall is all that is promised, of two: then moving the threshold keeps the promise."""
+        found = {recall_of(one, self.levels) for one in self.rates}
+        if len(self.classes) != 2 or len(self.promised) != len(self.rates) or len(found) != 1:
+            return None
+        only = found.pop()
+        return None if only is None else only[0]
+
+    def miss_rate(self, one: Requirement) -> float:
+        """How often the promise of one owner may fail: thresholds of the owners' own share what all may."""
+        delta = 1 - one.confidence
+        return delta / self.owners if self.threshold == "own" else delta
+
+    @property
     def coupled(self) -> bool:
         """Whether a constraint is about all owners' rows together."""
         return any(one.held_by == "all" for one in self.requirements)
@@ -220,13 +247,15 @@ class Classification(GroupedTask):
         held = self.held_out(owner, labels, kinds)
         rows = Holding(self, owner, X[~held], labels[~held], kinds[~held] if kinds is not None else None)
         kept = Holding(self, owner, X[held], labels[held], kinds[held] if kinds is not None else None)
+        decisions = Decisions(rows, kept)
         constraint = None
         coupled = None
         if self.constrained:
             constraint = rows.constraint()
             coupled = rows.coupled()
+            decisions.check_promises()
         objective = None if owner == SERVER else rows.objective()
-        return Share(objective, constraint, coupled, name=owner, measures=Decisions(rows, kept))
+        return Share(objective, constraint, coupled, name=owner, measures=decisions)
 
     def held_out(self, owner: str, y: Labels, group: Labels | None) -> NDArray[np.bool_]:
         """Which rows are kept out of training to test promises: a part of every class and group that one is about."""

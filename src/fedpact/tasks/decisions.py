@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.cones import Nonnegative
-from fedpact.errors import OptionError
+from fedpact.errors import DataError, OptionError
 from fedpact.functions import Function, Map, Stack, TwoSided, as_map
 from fedpact.functions.rates import SmoothedRate, SmoothedRates
 from fedpact.problem import Constraint, Measure
 from fedpact.problem.share import combine
+from fedpact.statistics import gap_holds, promised_threshold, rate_holds, rows_needed
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER
-from fedpact.tasks.checks import Labels
+from fedpact.tasks.checks import Labels, bound_for
 from fedpact.tasks.regression import losses, mean_loss, scores
 from fedpact.tasks.requirements import (
     Line,
@@ -29,6 +30,7 @@ from fedpact.tasks.requirements import (
     counted_rows,
     outline,
     rate_lines,
+    recall_of,
 )
 from fedpact.types import Matrix, Vector
 
@@ -126,7 +128,7 @@ class Holding:
         found: list[Line] = []
         for one in self.task.rates:
             if one.held_by == held_by:
-                found += rate_lines(one, self.task.levels, self.owner, self.y, self.group, cells)
+                found += rate_lines(one, self.task.levels, self.owner, self.y, self.group, cells, self.task.strictness)
         return found
 
     def _smooth(self, lines: Sequence[Line]) -> Map:
@@ -142,19 +144,19 @@ class Holding:
         correction = self.count(lines, centre) - smooth.value(centre)
         return SmoothedRates(self.X, weights, constant + correction + tighter, self.task.width, self.classes)
 
-    def count(self, lines: Sequence[Line], w: Vector) -> Vector:
+    def count(self, lines: Sequence[Line], w: Vector, at: float = 0.0) -> Vector:
         """The lines with the decisions themselves."""
-        decided = np.eye(self.classes)[self.decide(w)]
+        decided = np.eye(self.classes)[self.decide(w, at)]
         return np.array([float(np.sum(line.weights * decided)) + line.constant for line in lines])
 
     def scores(self, w: Vector) -> Matrix:
         """(rows, classes); those of class 0 are zero with two classes."""
         return scores(w, self.X, self.classes)
 
-    def decide(self, w: Vector) -> Labels:
-        """The class that every row is given."""
+    def decide(self, w: Vector, at: float = 0.0) -> Labels:
+        """The class that every row is given; the last one where its score is above the others' by more than `at`."""
         score = self.scores(w)
-        score[:, -1] -= self.task.decide_at
+        score[:, -1] -= at
         return np.asarray(np.argmax(score, axis=1))
 
     def _losses(self, one: Requirement) -> Map:
@@ -222,8 +224,13 @@ class Decisions:
     kept: Holding
 
     def __call__(self, w: Vector) -> dict[str, Measure]:
-        told = describe_decisions(self.rows, w)
-        return told
+        return describe_decisions(self.rows, w, self.decide_at(w))
+
+    def decide_at(self, w: Vector) -> float:
+        """The threshold of the last class: that of all owners, or this owner's own."""
+        if self.rows.task.decide_own and self.rows.owner != SERVER:
+            return self._own_threshold(w)
+        return self.rows.task.decide_at
 
     def score(self, w: Vector) -> Vector:
         """Of the last class over the others, on the training rows."""
@@ -239,6 +246,75 @@ class Decisions:
         """The owner's part of the objective; errors are counted where they are minimised."""
         return self.rows.count_errors(w)
 
+    # ------------------------------------------------------------------------------------------ promises for new rows
+
+    def check_promises(self) -> None:
+        """Raise DataError unless the held-out rows are enough for a promise to exist at all."""
+        task = self.rows.task
+        for one in task.promised:
+            promised = recall_of(one, task.levels)
+            if promised is None or self.rows.owner == SERVER:
+                continue
+            k, bound = promised
+            needed = rows_needed(bound_for(bound, self.rows.owner, "at_least"), task.miss_rate(one))
+            found = int(np.sum(self.kept.y == k))
+            if found < needed:
+                raise DataError(
+                    f"owner {self.rows.owner!r}: not enough rows for a promise with confidence {one.confidence:g}: it "
+                    f"needs {needed} held-out rows with {task.label} = {task.classes[k]}, it has {found}; give it "
+                    "more, hold out a larger part, ask for less, or leave it out",
+                    code="FP-DATA-803",
+                    column=task.label,
+                )
+
+    def fails_at(self, w: Vector, thresholds: Vector) -> NDArray[np.bool_]:
+        """With which thresholds the promised recall might be missed."""
+        limit = self._own_threshold(w)
+        if self.rows.task.promised_class == 1:
+            return np.asarray(thresholds > limit)
+        return np.asarray(thresholds < limit)
+
+    def _own_threshold(self, w: Vector) -> float:
+        """The threshold that keeps all promised recalls of the class: an order statistic of the held-out scores."""
+        task = self.rows.task
+        k = task.promised_class
+        assert k is not None
+        score = self.kept.scores(w)[:, 1][self.kept.y == k]
+        sign = 1.0 if k == 1 else -1.0
+        limits = []
+        for one in task.promised:
+            bound = recall_of(one, task.levels)
+            assert bound is not None
+            rate = bound_for(bound[1], self.rows.owner, "at_least")
+            limit = promised_threshold(sign * score, rate, task.miss_rate(one))
+            assert limit is not None  # `check_promises` has seen to it
+            limits.append(limit)
+        return sign * min(limits)
+
+    def keeps_promises(self, w: Vector) -> bool:
+        """Whether the held-out rows bear out every promise: exact tests, all of which must pass."""
+        task = self.rows.task
+        decided = self.kept.decide(w, self.decide_at(w))
+        return all(
+            self._keeps(one, rate, decided) for one in task.promised if one.held_by == "each" for rate in one.rates
+        )
+
+    def _keeps(self, one: Requirement, rate: str, decided: Labels) -> bool:
+        kept = self.kept
+        task = kept.task
+        k = task.levels.class_of(one)
+        inside, hit = count_rate(rate, k, kept.y, decided)
+        delta = 1 - one.confidence
+        if not one.is_gap:
+            sides = {side: bound_for(bound, kept.owner, side) for side, _, bound in one.sides}
+            return rate_holds(int(hit[inside].sum()), int(inside.sum()), delta=delta, **sides)
+        assert kept.group is not None
+        cells = [inside & (kept.group == g) for g in range(len(task.groups))]
+        hits = [int(hit[cell].sum()) for cell in cells]
+        return gap_holds(hits, [int(cell.sum()) for cell in cells], bound_of(one, kept.owner), delta)
+
+    # ------------------------------------------------------------------------------------------------- on the way
+
     def tally(self, w: Vector) -> tuple[bool, Vector]:
         """Whether the holder's own constraints on decisions are met, counted; and its part of those all hold."""
         wanted = "server" if self.rows.owner == SERVER else "each"
@@ -251,11 +327,11 @@ class Decisions:
         return bool(np.all(excess <= ROUNDING)), np.asarray(part)
 
 
-def describe_decisions(rows: Holding, w: Vector) -> dict[str, Measure]:
-    """Rates of a model's decisions, with the rows they rest on."""
+def describe_decisions(rows: Holding, w: Vector, at: float) -> dict[str, Measure]:
+    """Rates of a model's decisions at a threshold, with the rows they rest on."""
     task = rows.task
     score = rows.scores(w)
-    decided = rows.decide(w)
+    decided = rows.decide(w, at)
     y = rows.y
     number = len(y)
     told = {"rows": Measure.count(number)}
@@ -265,7 +341,7 @@ def describe_decisions(rows: Holding, w: Vector) -> dict[str, Measure]:
     told["accuracy"] = Measure(float(np.mean(decided == y)), number)
     if rows.group is not None and task.group:
         told |= _group_measures(decided, y, rows.group, len(task.groups), rows.classes)
-    return told | _constrained_measures(rows, decided, score)
+    return told | _constrained_measures(rows, decided)
 
 
 def _class_measures(score: Matrix, decided: Labels, y: Labels, k: int) -> dict[str, Measure]:
@@ -300,7 +376,7 @@ def _group_measures(decided: Labels, y: Labels, group: Labels, groups: int, clas
     return told
 
 
-def _constrained_measures(rows: Holding, decided: Labels, score: Matrix) -> dict[str, Measure]:
+def _constrained_measures(rows: Holding, decided: Labels) -> dict[str, Measure]:
     """The value of every constraint on decisions of this holder, counted, by the words for it."""
     told: dict[str, Measure] = {}
     wanted = "server" if rows.owner == SERVER else "each"
@@ -320,11 +396,7 @@ def _distinct(one: Requirement, rows: Holding) -> list[str]:
 
 def _rate_values(rows: Holding, one: Requirement, rate: str, k: int, decided: Labels) -> Iterator[Measure]:
     """The rate, or its gap between every two groups."""
-    inside = counted_rows(rate, k, rows.y)
-    hit = {"accuracy": decided == rows.y, "specificity": decided != k}.get(rate, decided == k)
-    if rate == "precision":
-        inside = decided == k
-        hit = rows.y == k
+    inside, hit = count_rate(rate, k, rows.y, decided)
     if not one.is_gap:
         size = int(inside.sum())
         cell = min(size, len(rows.y) - size) if size < len(rows.y) else size
@@ -335,6 +407,14 @@ def _rate_values(rows: Holding, one: Requirement, rate: str, k: int, decided: La
         cells = [inside & (rows.group == g) for g in (a, b)]
         sizes = [int(cell.sum()) for cell in cells]
         yield Measure(abs(_mean(hit[cells[1]]) - _mean(hit[cells[0]])), min(sizes), min(sizes))
+
+
+def count_rate(rate: str, k: int, y: Labels, decided: Labels) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows a rate is counted on, and which of all rows count as hits."""
+    if rate == "precision":
+        return np.asarray(decided == k), np.asarray(y == k)
+    hits = {"accuracy": decided == y, "specificity": decided != k}
+    return counted_rows(rate, k, y), np.asarray(hits.get(rate, decided == k))
 
 
 def _mean(values: Vector | NDArray[np.bool_] | Labels) -> float:

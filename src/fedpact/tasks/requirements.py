@@ -176,6 +176,26 @@ class Requirement:
         return [(side, sign, bound) for side, sign, bound in both if bound is not None]
 
 
+def recall_of(one: Requirement, levels: Levels) -> tuple[int, float | Mapping[str, float]] | None:
+    """The class whose recall it bounds from below, and the bound, with two classes; None where it is something else.
+
+    The specificity, or one minus the false-positive rate, of a class is the recall of the other.
+    """
+    if one.is_gap or one.held_by != "each" or len(one.sides) != 1 or len(levels.classes) != 2:
+        return None
+    k = levels.class_of(one)
+    side, _, bound = one.sides[0]
+    if one.kind == "recall" and side == "at_least":
+        return k, bound
+    if one.kind == "specificity" and side == "at_least":
+        return 1 - k, bound
+    if one.kind == "false_positive_rate" and side == "at_most":
+        if isinstance(bound, Mapping):
+            return 1 - k, {owner: 1 - value for owner, value in bound.items()}
+        return 1 - k, 1 - bound
+    return None
+
+
 def read_requirements(stated: Sequence[Requirement | Mapping[str, Any]]) -> tuple[Requirement, ...]:
     """Requirements as they are, or as a message or a job file states them. OptionError for one that cannot be right."""
     found = []
@@ -274,12 +294,19 @@ class Line:
 
 
 def rate_lines(
-    requirement: Requirement, levels: Levels, owner: str, y: Labels, group: Labels | None, cells: Mapping[str, float]
+    requirement: Requirement,
+    levels: Levels,
+    owner: str,
+    y: Labels,
+    group: Labels | None,
+    cells: Mapping[str, float],
+    strictness: float = 1.0,
 ) -> Iterator[Line]:
     """The lines of a requirement on rates, in the order of `outline`.
 
-    cells: rows in every cell (`count_cells`): of this holder, or of all owners together; then the lines are this
-           holder's part of the sum that all have to meet
+    cells:      rows in every cell (`count_cells`): of this holder, or of all owners together; then the lines are this
+                holder's part of the sum that all have to meet
+    strictness: part of what a bound allows (a gap, or the distance of a rate from 0 or 1) that may be used
     """
     k = levels.class_of(requirement)
     for rate in requirement.rates:
@@ -288,7 +315,7 @@ def rate_lines(
         part = float(np.sum(rows)) / max(cells[cell_name(rate, k)], 1.0)  # of the bound, where it is divided
         if requirement.is_gap:
             assert group is not None  # `check_rows` has seen to it
-            limit = bound_for(requirement.at_most or 0.0, owner, "at_most")
+            limit = strictness * bound_for(requirement.at_most or 0.0, owner, "at_most")
             sizes = [max(cells[cell_name(rate, k, g)], 1.0) for g in range(len(levels.groups))]
             means = [decisions * (rows & (group == g))[:, None] / size for g, size in enumerate(sizes)]
             for a, b in levels.pairs:
@@ -300,6 +327,7 @@ def rate_lines(
         mean = decisions * rows[:, None] / total
         for side, sign, bound in requirement.sides:
             limit = bound_for(bound, owner, side)
+            limit = 1 - strictness * (1 - limit) if sign < 0 else strictness * limit
             if rate == "precision":  # of the rows that are selected, `limit` or more are of the class
                 yield Line(mean * np.where(y == k, limit - 1.0, limit)[:, None], 0.0, 1.0 / total)
             elif sign < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fedpact_experiments.bench.calibration import calibration
+from fedpact_experiments.bench.decisions import decisions
 from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.growth import growth
 from fedpact_experiments.bench.house import house
@@ -12,6 +13,7 @@ from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
 from fedpact_experiments.bench.owners import owners
+from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
 from fedpact_experiments.bench.startup import startup
@@ -28,6 +30,8 @@ def bench() -> None:
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench calibration                                probabilities from scores, two ways, by sums
+    fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
+    fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
     fedpact bench house                                      how the code reads, beside other projects of the field
 
@@ -36,5 +40,19 @@ def bench() -> None:
     """
 
 
-for command in (rounds, seconds, growth, local, neyman_pearson, calibration, engines, owners, startup, newcomer, house):
+for command in (
+    rounds,
+    seconds,
+    growth,
+    local,
+    neyman_pearson,
+    calibration,
+    decisions,
+    promises,
+    engines,
+    owners,
+    startup,
+    newcomer,
+    house,
+):
     bench.add_command(command)

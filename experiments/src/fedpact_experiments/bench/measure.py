@@ -127,7 +127,7 @@ def blank(instance: Instance, method: str, tol: float | None, status: str, note:
     return Measured(instance.name, instance.owners, instance.dim, tol, method, status, note=note)
 
 
-def _describe(error: Exception) -> str:
+def describe(error: Exception) -> str:
     """The type of an exception and the first line of its message."""
     first, *_ = [*str(error).splitlines(), ""]
     return f"{type(error).__name__}: {first}"
@@ -147,7 +147,7 @@ def measure(
     try:
         answer = solve(asked, method, tol=tol, seed=seed, callbacks=[clock], **options)
     except Exception as error:  # one failed cell must not cost the others, measured for an hour
-        return replace(row, status="failed", seconds=clock.spent, note=_describe(error)), None
+        return replace(row, status="failed", seconds=clock.spent, note=describe(error)), None
     except KeyboardInterrupt:
         if clock.over:  # the method had no point to give back
             return replace(row, status=clock.mark, seconds=clock.spent), None
@@ -184,7 +184,7 @@ def measure_conic(instance: Instance, budget: float) -> Measured:
             warnings.simplefilter("ignore")  # the status says whether the answer is inaccurate
             conic.problem.solve(solver="CLARABEL", time_limit=budget)
     except Exception as error:
-        return replace(row, status="failed", seconds=clock.spent, note=_describe(error))
+        return replace(row, status="failed", seconds=clock.spent, note=describe(error))
     seconds = clock.spent
     status = conic.problem.status
     inside = conic.problem.solver_stats.solve_time

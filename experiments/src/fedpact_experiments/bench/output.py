@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import wraps
+from pathlib import Path
 from typing import IO, Any
 
 import click
 import numpy as np
 
 from fedpact.errors import DataError
+from fedpact_experiments.bench.page import Part, write_page
 from fedpact_experiments.bench.problems import Instance
 from fedpact_experiments.tables import fold, show
 
@@ -33,6 +35,7 @@ class Table:
 
     rows: of one dataclass, as they are measured          columns: header -> how a row shows it
     text: columns of words, besides the first             section: rules are drawn where this changes
+    title: its heading on a page
     """
 
     rows: Iterable[Any]
@@ -40,10 +43,15 @@ class Table:
     caption: str = ""
     text: Sequence[str] = ("method", "status")
     section: Callable[[Any], object] = lambda row: (row.problem, row.owners)
+    title: str = ""
+
+    def lines(self, rows: Sequence[Any]) -> list[list[str]]:
+        return [[shown(row) for shown in self.columns.values()] for row in rows]
 
     def show(self, rows: Sequence[Any], markdown: bool) -> None:
-        lines = [[shown(row) for shown in self.columns.values()] for row in rows]
-        show(list(self.columns), lines, markdown, text=self.text, sections=[self.section(row) for row in rows])
+        show(
+            list(self.columns), self.lines(rows), markdown, text=self.text, sections=[self.section(row) for row in rows]
+        )
         if self.caption:
             click.echo(f"{fold(self.caption)}\n")
 
@@ -52,7 +60,7 @@ class Table:
 class Output:
     """What all commands are asked, where their rows go, and what is said below the tables.
 
-    kind: the dataclass of the rows; folder: of the data; budget: seconds for one cell
+    kind: the dataclass of the rows; folder: of the data; budget: seconds for one cell; page: a file for all of it
     """
 
     kind: type
@@ -61,6 +69,7 @@ class Output:
     folder: str | None = None
     seed: int = 0
     budget: float = np.inf
+    page: Path | None = None
     notes: list[str] = field(default_factory=list)
     skipped: dict[str, list[str]] = field(default_factory=dict)  # reason -> what was skipped
 
@@ -81,8 +90,11 @@ class Output:
     def skip(self, title: str, error: DataError) -> None:
         self.skipped.setdefault(str(error), []).append(title)
 
-    def report(self, *tables: Table) -> None:
-        """Measure all rows and print them; after Ctrl-C those that are there, with exit code 130."""
+    def report(self, *tables: Table, title: str = "", introduction: str = "") -> None:
+        """Measure all rows and print them; after Ctrl-C those that are there, with exit code 130.
+
+        title, introduction: of the page, where one is asked for
+        """
         seen: list[list[Any]] = [[] for _ in tables]
         interrupted = False
         try:
@@ -96,16 +108,24 @@ class Output:
             if rows:
                 table.show(rows, self.markdown)
         everything = [row for rows in seen for row in rows]
-        self._say_notes(everything)
+        notes = self._notes_of(everything)
+        for note in notes:
+            click.echo(f"- {note}")
         self._save(everything)
+        if self.page is not None:
+            parts = [
+                Part(table.title, list(table.columns), table.lines(rows), table.caption)
+                for rows, table in zip(seen, tables, strict=True)
+                if rows
+            ]
+            write_page(self.page, title, introduction, parts, notes)
         if interrupted:
             sys.exit(130)
 
-    def _say_notes(self, rows: Sequence[Any]) -> None:
+    def _notes_of(self, rows: Sequence[Any]) -> list[str]:
         of_rows = [f"{row.problem}, n = {row.owners}, {row.method}: {row.note}" for row in rows if row.note]
         skipped = [f"skipped {'; '.join(titles)}: {reason}" for reason, titles in self.skipped.items()]
-        for note in [*self.notes, *of_rows, *skipped]:
-            click.echo(f"- {note}")
+        return [*self.notes, *of_rows, *skipped]
 
     def _save(self, rows: Sequence[Any]) -> None:
         if self.csv is not None:
@@ -117,6 +137,11 @@ class Output:
 MARKDOWN = click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
 CSV = click.option(
     "--csv", type=click.File("w", lazy=False), help="Write all rows with unrounded numbers to this file."
+)
+PAGE = click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write tables and notes as a page of Markdown, too, with command, machine and date.",
 )
 SEED = click.option("--seed", default=0, show_default=True, help="Of the data and its split into owners.")
 
@@ -141,7 +166,7 @@ def printing(kind: type, *options: Callable[[Any], Any]) -> Callable[[Any], Any]
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def called(markdown: bool, csv: IO[str] | None, **given: Any) -> None:
-            shared = {name: given.pop(name) for name in ("folder", "seed", "budget") if name in given}
+            shared = {name: given.pop(name) for name in ("folder", "seed", "budget", "page") if name in given}
             command(output=Output(kind, markdown, csv, **shared), **given)
 
         decorated: Callable[..., None] = called

@@ -96,6 +96,14 @@ def vertical_compas(folder: str | Path | None = None) -> VerticalTable:
     Raises:
         DataError: the file is absent, lacks a column, or has not the rows of the published one.
     """
+    fields = read_compas(folder)
+    stayed_out = fields.pop("two_year_recid") == "0"
+    group = fields["race"] == "African-American"
+    return _table(fields, COMPAS_CATEGORICAL, stayed_out, group, train_rows=4800, first_party=6)
+
+
+def read_compas(folder: str | Path | None = None) -> dict[str, NDArray[np.str_]]:
+    """Field -> its 5278 values: those of `vertical_compas` before they are encoded, and two_year_recid."""
     path = find("compas-scores-two-years.csv", folder)
     with path.open(newline="", encoding="utf-8-sig") as file:
         records = list(csv.DictReader(file))
@@ -109,13 +117,11 @@ def vertical_compas(folder: str | Path | None = None) -> VerticalTable:
             f"data file {path}: {len(records)} rows, {len(kept)} after the filters, expected {COMPAS_ROWS} and 5278; "
             "take the file as ProPublica published it"
         )
-    fields = {name: _column(kept, name) for name in (*COMPAS_COUNTS, *COMPAS_CATEGORICAL[:-1])}
+    fields = {name: _column(kept, name) for name in (*COMPAS_COUNTS, *COMPAS_CATEGORICAL[:-1], "two_year_recid")}
     stay = _column(kept, "c_jail_out").astype("M8[s]") - _column(kept, "c_jail_in").astype("M8[s]")
     fields["days_in_jail"] = (stay / np.timedelta64(1, "D")).astype(np.str_)
     fields["charge"] = _most_frequent(_column(kept, "c_charge_desc"), COMPAS_CHARGES)
-    stayed_out = _column(kept, "two_year_recid") == "0"
-    group = fields["race"] == "African-American"
-    return _table(fields, COMPAS_CATEGORICAL, stayed_out, group, train_rows=4800, first_party=6)
+    return fields
 
 
 def vertical_communities(folder: str | Path | None = None) -> VerticalTable:
@@ -125,15 +131,25 @@ def vertical_communities(folder: str | Path | None = None) -> VerticalTable:
     and OtherPerCap, which lacks one). y = 1 where ViolentCrimesPerPop is at most 0.375, group = 1 where racepctblack
     is above 0.06.
     """
+    columns = read_communities(folder)
+    fields = {name: columns[name] for name in complete_columns(columns)}
+    few_crimes = columns["ViolentCrimesPerPop"].astype(np.float64) <= 0.375
+    group = columns["racepctblack"].astype(np.float64) > 0.06
+    return _table(fields, (), few_crimes, group, train_rows=1200, first_party=19)
+
+
+def read_communities(folder: str | Path | None = None) -> dict[str, NDArray[np.str_]]:
+    """All 128 columns of the 1994 communities, by their names in `communities.names`."""
     text = find("communities.names", folder).read_text(encoding="latin-1")
     names = [line.split()[1] for line in text.splitlines() if line.startswith("@attribute")]
     path = find("communities.data", folder)
     rows = read_rows(path.read_text(), ",", width=len(names), file=path.name)
-    columns = dict(zip(names, rows.T, strict=True))
-    fields = {name: values for name, values in columns.items() if name not in NOT_FEATURES and "?" not in values}
-    few_crimes = columns["ViolentCrimesPerPop"].astype(np.float64) <= 0.375
-    group = columns["racepctblack"].astype(np.float64) > 0.06
-    return _table(fields, (), few_crimes, group, train_rows=1200, first_party=19)
+    return dict(zip(names, rows.T, strict=True))
+
+
+def complete_columns(columns: dict[str, NDArray[np.str_]]) -> list[str]:
+    """The 99 columns that describe a community and have no missing value."""
+    return [name for name, values in columns.items() if name not in NOT_FEATURES and "?" not in values]
 
 
 def split(table: VerticalTable, seed: int = 0) -> TrainAndTest:

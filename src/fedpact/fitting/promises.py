@@ -1,0 +1,98 @@
+"""Promises about rows not yet seen, kept on rows that were held out of training.
+
+Recall of one class, at every owner: the threshold is an order statistic of the owner's held-out scores
+(`fedpact.statistics.promised_threshold`), exact for any distribution. One threshold for all is the lowest of the
+owners', each at the level delta: for it to be too high, one given owner's own test must have failed
+(intersection-union, Berger 1982), so nothing is lost to the number of owners. Thresholds of the owners' own fail
+together at most delta when each is at delta / n. Scores stay where they are: the coordinator proposes thresholds, and
+learns how many owners each one fails.
+
+Anything else (gaps, several rates at once): models from strict bounds to loose ones, tested on the held-out rows in
+this order until the first failure (fixed-sequence testing); the last that passed is returned. All owners must pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpact.federation import Order, Reply, Session, Summed, client_step
+from fedpact.problem import Share
+from fedpact.tasks import Classification
+from fedpact.tasks.decisions import Decisions
+from fedpact.types import Vector
+
+#: Thresholds that are proposed in one exchange.
+PROPOSED = 200
+#: Exchanges that narrow the threshold down, after the first.
+NARROWED = 3
+#: The first thresholds reach this many deviations of the scores to either side.
+FAR = 40.0
+#: Bounds of the models that are tested, as parts of the bounds asked for, from strict to loose.
+PATH = (0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Propose(Order):
+    """w: the model; thresholds: scores above which the last class would be decided"""
+
+    w: Vector
+    thresholds: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed(Reply):
+    """failed: 1 for every threshold with which this owner could not keep its promise"""
+
+    failed: Summed[Vector]
+
+
+@client_step
+def propose(share: Share, state: Any, order: Propose) -> tuple[Any, Proposed]:
+    """With which thresholds the promise would fail."""
+    assert isinstance(share.measures, Decisions)
+    return state, Proposed(failed=share.measures.fails_at(order.w, order.thresholds).astype(float))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested(Reply):
+    """failed: 1 when the owner's held-out rows do not bear out its promises"""
+
+    failed: Summed[float]
+
+
+@client_step
+def test(share: Share, state: Any, order: Propose) -> tuple[Any, Tested]:
+    """Test the promises of a model on the held-out rows."""
+    assert isinstance(share.measures, Decisions)
+    return state, Tested(failed=float(not share.measures.keeps_promises(order.w)))
+
+
+def common_threshold(session: Session, task: Classification, w: Vector, deviation: float) -> float:
+    """A few exchanges: the best threshold with which no owner's promise fails.
+
+    deviation: of the scores
+    """
+    session.pose(task)
+    rising = task.promised_class == len(task.classes) - 1  # a higher threshold finds fewer rows of the class
+    steps = np.linspace(-1.0, 1.0, PROPOSED)
+    thresholds = FAR * deviation * steps * np.abs(steps)  # closer together in the middle
+    if not rising:
+        thresholds = thresholds[::-1]
+    for _ in range(1 + NARROWED):
+        failed = session.ask(propose, Propose(w=w, thresholds=thresholds)).total.failed
+        passing = int(np.sum(np.cumsum(failed > 0.5) == 0))  # the first failure ends it
+        if passing == 0:
+            return float(thresholds[0])
+        last = float(thresholds[passing - 1])
+        following = float(thresholds[min(passing, PROPOSED - 1)])
+        thresholds = np.linspace(last, following, PROPOSED)
+    return last
+
+
+def keeps_promises(session: Session, task: Classification, w: Vector) -> bool:
+    """One exchange: whether the held-out rows of all owners bear out the promises."""
+    session.pose(task)
+    return session.ask(test, Propose(w=w, thresholds=np.zeros(0))).total.failed < 0.5
