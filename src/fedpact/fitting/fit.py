@@ -17,7 +17,8 @@ from fedpact.federation import Session
 from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, measure
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.result import Fit
-from fedpact.fitting.sharpening import sharpen
+from fedpact.fitting.sharpening import Path as DecisionPath
+from fedpact.fitting.sharpening import agree_on_cells
 from fedpact.problem import RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
@@ -101,7 +102,7 @@ class Fitting:
         if sharpened or (compare and task.comparable):
             before, start = self._fit_freely(task)
         if isinstance(task, Classification) and sharpened:
-            found = self._sharpen(task, start, before)
+            found = self._decide(task, start, before)
         else:
             found = self._fit(task, start, before)
         if self.session.signers and found.values:  # all of them answered to the end
@@ -130,11 +131,13 @@ class Fitting:
         return self.session.secure_sum
 
     def _agree(self, task: Task) -> Task:
-        """The task with the scaling of its columns, where it asks for one."""
-        if not isinstance(task, TableTask) or not task.needs_scaling:
-            return task
-        self.session.pose(task)
-        return task.scaled(agree_on_scaling(self.session, task.encoding, task.standardize))
+        """The task with the scaling of its columns and with the rows of all owners, where it asks for them."""
+        if isinstance(task, TableTask) and task.needs_scaling:
+            self.session.pose(task)
+            task = task.scaled(agree_on_scaling(self.session, task.encoding, task.standardize))
+        if isinstance(task, Classification) and task.coupled:
+            task = agree_on_cells(self.session, task)
+        return task
 
     # ----------------------------------------------------------------------------------------------------------- models
 
@@ -152,14 +155,21 @@ class Fitting:
         start = solution.w if solution.solved else None
         return before, start
 
-    def _sharpen(self, task: Classification, start: Vector | None, before: Measures) -> Fit:
-        """The model whose decisions meet the bounds, measured."""
+    def _decide(self, task: Classification, start: Vector | None, before: Measures) -> Fit:
+        """The model whose decisions meet the bounds, on the rows it was trained on or on those not yet seen."""
 
         def solve_once(sharper: Classification, at: Vector | None) -> Solution:
             return self._solve(sharper, at, fallback=False)  # the next solve goes on from where this one ends
 
-        found = sharpen(self.session, solve_once, task, start, self._server_share)
-        return replace(self._conclude(found.task, found.solution, before), missed=found.missed)
+        path = DecisionPath(self.session, solve_once, self._server_share)
+        if task.promised and task.promised_class is None:
+            found = path.promise(task, start)
+        else:
+            found = path.sharpen(task, start)
+            if task.promised and found.holds:
+                found = path.move_threshold(found)
+        fitted = self._conclude(found.task, found.solution, before)
+        return replace(fitted, missed=found.missed, advice=found.advice)
 
     def _fit(self, task: Task, start: Vector | None, before: Measures) -> Fit:
         """The model with its constraints, measured."""

@@ -31,6 +31,7 @@ class Fit:
     communication: of all exchanges together
     trials:        solves that were made
     missed:        holders whose decisions, counted, miss a bound; -1: they were not counted
+    advice:        what could be had, where the bounds cannot be met or promised
     withheld:      names of the measures that an owner does not tell, since they rest on too few rows for its policy
     evidence:      what the owners signed about all this; None where they have no keys
     """
@@ -43,6 +44,7 @@ class Fit:
     communication: Communication
     trials: int
     missed: int = 0
+    advice: str = ""
     withheld: dict[str, tuple[str, ...]] = field(default_factory=dict)
     evidence: Evidence | None = None
 

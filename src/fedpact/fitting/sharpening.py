@@ -7,17 +7,20 @@ agree. Owners tell by sums how many of them miss a bound; who they are, and by h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fedpact.federation import Order, Reply, Session, Summed, client_step
+from fedpact.fitting.promises import PATH, common_threshold, keeps_promises
 from fedpact.problem import Share
 from fedpact.solvers import Solution
+from fedpact.statistics import rows_needed_for_gap
 from fedpact.tasks import Classification
 from fedpact.tasks.decisions import Decisions
+from fedpact.tasks.requirements import count_cells
 from fedpact.types import Vector
 
 #: Widths of the smoothing where errors are minimised, in deviations of the first scores.
@@ -81,6 +84,28 @@ def tally(share: Share, state: Any, order: Decide) -> tuple[Any, Tallied]:
     return state, Tallied(missed=float(not met), errors=errors, together=together)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cells(Reply):
+    """rows: in every cell that a rate may be counted on"""
+
+    rows: Summed[Vector]
+
+
+@client_step
+def count_rows(share: Share, state: Any, order: Order) -> tuple[Any, Cells]:
+    """Rows of every class and group, among those trained on."""
+    assert isinstance(share.measures, Decisions)
+    return state, Cells(rows=np.array(list(share.measures.rows.cells.values())))
+
+
+def agree_on_cells(session: Session, task: Classification) -> Classification:
+    """One exchange: the task with the rows of all owners together in every class and group."""
+    session.pose(replace(task, constrained=False))
+    rows = session.ask(count_rows, Order()).total.rows
+    names = count_cells(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), task.levels)
+    return replace(task, cells=dict(zip(names, rows.tolist(), strict=True)))
+
+
 # ----------------------------------------------------------------------------------------------------------------- path
 
 
@@ -89,13 +114,15 @@ class Sharpened:
     """A model on the path.
 
     task:   with the width and the centre that it was found with
-    missed: holders whose counted rates miss a bound; errors: counted, in all
+    missed: holders whose counted rates miss a bound, or who cannot promise them; errors: counted, in all
+    advice: what could be had where the bounds cannot
     """
 
     task: Classification
     solution: Solution
     missed: int
     errors: float
+    advice: str = ""
 
     @property
     def holds(self) -> bool:
@@ -109,55 +136,150 @@ class Sharpened:
         return mine < theirs
 
 
-#: Solves a task from a start.
-Solve = Callable[[Classification, Vector | None], Solution]
 #: Statuses after which nothing more can be asked.
 OVER = ("interrupted", "client_lost")
 
 
-def sharpen(
-    session: Session, solve: Solve, task: Classification, start: Vector | None, server: Callable[[Any], Share | None]
-) -> Sharpened:
-    """The best model on the path: certified, and within its bounds by count, if there is one.
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Where models of decisions are sought.
 
-    start: of the first solve; server: the coordinator's own share of a task
+    solve:  solves a task from a start; server: the coordinator's own share of a task, or None
     """
-    widths: tuple[float, ...] = LOSS_WIDTHS
-    w = start
-    if replace(task, width=1.0).minimises_errors:
-        widths = ERROR_WIDTHS
-        if w is not None:
-            w = w / measure_spread(session, task, w)
-    for width in widths:
-        smoothed = replace(task, width=width)
-        solution = solve(smoothed, w)
-        w = solution.w
-        if solution.status in OVER:
-            return Sharpened(smoothed, solution, -1, np.inf)
-    return correct(session, solve, smoothed, solution.w, server)
+
+    session: Session
+    solve: Callable[[Classification, Vector | None], Solution]
+    server: Callable[[Any], Share | None]
+
+    def sharpen(self, task: Classification, start: Vector | None) -> Sharpened:
+        """The best model: certified, and within its bounds by count, if there is one. start: of the first solve"""
+        smoothed = task
+        w = start
+        widths: tuple[float, ...] = LOSS_WIDTHS
+        if replace(task, width=1.0).minimises_errors:
+            widths = ERROR_WIDTHS
+            if w is not None:
+                w = w / measure_spread(self.session, task, w)
+        for width in widths:
+            smoothed = replace(task, width=width)
+            solution = self.solve(smoothed, w)
+            w = solution.w
+            if solution.status in OVER:
+                return Sharpened(smoothed, solution, -1, np.inf)
+        assert w is not None
+        found = self.correct(smoothed, w)
+        if found.missed > 0:
+            return self.relax(found)
+        return found
+
+    def correct(self, task: Classification, w: Vector) -> Sharpened:
+        """Solve with rates that are corrected at the model before, until the counts meet every bound."""
+        best: Sharpened | None = None
+        tighter = 0.0
+        for _ in range(CORRECTIONS):
+            centred = replace(task, centre=tuple(w.tolist()), tighter=tighter)
+            solution = self.solve(centred, w)
+            w = solution.w
+            if solution.status in OVER:
+                return best or Sharpened(centred, solution, -1, np.inf)
+            found = Sharpened(centred, solution, *self.count(centred, w))
+            if best is None or found.better_than(best):
+                best = found
+            if found.holds:
+                break
+            tighter += TIGHTER
+        assert best is not None
+        return best
+
+    def count(self, task: Classification, w: Vector) -> tuple[int, float]:
+        """One exchange: how many holders miss a bound by count, and the counted errors in all.
+
+        Owners together count as one holder for the bounds that they meet together.
+        """
+        self.session.pose(task)
+        counted = self.session.ask(tally, Decide(w=w)).total
+        missed = round(counted.missed)
+        missed += int(np.any(counted.together > ROUNDING))
+        server = self.server(task)
+        if server is not None:
+            assert isinstance(server.measures, Decisions)
+            missed += int(not server.measures.tally(w)[0])
+        return missed, float(counted.errors)
+
+    def relax(self, found: Sharpened) -> Sharpened:
+        """The same, with the least relaxation of its last constraint that lets the others hold, in words."""
+        task = found.task
+        if len(task.requirements) < 2 or found.solution.status in OVER:
+            return found
+        last = len(task.requirements)
+        loosened = replace(task, relaxed=last, centre=(), tighter=0.0)
+        excess = self.solve(loosened, np.append(found.solution.w, 1.0))
+        if not excess.solved:
+            return found
+        best = self.correct(replace(loosened, width=task.width), excess.w)
+        if not best.holds:
+            return found
+        return replace(found, advice=describe_relaxation(task, float(best.solution.w[-1])))
+
+    # ---------------------------------------------------------------------------------------------- promises
+
+    def move_threshold(self, found: Sharpened) -> Sharpened:
+        """The model with the threshold, or thresholds of the owners' own, that keep its promise for new rows."""
+        task = found.task
+        if task.threshold == "own":
+            return replace(found, task=replace(task, decide_own=True))
+        w = found.solution.w
+        limit = common_threshold(self.session, task, w, measure_spread(self.session, task, w))
+        return replace(found, task=replace(task, decide_at=limit))
+
+    def promise(self, task: Classification, start: Vector | None) -> Sharpened:
+        """Models from strict bounds to loose ones, tested on held-out rows; the last one before a test fails."""
+        passed: Sharpened | None = None
+        for part in PATH:
+            strict = replace(task, strictness=part)
+            if passed is None:
+                found = self.sharpen(strict, start)
+            else:
+                found = self.correct(replace(strict, width=passed.task.width), passed.solution.w)
+            if found.solution.status in OVER:
+                return passed or found
+            if not found.holds:
+                if passed is None:
+                    continue  # bounds this strict cannot be met; nothing was tested yet
+                break
+            if not keeps_promises(self.session, found.task, found.solution.w):
+                break
+            passed = found
+        if passed is not None:
+            return passed
+        return replace(found, missed=max(found.missed, 1), advice=describe_shortage(task))
 
 
-def correct(
-    session: Session, solve: Solve, task: Classification, w: Vector, server: Callable[[Any], Share | None]
-) -> Sharpened:
-    """Solve with rates that are corrected at the model before, until the counts meet every bound."""
-    best: Sharpened | None = None
-    tighter = 0.0
-    for _ in range(CORRECTIONS):
-        centred = replace(task, centre=tuple(w.tolist()), tighter=tighter)
-        solution = solve(centred, w)
-        w = solution.w
-        if solution.status in OVER:
-            return best or Sharpened(centred, solution, -1, np.inf)
-        missed, errors = count_misses(session, centred, w, server(centred))
-        found = Sharpened(centred, solution, missed, errors)
-        if best is None or found.better_than(best):
-            best = found
-        if found.holds:
-            break
-        tighter += TIGHTER
-    assert best is not None
-    return best
+def describe_relaxation(task: Classification, excess: float) -> str:
+    """\"with recall of at least 0.9, a false-positive rate of at most 0.2 is not possible; at 0.34 it is\"."""
+    *others, last = task.requirements
+    kept = " and ".join(f"{one.words} {one.bounds_in_words()}" for one in others)
+    _, sign, bound = last.sides[-1]
+    least = 0.0
+    if not isinstance(bound, Mapping):
+        least = bound + sign * excess
+    reachable = f"at {least:.3g} it is" if least else f"with {excess:.3g} more room it is"
+    return f"with {kept}, {last.words} {last.bounds_in_words()} is not possible; {reachable}"
+
+
+def describe_shortage(task: Classification) -> str:
+    """How many held-out rows promises of gaps need."""
+    gaps = [one for one in task.promised if one.is_gap]
+    if not gaps:
+        return "the held-out rows do not bear out the promises; give the owners more rows, or ask for less"
+    one = gaps[0]
+    bounds = one.at_most.values() if isinstance(one.at_most, Mapping) else [one.at_most or 0.0]
+    needed = rows_needed_for_gap(min(bounds), 1 - one.confidence)
+    return (
+        f"the held-out rows of an owner do not bear out a {one.words} {one.bounds_in_words()} with confidence "
+        f"{one.confidence:g}: about {needed} held-out rows of each group are needed where half of them are hits; give "
+        "the owners more rows, or ask for less"
+    )
 
 
 def measure_spread(session: Session, task: Classification, w: Vector) -> float:
@@ -167,18 +289,3 @@ def measure_spread(session: Session, task: Classification, w: Vector) -> float:
     mean = moments.total / moments.count
     variance = moments.squares / moments.count - mean**2
     return float(np.sqrt(max(variance, 0.0))) or 1.0
-
-
-def count_misses(session: Session, task: Classification, w: Vector, server: Share | None) -> tuple[int, float]:
-    """One exchange: how many holders miss a bound by count, and the counted errors in all.
-
-    Owners together count as one holder for the bounds that they meet together.
-    """
-    session.pose(task)
-    counted = session.ask(tally, Decide(w=w)).total
-    missed = round(counted.missed)
-    missed += int(np.any(counted.together > ROUNDING))
-    if server is not None:
-        assert isinstance(server.measures, Decisions)
-        missed += int(not server.measures.tally(w)[0])
-    return missed, float(counted.errors)
