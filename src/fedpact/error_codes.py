@@ -387,6 +387,21 @@ CODES = {
     # fitting
     "FP-OPTION-460": "a column has no values at any owner; take it out of the columns",
     "FP-LOST-461": "an owner was lost before there was a model; bring it back, and run again",
+    # regression, and the weights of owners and rows
+    "FP-OPTION-710": "what owners_weigh says is unknown; choose 'equal', 'rows', or a weight for each owner",
+    "FP-OPTION-711": "class_weight has not one weight for each class; give all of them, or 'balanced'",
+    "FP-OPTION-712": "the task does not weigh rows; take sample_weight and class_weight out",
+    "FP-OPTION-713": "the folder holds a model of another kind; read it with load_model",
+    "FP-OPTION-714": "the direction of a monotone column is unknown; choose increasing or decreasing",
+    "FP-OPTION-715": "a bound on coefficients names a column that is no feature; correct the name",
+    "FP-OPTION-716": "a bound on coefficients is not a range; state at_least, at_most or both",
+    "FP-OPTION-717": "a bound on coefficients leaves nothing in between; state at_least below at_most",
+    "FP-OPTION-718": "the family of the regression is unknown; choose one of those in the reference of job keys",
+    "FP-OPTION-719": "a gap between groups is bounded, and the job names no column of groups; add the key group",
+    "FP-DATA-710": "weights of rows are negative, or all zero; correct the column",
+    "FP-DATA-711": "a count is negative; correct it, or use another family",
+    "FP-DATA-712": "the label is not a vector of numbers; give one number per row",
+    "FP-DATA-713": "the label has another length than the rows, or is missing in one; give one number per row",
     # estimators
     "FP-OPTION-470": "estimators need scikit-learn 1.6 or newer; pip install 'fedpact[sklearn]'",
     "FP-DATA-471": "all rows are of one class; a classifier needs rows of two or more",

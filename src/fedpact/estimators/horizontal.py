@@ -112,7 +112,7 @@ class HorizontalClassifier(CertifiedClassifier):
                 "or add features; the last point is in solution_",
                 code="FP-476",
             )
-        assert found.model is not None
+        assert isinstance(found.model, Model)
         self.model_ = found.model
         self.coef_ = self.model_.coefficients
         self.intercept_ = self.model_.intercept

@@ -18,6 +18,7 @@ from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, meas
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.recall import TRIALS, first_bounds, next_bounds
 from fedpact.fitting.result import Fit
+from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
@@ -127,7 +128,8 @@ class Fitting:
         return self.session.secure_sum
 
     def _agree(self, task: Task) -> Task:
-        """The task with the scaling of its columns, where it asks for one."""
+        """The task with the scaling of its columns and the rows of all owners, where it asks for them."""
+        task = agree_on_weights(self.session, task)
         if not isinstance(task, TableTask) or not task.needs_scaling:
             return task
         self.session.pose(task)
@@ -219,7 +221,7 @@ class Fitting:
 
     def _server_share(self, task: Task) -> Share | None:
         if self._server is None:
-            return None
+            return task.server_share()
         share = self._server(task)
         assert isinstance(share, Share)  # the scaling is known by now
         return share

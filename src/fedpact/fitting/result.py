@@ -14,7 +14,7 @@ from fedpact.fitting.agreement import Measured
 from fedpact.fitting.evidence import Evidence
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
-from fedpact.tasks import Model, NeymanPearson, TableTask, Task
+from fedpact.tasks import Model, NeymanPearson, RegressionModel, TableTask, Task
 from fedpact.types import Vector
 
 
@@ -87,7 +87,7 @@ class Fit:
         return replace(self, solution=replace(self.solution, status=status, reason=reason))
 
     @property
-    def model(self) -> Model | None:
+    def model(self) -> Model | RegressionModel | None:
         """The model in the units of the columns; None for a task without one."""
         if isinstance(self.task, TableTask) and self.task.comparable:
             return self.task.model(self.solution.w)

@@ -405,7 +405,7 @@ class _Reader:
         headers = {owner: self._header(owner, file, "owners", owner) for owner, file in files.items()}
         if server is not None:
             headers[SERVER] = self._header(SERVER, server, "server", "data")
-        named = {key: found[key] for key in ("label", "group") if found.get(key)}
+        named = {key: found[key] for key in ("label", "group", "offset", "sample_weight") if found.get(key)}
         for key, column in named.items():
             self._check_column(key, column, headers)
         if "features" in found:

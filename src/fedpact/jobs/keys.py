@@ -57,6 +57,33 @@ KINDS: dict[str, Kind] = {
         {"type": ["number", "object"], "additionalProperties": {"type": "number"}},
         entries="number",
     ),
+    "weights": Kind(
+        (str, dict),
+        "a text in quotes, or a table of numbers",
+        {"type": ["string", "object"], "additionalProperties": {"type": "number"}},
+        entries="number",
+    ),
+    "range": Kind(
+        (dict,),
+        "a table such as {at_least = 0, at_most = 2}",
+        {"type": "object", "additionalProperties": {"type": "number"}},
+        entries="number",
+    ),
+    "ranges": Kind(
+        (dict,),
+        "a table of tables, such as dose = {at_least = 0}",
+        {
+            "type": "object",
+            "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}},
+        },
+        entries="range",
+    ),
+    "directions": Kind(
+        (dict,),
+        'a table of texts, such as dose = "increasing"',
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        entries="text",
+    ),
 }
 
 

@@ -139,6 +139,10 @@ class Task(ABC):
         """h of the problem."""
         return None
 
+    def server_share(self) -> Share | None:
+        """What the coordinator holds without a table of its own: constraints that need no data."""
+        return None
+
     def measure_name(self, name: str) -> str:
         """A measure of the share in the user's words."""
         return name

@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 from fedpact.data import Table
 from fedpact.errors import OptionError
 from fedpact.problem import Share
-from fedpact.prox import SquaredL2
+from fedpact.prox import Prox
 from fedpact.tasks.base import Bounded, digest_of_files, key
 from fedpact.tasks.checks import Labels
-from fedpact.tasks.tables import GroupedTask
+from fedpact.tasks.tables import ClassTask, GroupedTask, penalty
 from fedpact.types import Matrix, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
-class Custom(GroupedTask):
+class Custom(GroupedTask, ClassTask):
     """Objective and constraints of a function share(table, name, owners) in a Python file."""
 
     name: ClassVar[str] = "custom"
@@ -62,9 +62,9 @@ class Custom(GroupedTask):
             )
         return replace(made, name=owner)
 
-    def regularizer(self) -> SquaredL2 | None:
+    def regularizer(self) -> Prox | None:
         """Over all of w: only its owner knows what w is."""
-        return SquaredL2(self.regularization) if self.regularization else None
+        return penalty(self.l1, self.regularization, 1.0)
 
     def identity(self) -> dict[str, Any]:
         return {**self.stated(), "functions": digest_of_files(Path(self.functions))}

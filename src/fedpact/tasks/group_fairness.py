@@ -19,7 +19,7 @@ from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, key
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.regression import mean_loss, scores
-from fedpact.tasks.tables import GroupedTask, count_codes
+from fedpact.tasks.tables import ClassTask, GroupedTask, count_codes
 from fedpact.tasks.tables import Rows as TableRows
 from fedpact.types import Matrix, Vector
 
@@ -203,7 +203,7 @@ GAPS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupFairness(GroupedTask):
+class GroupFairness(GroupedTask, ClassTask):
     """Group-fair classification: bounds the difference of a group mean (loss or probability) at every owner."""
 
     name: ClassVar[str] = "group_fairness"
@@ -269,10 +269,3 @@ class GroupFairness(GroupedTask):
             sides = slice(2 * k, 2 * k + 2)
             what = f"{GAPS[self.parity]} between {self.group} = {a} and {b}"
             yield Bounded(owner, what, float(values[sides].max() + limit), limit, float(price[sides].max()))
-
-    def measure_name(self, name: str) -> str:
-        for g, level in enumerate(self.groups):
-            old = f"group {g}"
-            if name == old or name.endswith(f" {old}"):
-                return name.removesuffix(old) + f"{self.group} = {level}"
-        return name

@@ -18,7 +18,7 @@ from fedpact.tasks import checks
 from fedpact.tasks.base import Bounded, key
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.regression import losses, margins, mean_loss, scores
-from fedpact.tasks.tables import TableTask
+from fedpact.tasks.tables import ClassTask
 from fedpact.types import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def confidence_interval(rate: float, rows: float, level: float = 0.95) -> tuple[
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeymanPearson(TableTask):
+class NeymanPearson(ClassTask):
     """The least loss on the other classes, with the mean loss on the protected class bounded at every owner.
 
     With `min_recall` the bounds are found that give every owner this recall (`fedpact.fitting.recall`).
