@@ -19,13 +19,13 @@ class PoissonLoss(ScoredMean):
     convex = True
 
     def _losses(self, score: Vector) -> Vector:
-        return exponential(score) - self.y * score
+        return np.exp(score) - self.y * score
 
     def _slopes(self, score: Vector) -> Vector:
-        return exponential(score) - self.y
+        return np.exp(score) - self.y
 
     def _curvatures(self, score: Vector) -> Vector:
-        return exponential(score)
+        return np.exp(score)
 
     @property
     def least(self) -> float:
@@ -46,22 +46,16 @@ class MeanExponential(ScoredMean):
     convex = True
 
     def _losses(self, score: Vector) -> Vector:
-        return exponential(score) - self.y
+        return np.exp(score) - self.y
 
     def _slopes(self, score: Vector) -> Vector:
-        return exponential(score)
+        return np.exp(score)
 
     def _curvatures(self, score: Vector) -> Vector:
-        return exponential(score)
+        return np.exp(score)
 
     def _label_defect(self) -> str | None:
         return non_finite_defect("y", self.y)
-
-
-def exponential(score: Vector) -> Vector:
-    """exp(score), infinite without a warning where it is too large: solvers step back from there."""
-    with np.errstate(over="ignore"):
-        return np.exp(score)
 
 
 def _sign_defect(y: Vector) -> str | None:

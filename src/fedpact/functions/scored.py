@@ -15,6 +15,10 @@ from fedpact.functions.base import Function, Indices
 from fedpact.types import Matrix, Vector
 
 
+#: Line searches look at huge scores too, where exponentials are infinite; the values tell, and need no warning.
+quietly = np.errstate(over="ignore", invalid="ignore")
+
+
 class ScoredMean(Function):
     """f(w) = sum_i p_i l(x_i'w + offset_i; y_i) over the rows x_i of X.
 
@@ -73,17 +77,21 @@ class ScoredMean(Function):
             return score
         return score + self.offset
 
+    @quietly
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         score = self.scores(w)
         slope = self.weight * self._slopes(score)
         return float(self.weight @ self._losses(score)), np.asarray(self.X.T @ slope)
 
+    @quietly
     def value(self, w: Vector) -> float:
         return float(self.weight @ self._losses(self.scores(w)))
 
+    @quietly
     def hessian(self, w: Vector) -> Matrix:
         return gram(self.X, self._weighted_curvatures(w))
 
+    @quietly
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         return np.asarray(self.X.T @ (self._weighted_curvatures(w) * (self.X @ v)))
 

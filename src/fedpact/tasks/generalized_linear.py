@@ -142,8 +142,7 @@ class Regression(GroupedTask):
     def build(self, owner: str, rows: Rows) -> Share:
         X = checks.features(owner, rows.X)
         rows = replace(rows, X=X, y=_check_label(owner, rows.y, len(X)))
-        if rows.group is not None:
-            rows = replace(rows, group=checks.check_codes(owner, "group", rows.group, len(X), len(self.groups)))
+        rows = replace(rows, group=self._check_groups(owner, rows))
         loss = self.loss(rows)
         return Share(
             self.weight_of(owner, rows) * loss,
@@ -151,6 +150,12 @@ class Regression(GroupedTask):
             name=owner,
             measures=Errors(rows, loss, self.log, len(self.groups)),
         )
+
+    def _check_groups(self, owner: str, rows: Rows) -> Labels | None:
+        """The groups of the rows; those that the job does not name are left out."""
+        if not self.group or rows.group is None:
+            return None
+        return checks.check_codes(owner, "group", rows.group, len(rows.X), len(self.groups))
 
     def loss(self, rows: Rows) -> Function:
         """The mean loss of these rows; zero is a perfect prediction."""

@@ -259,7 +259,10 @@ class ClassTask(TableTask):
 
     classes: tuple[str, ...] = key(("0", "1"), "what the label may be; more than two are fine", "list")
     class_weight: str | Mapping[str, float] = key(
-        dict, 'weights of rows by class, in a table; or "balanced": at each owner all classes weigh the same', "weights"
+        dict,
+        'weights of rows by class, in a table; or "balanced": at each owner all classes weigh the same',
+        "weights",
+        example='"balanced"',
     )
 
     def __post_init__(self) -> None:
