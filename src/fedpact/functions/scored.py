@@ -14,7 +14,6 @@ from fedpact.functions.arrays import as_data, as_vector, count, first_of, gram, 
 from fedpact.functions.base import Function, Indices
 from fedpact.types import Matrix, Vector
 
-
 #: Line searches look at huge scores too, where exponentials are infinite; the values tell, and need no warning.
 quietly = np.errstate(over="ignore", invalid="ignore")
 

@@ -114,6 +114,8 @@ OPEN = {
     "roster": "owner = its public key, for owners that are Flower sites",
     "categories": "column = the list of its levels",
     "bound": "owner = its bound, where they differ",
+    "coefficients": "column = {at_least = ..., at_most = ...}",
+    "monotone": "column = increasing or decreasing, in quotes",
     "solve.options": "options of the method, as the reference page lists them",
     "keys": "owner = file of its private key, with which it signs the evidence of the run; all owners or none",
 }

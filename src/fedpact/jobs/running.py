@@ -36,6 +36,8 @@ log = logging.getLogger("fedpact")
 MESSAGES = "messages.log"
 #: Begins the line of the log that says why a run has no record; `fedpact run` on Flower reads it.
 ENDED = "ended: "
+#: Measures that are shown beside those of the model without constraints.
+RATES = ("recall", "specificity", "accuracy", "mean error", "root mean squared error")
 #: Keys of [solve] that `Session` takes.
 SESSION = ("secure_sum", "on_failure", "deadline", "retries")
 #: Keys of [solve] that `fit` takes.
@@ -240,7 +242,7 @@ def list_measured(found: Fit) -> Iterator[Measured]:
         hidden = ("loss", "bound for recall")
         numbers = {found.task.measure_name(name): float(value) for name, value in told.items() if name not in hidden}
         withheld = [found.task.measure_name(name) for name in found.withheld.get(owner, ()) if name not in hidden]
-        for name in ("recall", "specificity", "accuracy"):
+        for name in RATES:
             if name in found.before.get(owner, {}) and name in told:
                 numbers[f"{name} without constraints"] = found.before[owner][name]
         intervals = {}
