@@ -91,9 +91,7 @@ class Regression(GroupedTask):
             )
         checks.check_positive("delta", self.delta)
         for kind in KINDS.values():
-            limit = getattr(self, kind.key)
-            for owner, value in limit.items() if isinstance(limit, Mapping) else [("", limit)]:
-                checks.check_positive(f"{kind.key} of owner {owner!r}" if owner else kind.key, value)
+            checks.check_bounds(getattr(self, kind.key), kind.key)
         if self.max_gap != {} and not self.group:
             raise OptionError(
                 "max_gap compares groups; add group=, the name of their column", code="FP-OPTION-719", key="group"

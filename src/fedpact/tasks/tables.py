@@ -288,14 +288,14 @@ class ClassTask(TableTask):
         share = self.share_of_rows(owner, rows.X, rows.y, rows.group)
         if share.objective is None:
             return share
-        # Shares of rows count every owner the same.
-        factor = self.owners * self.weight_of(owner, rows)
+        weight = self.weight_of(owner, rows)
         if not self.constrained:
             loss = mean_loss(rows.X, rows.y, len(self.classes), row_weights(self, rows))
-            return replace(share, objective=(factor / self.owners) * loss, constraint=None)
-        if factor == 1.0:
+            return replace(share, objective=weight * loss, constraint=None)
+        if self.owners_weigh == EQUAL:
             return share
-        return replace(share, objective=factor * share.objective)
+        # `share_of_rows` counts every owner the same.
+        return replace(share, objective=(self.owners * weight) * share.objective)
 
     @abstractmethod
     def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:

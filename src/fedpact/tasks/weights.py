@@ -26,10 +26,8 @@ BALANCED = "balanced"
 def check_owners_weigh(stated: str | Mapping[str, float]) -> None:
     """Raise OptionError unless it is "equal", "rows" or a table of positive weights."""
     if isinstance(stated, Mapping):
-        for owner, weight in stated.items():
-            checks.check_positive(f"owners_weigh of owner {owner!r}", weight)
-        return
-    if stated not in (EQUAL, BY_ROWS):
+        checks.check_bounds(stated, "owners_weigh")
+    elif stated not in (EQUAL, BY_ROWS):
         raise OptionError(
             f'owners_weigh = {stated!r} is unknown; choose "{EQUAL}", "{BY_ROWS}", or give a table owner = weight',
             code="FP-OPTION-710",
