@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,7 +15,7 @@ from scipy.optimize import minimize_scalar
 
 import fedpact as fp
 from fedpact import data, tasks
-from fedpact.tasks import Custom, FileSource, GroupFairness, LinearQP, NeymanPearson, TableTask, Task
+from fedpact.tasks import ClassTask, Custom, FileSource, GroupFairness, LinearQP, NeymanPearson, Regression, Task
 
 COLUMNS = ("age", "dose", "weight")
 NAMES = ("north", "south", "west")
@@ -184,7 +185,7 @@ def table_file(name: str, folder: Path, labels: np.ndarray) -> Path:
     return data.write_csv(folder / f"{name}.csv", data.Table(shuffled, labels, ("g", "weight", "age", "dose")), "y")
 
 
-def from_table(task: type[TableTask], three_classes: bool = False, **more: Any) -> Callable[[str, Path], Any]:
+def from_table(task: type[ClassTask], three_classes: bool = False, **more: Any) -> Callable[[str, Path], Any]:
     def build(name: str, folder: Path) -> Any:
         labels = TABLES[name].y if three_classes else TABLES[name].binary
         classes = ("0", "1", "2") if three_classes else ("0", "1")
@@ -219,6 +220,86 @@ def custom(name: str) -> fp.Share:
     rows = TABLES[name]
     made: fp.Share = scope["share"](data.Table(rows.X, rows.binary, COLUMNS), name, len(NAMES))
     return fp.Share(made.objective, made.constraint, name=name, measures=made.measures)
+
+
+REGRESSION = {"label": "y", "group": "g", "groups": ("0", "1", "2"), "max_loss": BOUND, "max_mean_error": BOUND}
+
+
+def regression_of(family: str) -> Regression:
+    return Regression(family=family, columns=COLUMNS, owners=len(NAMES), **REGRESSION)
+
+
+def regression(family: str) -> Callable[[str], fp.Share]:
+    def share(name: str) -> fp.Share:
+        rows = TABLES[name]
+        made = regression_of(family).share(name, tasks.Rows(rows.X[:, :3], rows.y, rows.group))
+        assert isinstance(made, fp.Share)
+        return made
+
+    return share
+
+
+def regression_from_file(family: str) -> Callable[[str, Path], Any]:
+    def build(name: str, folder: Path) -> Any:
+        return from_file(regression_of(family), name, table_file(name, folder, TABLES[name].y))
+
+    return build
+
+
+def predictions(family: str, name: str, w: np.ndarray) -> list[float]:
+    scores = [float(x @ w) for x in TABLES[name].X]
+    return [math.exp(s) for s in scores] if family == "poisson" else scores
+
+
+def regression_loss(family: str, name: str, w: np.ndarray) -> float:
+    """Half the squared error, or half the deviance, of one row after the other."""
+    total = 0.0
+    for seen, y in zip(predictions(family, name, w), TABLES[name].y.tolist(), strict=True):
+        if family == "squared":
+            total += (seen - y) ** 2 / 2
+        else:
+            total += seen - y + (y * math.log(y / seen) if y else 0.0)
+    return total / len(TABLES[name].y)
+
+
+def mean_errors(family: str, name: str, w: np.ndarray) -> list[float]:
+    """Of each group."""
+    rows = TABLES[name]
+    found = predictions(family, name, w)
+    members = [[i for i in range(len(found)) if rows.group[i] == g] for g in range(3)]
+    return [sum(found[i] - rows.y[i] for i in own) / len(own) for own in members]
+
+
+def regression_measures(family: str, name: str, w: np.ndarray) -> Mapping[str, float]:
+    rows = TABLES[name]
+    errors = [seen - y for seen, y in zip(predictions(family, name, w), rows.y, strict=True)]
+    told: dict[str, float] = {
+        "rows": len(errors),
+        "mean error": sum(errors) / len(errors),
+        "mean absolute error": sum(map(abs, errors)) / len(errors),
+        "root mean squared error": math.sqrt(sum(error**2 for error in errors) / len(errors)),
+        "mean loss": regression_loss(family, name, w),
+    }
+    for g, error in enumerate(mean_errors(family, name, w)):
+        told[f"rows of group {g}"] = int(np.sum(rows.group == g))
+        told[f"mean error of group {g}"] = error
+    return told
+
+
+def regression_case(family: str) -> TaskCase:
+    def bounds(name: str, w: np.ndarray) -> list[float]:
+        sides = [side for error in mean_errors(family, name, w) for side in (error - BOUND, -error - BOUND)]
+        return [regression_loss(family, name, w) - BOUND, *sides]
+
+    return TaskCase(
+        f"regression, {family}",
+        regression(family),
+        4,
+        lambda name, w: regression_loss(family, name, w) / 3,
+        bounds,
+        lambda name, w: regression_measures(family, name, w),
+        regression_from_file(family),
+    )
 
 
 def worst_miss(rows: Rows, w: np.ndarray) -> float:
@@ -336,6 +417,8 @@ TASKS = [
     fairness_case("loss", mean_loss),
     fairness_case("demographic_parity", probability),
     fairness_case("equal_opportunity", probability, positives_only=True),
+    regression_case("squared"),
+    regression_case("poisson"),
     TaskCase(
         "linear_qp",
         lambda name: tasks.linear_qp_share(**matrices(name), name=name),

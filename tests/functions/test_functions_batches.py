@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fedpact.functions import Function, LogisticLoss, Operator, Quadratic, Smooth, SoftmaxLoss, extend
+from fedpact.functions import (
+    Function,
+    HuberLoss,
+    LogisticLoss,
+    Operator,
+    PoissonLoss,
+    Quadratic,
+    Smooth,
+    SoftmaxLoss,
+    SquaredLoss,
+    extend,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 3))
@@ -19,7 +30,11 @@ CASES: dict[str, tuple[Function, np.ndarray, int]] = {
     "logistic": (LogisticLoss(X, y), w3, 12),
     "logistic, weighted": (LogisticLoss(X, y, WEIGHT), w3, 12),
     "logistic, sparse": (LogisticLoss(sp.csr_array(X), y, WEIGHT), w3, 12),
+    "squared": (SquaredLoss(X, X[:, 0] - 1, WEIGHT, X[:, 1]), w3, 12),
+    "huber": (HuberLoss(X, X[:, 0] - 1, 0.7, WEIGHT), w3, 12),
+    "poisson": (PoissonLoss(X, CLASSES, None, X[:, 1]), w3, 12),
     "softmax": (SoftmaxLoss(X, CLASSES, 3), w9, 12),
+    "softmax, weighted": (SoftmaxLoss(X, CLASSES, 3, WEIGHT), w9, 12),
     "softmax, sparse": (SoftmaxLoss(sp.csr_array(X), CLASSES, 3), w9, 12),
     "scaled": (0.25 * LogisticLoss(X, y), w3, 12),
     "sum with a ridge": (2 * LogisticLoss(X, y) + ridge - 1.5, w3, 12),

@@ -12,13 +12,17 @@ import scipy.sparse as sp
 from fedpact.functions import (
     Affine,
     Function,
+    HuberLoss,
     LogisticLoss,
     Map,
+    MeanExponential,
     MeanProbability,
+    PoissonLoss,
     Quadratic,
     Smooth,
     SmoothMap,
     SoftmaxLoss,
+    SquaredLoss,
     Stack,
     TwoSided,
     as_map,
@@ -74,6 +78,9 @@ y = (_random(2, 20) > 0).astype(int)
 WEIGHT = np.abs(_random(3, 20))
 X_THIN = _random(4, 15, 2)
 y_THIN = np.arange(15) % 3
+NUMBERS = 2 * _random(17, 20)
+COUNTS = np.arange(20) % 4
+OFFSET = _random(18, 20)
 
 quadratic = Quadratic(_symmetric(5), _random(6, DIM))
 logistic = LogisticLoss(X, y)
@@ -93,6 +100,15 @@ CASES: dict[str, Function | Map] = {
     "logistic, sparse": LogisticLoss(_sparse(X), y, WEIGHT),
     "softmax": SoftmaxLoss(X_THIN, y_THIN, 3),
     "softmax, sparse": SoftmaxLoss(_sparse(X_THIN), y_THIN, 3),
+    "softmax, weighted": SoftmaxLoss(_sparse(X_THIN), y_THIN, 3, WEIGHT[:15]),
+    "logistic, offset": LogisticLoss(X, y, WEIGHT, OFFSET),
+    "squared": SquaredLoss(X, NUMBERS),
+    "squared, all given": SquaredLoss(_sparse(X), NUMBERS, WEIGHT, OFFSET),
+    "huber": HuberLoss(X, NUMBERS),
+    "huber, all given": HuberLoss(_sparse(X), NUMBERS, 0.5, WEIGHT, OFFSET),
+    "poisson": PoissonLoss(X, COUNTS),
+    "poisson, all given": PoissonLoss(_sparse(X), COUNTS, WEIGHT, OFFSET),
+    "mean exponential": MeanExponential(X, COUNTS, WEIGHT, OFFSET),
     "smooth": smooth,
     "smooth, no hessian": Smooth(rosenbrock),
     "sum of functions": 0.5 * logistic + (quadratic - smooth) / 3 - 0.2,
@@ -194,10 +210,13 @@ def test_contract(name: str) -> None:
     [
         lambda data: Quadratic(data(X.T @ X), X[0]),
         lambda data: LogisticLoss(data(X), y, WEIGHT),
+        lambda data: SquaredLoss(data(X), NUMBERS, WEIGHT),
+        lambda data: HuberLoss(data(X), NUMBERS, 0.5, WEIGHT, OFFSET),
+        lambda data: PoissonLoss(data(X), COUNTS, WEIGHT, OFFSET),
         lambda data: SoftmaxLoss(data(X_THIN), y_THIN, 3),
         lambda data: as_map(Affine(data(X), WEIGHT)),
     ],
-    ids=["quadratic", "logistic", "softmax", "affine"],
+    ids=["quadratic", "logistic", "squared", "huber", "poisson", "softmax", "affine"],
 )
 def test_dense_equals_sparse(make: object, kind: object) -> None:
     dense, sparse = make(lambda a: a), make(kind)

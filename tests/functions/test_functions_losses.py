@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
-from sklearn.metrics import log_loss
+from scipy.special import huber, log_softmax
+from scipy.stats import poisson
+from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
 
-from fedpact.functions import Affine, LogisticLoss, Quadratic, SoftmaxLoss, TwoSided
+from fedpact.functions import (
+    Affine,
+    HuberLoss,
+    LogisticLoss,
+    PoissonLoss,
+    Quadratic,
+    SoftmaxLoss,
+    SquaredLoss,
+    TwoSided,
+)
 
 RNG = np.random.default_rng(20)
 X = RNG.standard_normal((40, 3))
@@ -61,6 +71,38 @@ def test_a_weight_of_two_is_a_row_twice() -> None:
     weight[7] = 2
     twice = LogisticLoss(np.vstack([X, X[7]]), np.append(BINARY, BINARY[7]))
     np.testing.assert_allclose(LogisticLoss(X, BINARY, weight).gradient(w), twice.gradient(w), rtol=1e-12)
+
+
+def test_weights_of_rows_are_those_of_sklearn_for_several_classes() -> None:
+    W = RNG.standard_normal((4, 3))
+    chance = np.exp(log_softmax(X @ W.T, axis=1))
+    expected = log_loss(CLASSES, chance, labels=range(4), sample_weight=WEIGHT)
+    assert SoftmaxLoss(X, CLASSES, 4, WEIGHT).value(W.ravel()) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+def test_losses_of_regression_are_those_of_sklearn_and_scipy(weight: np.ndarray | None) -> None:
+    w = np.array([0.3, -1.0, 0.5])
+    numbers, offset = RNG.standard_normal(40), RNG.uniform(-1.0, 1.0, 40)
+    score = X @ w + offset
+    squared = SquaredLoss(X, numbers, weight, offset).value(w)
+    assert 2 * squared == pytest.approx(mean_squared_error(numbers, score, sample_weight=weight), rel=1e-12)
+    robust = HuberLoss(X, numbers, 0.6, weight, offset).value(w)
+    assert robust == pytest.approx(np.average(huber(0.6, score - numbers), weights=weight), rel=1e-12)
+    counts = PoissonLoss(X, CLASSES, weight, offset)
+    deviance = mean_poisson_deviance(CLASSES, np.exp(score), sample_weight=weight)
+    assert 2 * (counts.value(w) - counts.least) == pytest.approx(deviance, rel=1e-12)
+    # up to log(y!), which w does not move, it is minus the logarithm of the likelihood
+    likelihood = [np.average(poisson.logpmf(CLASSES, np.exp(s)), weights=weight) for s in (score, 0 * score)]
+    gained = counts.value(w) - PoissonLoss(X, CLASSES, weight).value(0 * w)
+    assert gained == pytest.approx(likelihood[1] - likelihood[0], rel=1e-11)
+
+
+def test_counts_beyond_the_largest_number_are_infinite_without_a_warning() -> None:
+    counts = PoissonLoss([[1.0], [-1.0]], [3, 0])
+    assert counts.value(np.array([800.0])) == np.inf
+    assert counts.value(np.array([-800.0])) == np.inf
+    assert PoissonLoss([[1.0]], [3]).value(np.array([-800.0])) == 2400.0
 
 
 def test_scores_of_ten_thousand() -> None:

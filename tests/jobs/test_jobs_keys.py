@@ -25,8 +25,8 @@ from fedpact.tasks import TASKS
 @pytest.mark.parametrize(
     ("line", "tasks"),
     [
-        ('group = "smoker"', "group_fairness, custom"),
-        ('groups = ["never", "now"]', "group_fairness, custom"),
+        ('group = "smoker"', "group_fairness, regression, custom"),
+        ('groups = ["never", "now"]', "group_fairness, regression, custom"),
         ('parity = "loss"', "group_fairness"),
         ('functions = "mine.py"', "custom"),
     ],
@@ -43,8 +43,8 @@ def test_a_key_that_the_task_does_not_use_is_an_error(folder: Path, line: str, t
     ("text", "key", "tasks"),
     [
         ("[server]\ndata = 'one.npz'", "data", "group_fairness"),
-        ("[solve]\ncompare = true", "compare", "neyman_pearson, group_fairness"),
-        ("[categories]\nage = ['old']", "categories", "neyman_pearson, group_fairness, custom"),
+        ("[solve]\ncompare = true", "compare", "neyman_pearson, group_fairness, regression"),
+        ("[categories]\nage = ['old']", "categories", "neyman_pearson, group_fairness, regression, custom"),
         ("[bound]\none = 1.0", "bound", "neyman_pearson, group_fairness"),
     ],
 )

@@ -12,7 +12,18 @@ from raising import raises_code
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.federation.wire import dumps, loads
-from fedpact.tasks import TASKS, Custom, GroupFairness, HeldSource, LinearQP, NeymanPearson, Rows, Task, read_task
+from fedpact.tasks import (
+    TASKS,
+    Custom,
+    GroupFairness,
+    HeldSource,
+    LinearQP,
+    NeymanPearson,
+    Regression,
+    Rows,
+    Task,
+    read_task,
+)
 
 COLUMNS = ("age", "dose")
 
@@ -80,6 +91,17 @@ def test_a_bad_file_is_told_with_its_owner(tmp_path: Path, text: str, code: str,
 ASKED: dict[str, Task] = {
     "neyman_pearson": NeymanPearson(label="y", columns=COLUMNS, owners=2, bound={"a": 0.2, "b": 0.3}),
     "group_fairness": GroupFairness(bound=0.2, label="y", columns=COLUMNS, owners=2, group="g", intercept=False),
+    "regression": Regression(
+        label="y",
+        columns=COLUMNS,
+        owners=2,
+        family="poisson",
+        max_loss={"a": 0.2, "b": 0.3},
+        coefficients={COLUMNS[0]: {"at_least": 0.0}},
+        monotone={COLUMNS[1]: "decreasing"},
+        owners_weigh="rows",
+        total_rows=7.0,
+    ),
     "linear_qp": LinearQP(owners=2),
     "custom": Custom(label="y", columns=COLUMNS, owners=2, functions="mine.py", categories={"dose": ("low", "high")}),
 }

@@ -13,6 +13,7 @@ from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import ENGINES
 from fedpact.jobs import JobFile, read_job, run_job
 from fedpact.jobs.evidence_file import FILE as EVIDENCE
+from fedpact.jobs.running import RATES
 from fedpact.report.record import Measured, Record
 from fedpact.report.tables import table, terminal
 from fedpact.tasks import TableTask
@@ -93,7 +94,7 @@ def show(record: Record) -> None:
     click.echo(f"{record.title}: {record.asked}\n")
     if record.bounded:
         _show_bounded(record)
-    keys = [key for key in ("recall", "specificity", "accuracy") if any(key in m.numbers for m in record.measured)]
+    keys = [key for key in RATES if any(key in m.numbers for m in record.measured)]
     if keys:
         _show_measured(record, keys)
     click.echo(

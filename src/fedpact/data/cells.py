@@ -20,15 +20,19 @@ MISSING = ("", "NA", "NAN", "NULL", "NONE", "?")
 
 @dataclass(frozen=True)
 class Defect:
-    """Why a cell is not a finite number: the code of the error, and what else to do than to give a number."""
+    """Why a cell is not a finite number: the code of the error, and what else to do than to give a number.
+
+    remedy: for a feature; otherwise: for any other column
+    """
 
     code: str
     remedy: str
+    otherwise: str
 
 
-TEXT = Defect("FP-DATA-003", ", or list it under categories")
-ABSENT = Defect("FP-DATA-004", ', drop the row, or impute with missing = "mean"')
-INFINITE = Defect("FP-DATA-005", " that is finite, or drop the row")
+TEXT = Defect("FP-DATA-003", ", or list it under categories", ", or drop the row")
+ABSENT = Defect("FP-DATA-004", ', drop the row, or impute with missing = "mean"', ", or drop the row")
+INFINITE = Defect("FP-DATA-005", " that is finite, or drop the row", " that is finite, or drop the row")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +57,8 @@ class Cells:
         check_column(self.path, name, self.names)
         return self.columns[name]
 
-    def numbers(self, name: str, missing: bool = False) -> NDArray[np.float64]:
-        """The column as finite numbers; with `missing`, NaN where a value is absent."""
+    def numbers(self, name: str, missing: bool = False, feature: bool = True) -> NDArray[np.float64]:
+        """The column as finite numbers; with `missing`, NaN where a value is absent. feature: for the message"""
         column = self.column(name)
         try:
             values = column.astype(np.float64)  # one call where all is well
@@ -64,8 +68,9 @@ class Cells:
         for i, defect in defects.items():
             if defect is ABSENT and missing:
                 continue
+            remedy = defect.remedy if feature else defect.otherwise
             raise DataError(
-                f"{self.path}: column {name!r} {_quote(column[i])} in {self.line(i)}; give a number{defect.remedy}",
+                f"{self.path}: column {name!r} {_quote(column[i])} in {self.line(i)}; give a number{remedy}",
                 code=defect.code,
                 column=name,
                 rows=list(defects.values()).count(defect),

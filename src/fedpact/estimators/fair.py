@@ -21,11 +21,16 @@ from fedpact.tasks.group_fairness import Parity
 class FairClassifier(HorizontalClassifier):
     """The least loss, with the gap between any two groups bounded at every client.
 
-    Logistic regression for two classes, softmax for more (`fedpact.tasks.group_fairness`).
+    A linear classifier (`fedpact.tasks.GroupFairness`).
 
     max_gap:        one number, or one by client
-    parity:         what may differ by max_gap between groups: the mean "loss"; the mean probability of the second class
-                    ("demographic_parity"), or that over rows of this class ("equal_opportunity")
+    parity:         what may differ by max_gap between groups: the mean "loss"; the share of rows that are given the
+                    last class ("demographic_parity"), of rows of this class ("equal_opportunity"), or of these and of
+                    the others ("equalized_odds"). Decisions are counted: a gap is met when it is at most max_gap and
+                    one row's worth
+    confidence:     for rows not yet seen: gaps of decisions are at most max_gap at all clients, together with this
+                    probability; None: on the rows it is trained on
+    holdout:        with a confidence: part of the rows that is kept out of training to test the promise
     regularization: weight of |w|^2 / 2, over all but the intercept
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
     method, tol, max_rounds, engine, secure_sum, seed: of fp.solve
@@ -40,6 +45,8 @@ class FairClassifier(HorizontalClassifier):
         max_gap: float | Mapping[Any, float] = 0.1,
         *,
         parity: Parity = "loss",
+        confidence: float | None = None,
+        holdout: float = 0.5,
         regularization: float = 1e-3,
         standardize: bool = True,
         fit_intercept: bool = True,
@@ -52,6 +59,8 @@ class FairClassifier(HorizontalClassifier):
     ) -> None:
         self.max_gap = max_gap
         self.parity = parity
+        self.confidence = confidence
+        self.holdout = holdout
         self.regularization = regularization
         self.standardize = standardize
         self.fit_intercept = fit_intercept
@@ -84,6 +93,9 @@ class FairClassifier(HorizontalClassifier):
             classes=tuple(map(str, self.classes_)),
             groups=tuple(map(str, self.groups_)) or ("0", "1"),  # without groups any names do
             parity=self.parity,
+            confidence=self.confidence or 0.0 if members is not None else 0.0,
+            holdout=self.holdout,
+            split=self.seed,
             standardize=self.standardize,
             constrained=members is not None,
         )
@@ -91,11 +103,12 @@ class FairClassifier(HorizontalClassifier):
         self.bounds_ = bounds if members is not None else {}
         self.gaps_ = {}
         self.multipliers_ = {}
-        pairs = [f"{a} - {b}" for a, b in combinations(self.groups_, 2)]
-        for name, price in zip(self.bounds_, self.solution_.multipliers[1:], strict=False):
-            bounded = list(task.bounded(name, found.values[name], price, {}))
-            self.gaps_[name] = {pair: gap.value for pair, gap in zip(pairs, bounded, strict=True)}
-            self.multipliers_[name] = {pair: gap.price for pair, gap in zip(pairs, bounded, strict=True)}
+        for name in self.bounds_:
+            told = found.measures[name]
+            bounded = list(found.task.bounded(name, found.values[name], found.prices[name], told))
+            names = self._name_gaps(len(bounded))
+            self.gaps_[name] = {pair: gap.value for pair, gap in zip(names, bounded, strict=True)}
+            self.multipliers_[name] = {pair: gap.price for pair, gap in zip(names, bounded, strict=True)}
         self.measures_ = {
             name: {self._name_measure(key): value for key, value in told.items()}
             for name, told in found.measures.items()
@@ -119,6 +132,13 @@ class FairClassifier(HorizontalClassifier):
                 f"group: all rows are of group {self.groups_[0]!s}; a gap needs two groups or more", code="FP-DATA-472"
             )
         return members
+
+    def _name_gaps(self, number: int) -> list[str]:
+        """Every two groups; where two rates are compared, with the rate in front."""
+        pairs = [f"{a} - {b}" for a, b in combinations(self.groups_, 2)]
+        if number == len(pairs):
+            return pairs
+        return [f"{rate}: {pair}" for rate in ("recall", "false-positive rate") for pair in pairs]
 
     def _name_measure(self, key: str) -> str:
         """A measure's name with the group's label in the place of its number."""

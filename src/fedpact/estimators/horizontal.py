@@ -15,8 +15,10 @@ from fedpact.estimators.certified import CertifiedClassifier
 from fedpact.federation import Session
 from fedpact.fitting import Fit, fit
 from fedpact.postprocess.checks import find_levels, read_array
-from fedpact.tasks import Model, Rows, TableTask, checks
+from fedpact.problem import Share
+from fedpact.tasks import Classification, Model, Rows, TableTask, checks
 from fedpact.tasks.checks import Labels
+from fedpact.tasks.decisions import Decisions
 from fedpact.types import Matrix, Vector
 
 
@@ -33,21 +35,45 @@ class HorizontalClassifier(CertifiedClassifier):
     secure_sum: bool | None
     seed: int
 
-    def decision_function(self, X: ArrayLike) -> Vector:
-        """(rows,): the score of the second class; with more than two (rows, classes)."""
+    def decision_function(self, X: ArrayLike, *, client: ArrayLike | None = None) -> Vector:
+        """(rows,): the score of the second class; with more than two (rows, classes).
+
+        client: who holds each row, for classifiers whose clients decide at thresholds of their own
+        """
         score = self._model().scores(self._features(X))
         if score.shape[1] == 1:
-            return score[:, 0]
+            return score[:, 0] - self._own_thresholds(client, len(score))
         return score
 
     def predict_proba(self, X: ArrayLike) -> Matrix:
         """(rows, classes)"""
         return self._model().probabilities(self._features(X))
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of every row."""
-        number = self._model().predict(self._features(X))
-        return np.asarray(self.classes_[number])
+    def predict(self, X: ArrayLike, *, client: ArrayLike | None = None) -> NDArray[Any]:
+        """The class of every row; client: as in `decision_function`."""
+        score = self.decision_function(X, client=client)
+        if score.ndim == 1:
+            return np.asarray(self.classes_[(score > 0).astype(int)])
+        return np.asarray(self.classes_[np.argmax(score, axis=1)])
+
+    def _own_thresholds(self, client: ArrayLike | None, rows: int) -> Vector:
+        """What every row's score is compared with, where clients have thresholds of their own; else zero."""
+        own: dict[str, float] = getattr(self, "own_thresholds_", {})
+        if not own:
+            return np.zeros(rows)
+        if client is None:
+            raise DataError(
+                "predict: every client decides at a threshold of its own; give client=, who holds each row",
+                code="FP-DATA-806",
+            )
+        ids, which = find_levels("client", client, rows)
+        unknown = [name for name in map(str, ids) if name not in own]
+        if unknown:
+            raise DataError(
+                f"predict: client {unknown[0]!r} was not there in fit; the clients are {', '.join(own)}",
+                code="FP-DATA-807",
+            )
+        return np.array([own[str(name)] for name in ids])[which]
 
     def _model(self) -> Model:
         check_is_fitted(self, "model_")
@@ -105,18 +131,34 @@ class HorizontalClassifier(CertifiedClassifier):
                 task, clients, session, method=self.method, tol=self.tol, max_rounds=self.max_rounds, seed=self.seed
             )
         self._accept(found.solution)
-        if found.short:
-            told = ", ".join(f"{name} has {found.measures[name]['recall']:.4f}" for name in found.short)
+        if not found.solved:
             raise FedpactError(
-                f"no bounds were found in {found.trials} solves that give the recall asked for: {told}; ask for less, "
+                f"no model was found in {found.trials} solves that decides as asked: {found.shortfall}; ask for less, "
                 "or add features; the last point is in solution_",
                 code="FP-476",
             )
-        assert found.model is not None
+        assert isinstance(found.model, Model)
         self.model_ = found.model
+        self.exchanges_ = found.communication.rounds
+        self.own_thresholds_ = self._find_thresholds(found, clients)
+        self.thresholds_ = self.own_thresholds_ or dict.fromkeys(clients, 0.0)
         self.coef_ = self.model_.coefficients
         self.intercept_ = self.model_.intercept
         return found
+
+    @staticmethod
+    def _find_thresholds(found: Fit, clients: Mapping[str, Rows]) -> dict[str, float]:
+        """The clients' own thresholds, in units of the score, from the rows given to fit; empty without such."""
+        task = found.task
+        if not isinstance(task, Classification) or not task.decide_own:
+            return {}
+        thresholds = {}
+        for name, rows in clients.items():
+            share = task.share(name, rows)
+            assert isinstance(share, Share)
+            assert isinstance(share.measures, Decisions)
+            thresholds[name] = share.measures.decide_at(found.solution.w)
+        return thresholds
 
 
 def bound_by_client(what: str, bound: float | Mapping[Any, float], clients: Mapping[str, Rows]) -> dict[str, float]:

@@ -1,36 +1,43 @@
-"""A classifier whose loss on one class, or its recall, is bounded at every client, with scikit-learn's methods."""
+"""A classifier with the recall of one class, or its loss, bounded at every client; scikit-learn's methods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.estimators.horizontal import HorizontalClassifier, bound_by_client
-from fedpact.tasks import NeymanPearson
-from fedpact.tasks.checks import bound_for
-from fedpact.tasks.neyman_pearson import confidence_interval
+from fedpact.statistics import interval
+from fedpact.tasks import NeymanPearson, Task
+from fedpact.tasks.base import Bounded
+from fedpact.types import Vector
 
 
 class NeymanPearsonClassifier(HorizontalClassifier):
-    """The least loss on the other classes, with the mean loss on the protected class bounded at every client.
+    """The fewest errors on the other classes, with one class guarded at every client: by its recall, or by its loss.
 
-    Logistic regression for two classes, softmax for more (`fedpact.tasks.neyman_pearson`).
+    A linear classifier (`fedpact.tasks.NeymanPearson`).
 
     bound:          of the mean loss on the protected class: one number, or one by client
-    min_recall:     instead of a bound: the share of protected rows that must be found, on the rows of every client; the
-                    bounds that give it are sought, and `bound` is not used
+    min_recall:     in the place of a bound: the share of protected rows that must be found at every client; it is
+                    counted on its rows, or promised for new ones, see `confidence`; `bound` is not used
+    confidence:     for rows not yet seen: at every client the recall is at least min_recall, together with this
+                    probability, e.g. 0.95; None: on the rows it is trained on
+    threshold:      with a confidence: one "common" threshold for all clients, or each its "own" (then `predict` needs
+                    client=)
+    holdout:        with a confidence: part of the protected rows that is kept out of training to keep the promise
     protected:      label of the protected class; None: the last one in sorted order
-    regularization: weight of |w|^2 / 2, over all but the intercept; with none a separable table has no optimum
+    regularization: weight of |w|^2 / 2, over all but the intercept; a tenth of it where errors are minimised
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
     method, tol, max_rounds, engine, secure_sum, seed: of fp.solve
 
-    After fit: classes_, coef_ and intercept_ (in the units of X), solution_, certificate_, history_, model_ (which can
-    be saved), and by client multipliers_ (the price: what one unit more of bound would save), bounds_, measures_ (rows,
-    recall with its 95 % Clopper-Pearson interval as "recall low" and "recall high", specificity, ...), before_ (the
-    measures of the model without constraints; empty unless min_recall is given).
+    After fit: classes_, coef_ and intercept_ (in the units of X, with the common threshold), solution_, certificate_,
+    history_, exchanges_, model_ (which can be saved), and by client multipliers_ (the price: what one unit more of
+    bound would save), bounds_, measures_ (rows, recall with its 95 % Clopper-Pearson interval as "recall low" and
+    "recall high", specificity, ...), before_ (the measures of the model without constraints; empty without
+    min_recall), thresholds_ (the scores above which the last class is decided).
     """
 
     def __init__(
@@ -38,6 +45,9 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         bound: float | Mapping[Any, float] = 0.2,
         *,
         min_recall: float | None = None,
+        confidence: float | None = None,
+        threshold: Literal["common", "own"] = "common",
+        holdout: float = 0.5,
         protected: Any = None,
         regularization: float = 1e-3,
         standardize: bool = True,
@@ -51,6 +61,9 @@ class NeymanPearsonClassifier(HorizontalClassifier):
     ) -> None:
         self.bound = bound
         self.min_recall = min_recall
+        self.confidence = confidence
+        self.threshold = threshold
+        self.holdout = holdout
         self.protected = protected
         self.regularization = regularization
         self.standardize = standardize
@@ -65,8 +78,8 @@ class NeymanPearsonClassifier(HorizontalClassifier):
     def fit(self, X: ArrayLike, y: ArrayLike, *, client: ArrayLike | None = None) -> Self:
         """client: who holds each row, as texts or numbers; None: one client holds all.
 
-        Raises DataError or OptionError for bad tables and parameters, FedpactError when no certified model was found
-        (without an intercept the bounds may conflict; with one they never do).
+        Raises DataError or OptionError for bad tables and parameters, also for too few rows for a promise; FedpactError
+        when no certified model was found (without an intercept the bounds may conflict; with one they never do).
         """
         matrix, codes = self._table(X, y)
         clients = self._by_client(matrix, codes, client)
@@ -79,16 +92,24 @@ class NeymanPearsonClassifier(HorizontalClassifier):
             protected=self._name_protected(),
             standardize=self.standardize,
             min_recall=self.min_recall or 0.0,
+            confidence=self.confidence or 0.0,
+            threshold=self.threshold,
+            holdout=self.holdout,
+            split=self.seed,
             regularization=self.regularization,
         )
         found = self._train(task, clients)
-        prices = zip(clients, self.solution_.multipliers[1:], strict=True)
-        self.multipliers_ = {name: float(price[0]) for name, price in prices}
-        assert isinstance(found.task, NeymanPearson)
-        self.bounds_ = {name: bound_for(found.task.bound, name) for name in clients}
+        asked = {name: self._asked(found.task, name, price) for name, price in found.prices.items() if name in clients}
+        self.multipliers_ = {name: one.price for name, one in asked.items()}
+        self.bounds_ = {name: one.bound for name, one in asked.items()}
         self.measures_ = {name: _with_interval(told) for name, told in found.measures.items()}
         self.before_ = {name: _with_interval(told) for name, told in found.before.items()}
         return self
+
+    @staticmethod
+    def _asked(task: Task, name: str, price: Vector) -> Bounded:
+        """The client's bound, with its price."""
+        return next(iter(task.bounded(name, np.zeros(price.size), price, {})))
 
     def _name_protected(self) -> str:
         """The protected class as the task names it: 1 is the class "1.0" of a y of floats."""
@@ -99,7 +120,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
 
 
 def _with_interval(told: Mapping[str, float]) -> dict[str, float]:
-    """The measures with the confidence interval of the recall, without those that only the search for bounds needs."""
-    low, high = confidence_interval(told["recall"], told["protected rows"])
-    kept = {key: value for key, value in told.items() if key != "bound for recall"}
-    return {**kept, "recall low": low, "recall high": high}
+    """The measures with the confidence interval of the recall."""
+    rows = int(told["protected rows"])
+    low, high = interval(round(told["recall"] * rows), rows)
+    return {**told, "recall low": low, "recall high": high}

@@ -357,7 +357,7 @@ ABOUT_PAST: tuple[Rule[Past], ...] = (
 #: Rules about a task, judged whenever it changes: the scaling and the bounds of a job are found on the way.
 ABOUT_TASK: tuple[Rule[Mapping[str, Any]], ...] = (
     Rule("tasks", "FP-REFUSED-020", lambda p, task: task.get("task") in p.tasks),
-    Rule("features", "FP-REFUSED-021", lambda p, task: set(task.get("columns") or ()) <= set(p.features)),
+    Rule("features", "FP-REFUSED-021", lambda p, task: columns_used(task) <= set(p.features)),
     Rule("labels", "FP-REFUSED-022", lambda p, task: not task.get("label") or task["label"] in p.labels),
     Rule("groups", "FP-REFUSED-023", lambda p, task: not task.get("group") or task["group"] in p.groups),
     Rule(
@@ -397,6 +397,12 @@ ABOUT_ORDER: tuple[Rule[Traffic], ...] = (
     Rule("length", "FP-REFUSED-043", lambda p, traffic: traffic.length <= p.length),
     Rule("local_steps", "FP-REFUSED-044", lambda p, traffic: traffic.steps <= p.local_steps),
 )
+
+
+def columns_used(task: Mapping[str, Any]) -> set[str]:
+    """Columns that enter the model or weigh its rows."""
+    more = (task.get(name) for name in ("offset", "sample_weight"))
+    return {*(task.get("columns") or ()), *(column for column in more if column)}
 
 
 def meets(value: Any, condition: Any, owner: str) -> bool:

@@ -19,6 +19,7 @@ from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells
+from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
@@ -131,7 +132,8 @@ class Fitting:
         return self.session.secure_sum
 
     def _agree(self, task: Task) -> Task:
-        """The task with the scaling of its columns and with the rows of all owners, where it asks for them."""
+        """The task with the scaling of its columns and the rows of all owners, where it asks for them."""
+        task = agree_on_weights(self.session, task)
         if isinstance(task, TableTask) and task.needs_scaling:
             self.session.pose(task)
             task = task.scaled(agree_on_scaling(self.session, task.encoding, task.standardize))
@@ -230,7 +232,7 @@ class Fitting:
 
     def _server_share(self, task: Task) -> Share | None:
         if self._server is None:
-            return None
+            return task.server_share()
         share = self._server(task)
         assert isinstance(share, Share)  # the scaling is known by now
         return share

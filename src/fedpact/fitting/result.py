@@ -14,7 +14,8 @@ from fedpact.fitting.agreement import Measured
 from fedpact.fitting.evidence import Evidence
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
-from fedpact.tasks import Model, TableTask, Task
+from fedpact.tasks import Model, RegressionModel, TableTask, Task
+from fedpact.tasks.base import SERVER
 from fedpact.types import Vector
 
 
@@ -72,12 +73,26 @@ class Fit:
         """Whether the model is certified, and its decisions, counted, meet every bound."""
         return self.solution.solved and self.missed == 0
 
+    @property
+    def prices(self) -> dict[str, Vector]:
+        """Multipliers of everyone's constraint, by name, the coordinator's first."""
+        owners = [name for name in self.values if name != SERVER]
+        return dict(zip([SERVER, *owners], self.solution.multipliers, strict=False))
+
+    @property
+    def shortfall(self) -> str:
+        """Why a certified model is not what was asked for, with what could be had."""
+        missed = f"decisions, counted, miss a bound at {self.missed} of those who hold one"
+        if self.missed < 0:
+            missed = "decisions were not counted"
+        return f"{missed}: {self.advice}" if self.advice else missed
+
     def stopped(self, status: Status, reason: str) -> Fit:
         """The same model, of a fit that ended before its time."""
         return replace(self, solution=replace(self.solution, status=status, reason=reason))
 
     @property
-    def model(self) -> Model | None:
+    def model(self) -> Model | RegressionModel | None:
         """The model in the units of the columns; None for a task without one."""
         if isinstance(self.task, TableTask) and self.task.comparable:
             return self.task.model(self.solution.w)

@@ -209,9 +209,10 @@ class Path:
     def relax(self, found: Sharpened) -> Sharpened:
         """The same, with the least relaxation of its last constraint that lets the others hold, in words."""
         task = found.task
-        if len(task.requirements) < 2 or found.solution.status in OVER:
-            return found
         last = len(task.requirements)
+        relaxable = last > 1 and len(task.classes) == 2 and task.requirements[-1].held_by == "each"
+        if not relaxable or task.requirements[-1].kind == "precision" or found.solution.status in OVER:
+            return found
         loosened = replace(task, relaxed=last, centre=(), tighter=0.0)
         excess = self.solve(loosened, np.append(found.solution.w, 1.0))
         if not excess.solved:
@@ -227,10 +228,10 @@ class Path:
         """The model with the threshold, or thresholds of the owners' own, that keep its promise for new rows."""
         task = found.task
         if task.threshold == "own":
-            return replace(found, task=replace(task, decide_own=True))
+            return replace(found, task=replace(task, decide_own=True, proven=True))
         w = found.solution.w
         limit = common_threshold(self.session, task, w, measure_spread(self.session, task, w))
-        return replace(found, task=replace(task, decide_at=limit))
+        return replace(found, task=replace(task, decide_at=limit, proven=True))
 
     def promise(self, task: Classification, start: Vector | None) -> Sharpened:
         """Models from strict bounds to loose ones, tested on held-out rows; the last one before a test fails."""
@@ -251,7 +252,7 @@ class Path:
                 break
             passed = found
         if passed is not None:
-            return passed
+            return replace(passed, task=replace(passed.task, proven=True))
         return replace(found, missed=max(found.missed, 1), advice=describe_shortage(task))
 
 

@@ -4,34 +4,43 @@ from fedpact.functions.affine import Affine
 from fedpact.functions.base import Function, Indices, Map
 from fedpact.functions.callables import Smooth, SmoothMap
 from fedpact.functions.extended import extend
+from fedpact.functions.huber import HuberLoss
 from fedpact.functions.jax_adapter import from_jax, parameters_from_jax, parameters_to_jax
 from fedpact.functions.logistic import LogisticLoss
 from fedpact.functions.maps import Stack, TwoSided, as_map
 from fedpact.functions.mean_probability import MeanProbability
 from fedpact.functions.operators import Linear, Operator, Saddle
+from fedpact.functions.poisson import MeanExponential, PoissonLoss
 from fedpact.functions.quadratic import Quadratic
 from fedpact.functions.rates import SmoothedRate, SmoothedRates
+from fedpact.functions.scored import ScoredMean
 from fedpact.functions.softmax import SoftmaxLoss
+from fedpact.functions.squared import SquaredLoss
 from fedpact.functions.torch_adapter import from_torch, parameters_from_torch, parameters_to_torch
 from fedpact.types import Matrix, Vector
 
 __all__ = [
     "Affine",
     "Function",
+    "HuberLoss",
     "Indices",
     "Linear",
     "LogisticLoss",
     "Map",
     "Matrix",
+    "MeanExponential",
     "MeanProbability",
     "Operator",
+    "PoissonLoss",
     "Quadratic",
     "Saddle",
+    "ScoredMean",
     "Smooth",
     "SmoothMap",
     "SmoothedRate",
     "SmoothedRates",
     "SoftmaxLoss",
+    "SquaredLoss",
     "Stack",
     "TwoSided",
     "Vector",

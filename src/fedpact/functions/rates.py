@@ -34,7 +34,7 @@ class SoftDecisions:
     def __init__(self, X: ArrayLike | sp.sparray | sp.spmatrix, width: float, classes: int = 2) -> None:
         self.X: Data = as_data("rates: X", X)
         if not (np.isfinite(width) and width > 0):
-            raise ProblemError(f"rates: width = {width}; give a positive number", code="FP-PROBLEM-190")
+            raise ProblemError(f"rates: width = {width}; give a positive number", code="FP-PROBLEM-260")
         self.width = float(width)
         self.classes = classes
         self.rows = int(self.X.shape[0])
@@ -165,7 +165,7 @@ class SmoothedRates(Map):
         if len(given) != self.length:
             raise ProblemError(
                 f"rates: {len(given)} weights for {self.length} constants; give one of each a rate",
-                code="FP-PROBLEM-192",
+                code="FP-PROBLEM-262",
             )
         self.weights = np.stack([_as_weights(self.soft, one) for one in given])
         self.dim = self.soft.dim
@@ -199,6 +199,6 @@ def _as_weights(soft: SoftDecisions, given: ArrayLike) -> Weights:
     if weights.shape != wanted:
         raise ProblemError(
             f"rates: weights have shape {weights.shape}; expected {wanted}, a number for each decision",
-            code="FP-PROBLEM-191",
+            code="FP-PROBLEM-261",
         )
     return weights

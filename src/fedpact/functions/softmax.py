@@ -9,14 +9,16 @@ from numpy.typing import ArrayLike
 from fedpact.errors import ProblemError
 from fedpact.functions.arrays import as_data, as_vector, count, first_of, gram, list_distinct, non_finite_defect
 from fedpact.functions.base import Function, Indices
+from fedpact.functions.scored import normalize, weight_defect
 from fedpact.types import Matrix, Vector
 
 
 class SoftmaxLoss(Function):
-    """f(w) = mean_i (log sum_k exp(W_k x_i) - W_{y_i} x_i), where w lists the rows of W (classes x features).
+    """f(w) = sum_i p_i (log sum_k exp(W_k x_i) - W_{y_i} x_i), where w lists the rows of W (classes x features).
 
-    X: (rows, features), dense or scipy sparse
-    y: (rows,), values 0 ... classes - 1
+    X:      (rows, features), dense or scipy sparse
+    y:      (rows,), values 0 ... classes - 1
+    weight: (rows,), at least zero; p is weight scaled to sum one, and 1 / rows when weight is None
 
     dim = classes * features. Raises ProblemError on wrong shapes, on values that are not numbers and when classes is
     below 2; `defect` reports invalid values.
@@ -25,7 +27,13 @@ class SoftmaxLoss(Function):
     has_hessian = True
     convex = True
 
-    def __init__(self, X: ArrayLike | sp.sparray | sp.spmatrix, y: ArrayLike, classes: int) -> None:
+    def __init__(
+        self,
+        X: ArrayLike | sp.sparray | sp.spmatrix,
+        y: ArrayLike,
+        classes: int,
+        weight: ArrayLike | None = None,
+    ) -> None:
         if not isinstance(classes, int | np.integer) or classes < 2:
             raise ProblemError(
                 f"SoftmaxLoss: classes is {classes!r}; give a whole number of at least 2", code="FP-PROBLEM-154"
@@ -36,6 +44,9 @@ class SoftmaxLoss(Function):
         self.features = int(self.X.shape[1])
         self.dim = self.classes * self.features
         self.y = as_vector("SoftmaxLoss: y", y, self.rows, "one label for each row of X")
+        self.weight: Vector | None = None
+        if weight is not None:
+            self.weight = normalize(as_vector("SoftmaxLoss: weight", weight, self.rows, "one for each row of X"))
         # An invalid label becomes an index outside the classes, so that evaluating in spite of `defect` fails.
         known = np.isin(self.y, np.arange(self.classes))
         self._label = np.where(known, self.y, self.classes).astype(np.intp)
@@ -54,9 +65,9 @@ class SoftmaxLoss(Function):
         for k in range(self.classes):
             # 1 - p_k as the sum of the others: exact where p_k rounds to 1.
             others = np.delete(probability, k, axis=1).sum(axis=1)
-            blocks[k, :, k, :] = gram(self.X, probability[:, k] * others / self.rows)
+            blocks[k, :, k, :] = gram(self.X, self._weigh(probability[:, k] * others))
             for other in range(k):
-                block = -gram(self.X, probability[:, k] * probability[:, other] / self.rows)
+                block = -gram(self.X, self._weigh(probability[:, k] * probability[:, other]))
                 blocks[k, :, other, :] = block
                 blocks[other, :, k, :] = block
         return blocks.reshape(self.classes * self.features, -1)
@@ -83,20 +94,36 @@ class SoftmaxLoss(Function):
         weight[rows, top] = 0.0
         others = weight.sum(axis=1)
         weight[rows, top] = 1.0
-        loss = np.mean(np.log1p(others) - scores[rows, self._label])
+        losses = np.log1p(others) - scores[rows, self._label]
+        loss = np.mean(losses) if self.weight is None else self.weight @ losses
         return weight / (1.0 + others)[:, None], float(loss)
+
+    def _weigh(self, values: Vector) -> Vector:
+        """p_i times the value of every row i."""
+        if self.weight is None:
+            return values / self.rows
+        return values * self.weight
 
     def _pull_back(self, slope: Matrix) -> Vector:
         """Gradient with respect to w from the (rows, classes) derivative with respect to the scores."""
-        return np.asarray((self.X.T @ slope).T / self.rows).ravel()
+        if self.weight is None:
+            return np.asarray((self.X.T @ slope).T / self.rows).ravel()
+        return np.asarray((self.X.T @ (self.weight[:, None] * slope)).T).ravel()
 
     def batch(self, indices: Indices) -> SoftmaxLoss:
-        return SoftmaxLoss(self.X[indices], self.y[indices], self.classes)
+        part = SoftmaxLoss(self.X[indices], self.y[indices], self.classes)
+        if self.weight is not None:
+            # Not scaled to sum one, so that the mean over all batches is the function itself.
+            part.weight = self.weight[indices] * (self.rows / len(indices))
+        return part
 
     def defect(self) -> str | None:
         if self.rows == 0:
             return "X has no rows; leave this owner out or give it data"
-        return first_of([non_finite_defect("X", self.X), self._label_defect()])
+        defects = [non_finite_defect("X", self.X), self._label_defect()]
+        if self.weight is not None:
+            defects.append(weight_defect(self.weight))
+        return first_of(defects)
 
     def _label_defect(self) -> str | None:
         wrong = self.y[self._label == self.classes]

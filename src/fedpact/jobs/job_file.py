@@ -24,6 +24,8 @@ E = TypeVar("E", bound=FedpactError)
 FLOWER = "flower://"
 #: Tables whose keys are names of owners.
 NAMES = ("owners", "roster")
+#: Keys of tasks that may be such a table.
+BY_OWNER = ("bound", "max_loss", "max_mean_error", "max_gap", "owners_weigh")
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,24 +377,27 @@ class _Reader:
             raise self._place(error, "", names.get(error.key, "")) from error
 
     def _check_bound(self, found: Mapping[str, Any]) -> None:
-        bound = found.get("bound")
-        if bound is not None and "min_recall" in found:
+        if "bound" in found and "min_recall" in found:
             self._fail(
                 "FP-OPTION-382",
                 "",
                 "min_recall",
                 "min_recall and bound are both stated; min_recall finds the bounds by itself: take one of them out",
             )
-        if not isinstance(bound, dict):
-            return
-        for owner in bound:
-            if owner not in (*found["owners"], SERVER):
-                owners = ", ".join(found["owners"])
-                self._fail("FP-OPTION-383", "bound", owner, f"{owner!r} is not an owner; the owners are: {owners}")
-        for owner in found["owners"]:
-            if owner not in bound:
+        for name in BY_OWNER:
+            if isinstance(found.get(name), dict):
+                self._check_owners(name, found[name], found["owners"])
+
+    def _check_owners(self, key: str, stated: Mapping[str, Any], owners: Mapping[str, Any]) -> None:
+        """A table by owner has an entry for each, and for nobody else but the server."""
+        for owner in stated:
+            if owner not in (*owners, SERVER):
+                known = ", ".join(owners)
+                self._fail("FP-OPTION-383", key, owner, f"{owner!r} is not an owner; the owners are: {known}")
+        for owner in owners:
+            if owner not in stated:
                 self._fail(
-                    "FP-OPTION-384", "", "bound", f"[bound] has no entry for owner {owner!r}; give one for every owner"
+                    "FP-OPTION-384", "", key, f"[{key}] has no entry for owner {owner!r}; give one for every owner"
                 )
 
     def _columns(self, found: Mapping[str, Any], files: Mapping[str, Path], server: Path | None) -> tuple[str, ...]:
@@ -405,7 +410,7 @@ class _Reader:
         headers = {owner: self._header(owner, file, "owners", owner) for owner, file in files.items()}
         if server is not None:
             headers[SERVER] = self._header(SERVER, server, "server", "data")
-        named = {key: found[key] for key in ("label", "group") if found.get(key)}
+        named = {key: found[key] for key in ("label", "group", "offset", "sample_weight") if found.get(key)}
         for key, column in named.items():
             self._check_column(key, column, headers)
         if "features" in found:

@@ -57,6 +57,33 @@ KINDS: dict[str, Kind] = {
         {"type": ["number", "object"], "additionalProperties": {"type": "number"}},
         entries="number",
     ),
+    "weights": Kind(
+        (str, dict),
+        "a text in quotes, or a table of numbers",
+        {"type": ["string", "object"], "additionalProperties": {"type": "number"}},
+        entries="number",
+    ),
+    "range": Kind(
+        (dict,),
+        "a table such as {at_least = 0, at_most = 2}",
+        {"type": "object", "additionalProperties": {"type": "number"}},
+        entries="number",
+    ),
+    "ranges": Kind(
+        (dict,),
+        "a table of tables, such as dose = {at_least = 0}",
+        {
+            "type": "object",
+            "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}},
+        },
+        entries="range",
+    ),
+    "directions": Kind(
+        (dict,),
+        'a table of texts, such as dose = "increasing"',
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        entries="text",
+    ),
 }
 
 
@@ -87,6 +114,8 @@ OPEN = {
     "roster": "owner = its public key, for owners that are Flower sites",
     "categories": "column = the list of its levels",
     "bound": "owner = its bound, where they differ",
+    "coefficients": "column = {at_least = ..., at_most = ...}",
+    "monotone": "column = increasing or decreasing, in quotes",
     "solve.options": "options of the method, as the reference page lists them",
     "keys": "owner = file of its private key, with which it signs the evidence of the run; all owners or none",
 }

@@ -26,9 +26,9 @@ from fedpact.jobs.job_file import JobFile
 from fedpact.report.record import FILE, Measured, Record, Sent, Step
 from fedpact.report.tracking import forget, tracker
 from fedpact.solvers import Progress
-from fedpact.tasks import NeymanPearson, TableTask
+from fedpact.statistics import interval
+from fedpact.tasks import TableTask
 from fedpact.tasks.base import SERVER, Bounded
-from fedpact.tasks.neyman_pearson import confidence_interval
 
 log = logging.getLogger("fedpact")
 
@@ -36,6 +36,8 @@ log = logging.getLogger("fedpact")
 MESSAGES = "messages.log"
 #: Begins the line of the log that says why a run has no record; `fedpact run` on Flower reads it.
 ENDED = "ended: "
+#: Measures that are shown beside those of the model without constraints.
+RATES = ("recall", "specificity", "accuracy", "mean error", "root mean squared error")
 #: Keys of [solve] that `Session` takes.
 SESSION = ("secure_sum", "on_failure", "deadline", "retries")
 #: Keys of [solve] that `fit` takes.
@@ -186,10 +188,9 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
     task = found.task
     status = solution.status
     reason = solution.reason
-    if solution.solved and found.short:
-        assert isinstance(task, NeymanPearson)
+    if solution.solved and not found.solved:
         status = "stalled"
-        reason = f"no bounds were found that give {', '.join(found.short)} a recall of {task.min_recall:g}"
+        reason = found.shortfall
     settings = dict(file.settings)
     if isinstance(task, TableTask):
         settings["features used"] = list(task.encoding.names)
@@ -237,15 +238,15 @@ def list_bounded(found: Fit) -> Iterator[Bounded]:
 def list_measured(found: Fit) -> Iterator[Measured]:
     """What everyone tells about the model and, where there is one, about the model without constraints."""
     for owner, told in found.measures.items():
-        hidden = ("loss", "bound for recall")
+        hidden = {"loss", *(name for name in told if name.startswith("one row of "))}
         numbers = {found.task.measure_name(name): float(value) for name, value in told.items() if name not in hidden}
         withheld = [found.task.measure_name(name) for name in found.withheld.get(owner, ()) if name not in hidden]
-        for name in ("recall", "specificity", "accuracy"):
+        for name in RATES:
             if name in found.before.get(owner, {}) and name in told:
                 numbers[f"{name} without constraints"] = found.before[owner][name]
         intervals = {}
         if "protected rows" in told and "recall" in told:
-            intervals["recall"] = confidence_interval(told["recall"], told["protected rows"])
+            intervals["recall"] = interval(round(told["recall"] * told["protected rows"]), int(told["protected rows"]))
         yield Measured(owner, numbers, intervals, tuple(withheld))
 
 

@@ -125,9 +125,13 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Unscaled:
-    """An owner's rows before the scaling of their columns is agreed on; NaN where a value is absent."""
+    """An owner's rows before there is a share: scaling and total are agreed on first.
+
+    X: NaN where a value is absent; weight: of each row, None: 1
+    """
 
     X: Matrix
+    weight: Vector | None = None
 
 
 def combine(constraints: Sequence[Constraint]) -> Constraint | None:

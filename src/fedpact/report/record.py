@@ -163,7 +163,7 @@ PARTS: dict[str, type] = {"bounded": Bounded, "measured": Measured, "history": S
 
 def _build(kind: Any, found: dict[str, Any]) -> Any:
     """A dataclass from its JSON object. ValueError if a field is null, KeyError if one is missing."""
-    newer = {"withheld"} - found.keys()  # records of version 0.2.0 lack it
+    newer = {"withheld", "least", "allowed", "promise"} - found.keys()  # records of version 0.2.0 lack them
     values = {f.name: _from_json(found[f.name]) for f in fields(kind) if f.name not in newer}
     if None in values.values():
         raise ValueError(f"an entry of {kind.__name__.lower()} is null")

@@ -81,13 +81,15 @@ def named(owner: str) -> str:
 
 def state(one: Bounded, tol: float) -> State:
     """tol: tolerance of feasibility; a bound exceeded by at most tol counts as met."""
+    if one.promise:
+        return "met" if one.promise == "kept" else "not met"
     if one.withheld:
         return "withheld"
     if math.isnan(one.slack):
         return "not known"
     if one.slack >= 0:
         return "met"
-    if -one.slack <= tol:
+    if -one.slack <= max(tol, one.allowed):
         return "within tolerance"
     return "not met"
 

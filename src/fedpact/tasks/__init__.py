@@ -9,9 +9,10 @@ from fedpact.tasks.fair_classification import (
     fair_classification_share,
     worst_class_accuracy,
 )
+from fedpact.tasks.generalized_linear import Regression
 from fedpact.tasks.group_fairness import GroupFairness, group_fairness, group_fairness_server, group_fairness_share
 from fedpact.tasks.linear_qp import Exact, LinearQP, exact, linear_qp, linear_qp_share
-from fedpact.tasks.model import Model
+from fedpact.tasks.model import Model, RegressionModel, load_model
 from fedpact.tasks.neyman_pearson import NeymanPearson, neyman_pearson, neyman_pearson_share
 from fedpact.tasks.regression import (
     class_accuracies,
@@ -22,16 +23,17 @@ from fedpact.tasks.regression import (
     softmax_regression_share,
 )
 from fedpact.tasks.requirements import Requirement
-from fedpact.tasks.tables import Rows, TableTask, from_files
+from fedpact.tasks.tables import ClassTask, Rows, TableTask, from_files
 from fedpact.tasks.vertical import IdTable, vertical_fairness
 
 #: The tasks of a job, by name.
 TASKS: dict[str, type[Task]] = {
-    task.name: task for task in (NeymanPearson, GroupFairness, Classification, LinearQP, Custom)
+    task.name: task for task in (NeymanPearson, GroupFairness, Classification, Regression, LinearQP, Custom)
 }
 
 __all__ = [
     "TASKS",
+    "ClassTask",
     "Classification",
     "Custom",
     "Exact",
@@ -42,6 +44,8 @@ __all__ = [
     "LinearQP",
     "Model",
     "NeymanPearson",
+    "Regression",
+    "RegressionModel",
     "Requirement",
     "Rows",
     "Source",
@@ -59,6 +63,7 @@ __all__ = [
     "keys_of",
     "linear_qp",
     "linear_qp_share",
+    "load_model",
     "logistic_regression",
     "logistic_regression_share",
     "neyman_pearson",

@@ -75,7 +75,7 @@ class Bounded:
     withheld: whether the owner does not tell the value (then NaN), since it rests on too few rows for its policy
     least:    whether it is bounded from below
     allowed:  excess that counts as met: of a gap between counted rates one row's worth
-    promise:  for rows not yet seen: "" (there is none), "kept", or why there is none
+    promise:  for rows not yet seen: "" (none is asked for), "kept" or "not kept", whatever the value here is
     """
 
     owner: str
@@ -143,6 +143,10 @@ class Task(ABC):
 
     def regularizer(self) -> Prox | None:
         """h of the problem."""
+        return None
+
+    def server_share(self) -> Share | None:
+        """What the coordinator holds without a table of its own: constraints that need no data."""
         return None
 
     def measure_name(self, name: str) -> str:

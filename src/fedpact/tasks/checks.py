@@ -153,13 +153,13 @@ def check_nonnegative(name: str, value: float) -> float:
     return float(value)
 
 
-def check_bounds(bound: float | Mapping[str, float]) -> None:
+def check_bounds(bound: float | Mapping[str, float], what: str = "bound") -> None:
     """Raise OptionError unless the bound, or every owner's, is positive."""
     if not isinstance(bound, Mapping):
-        check_positive("bound", bound)
+        check_positive(what, bound)
         return
     for owner, value in bound.items():
-        check_positive(f"bound of owner {owner!r}", value)
+        check_positive(f"{what} of owner {owner!r}", value)
 
 
 def bound_for(bound: float | Mapping[str, float], owner: str, what: str = "bound") -> float:

@@ -37,8 +37,10 @@ from fedpact.tasks.requirements import (
     outline,
     read_requirements,
     recall_of,
+    row_of,
 )
-from fedpact.tasks.tables import GroupedTask
+from fedpact.tasks.tables import ClassTask, GroupedTask, Rows
+from fedpact.tasks.weights import row_weights
 from fedpact.types import Matrix, Vector
 
 #: What is minimised: losses, or errors (smoothed); "auto" takes what the constraints are about.
@@ -49,7 +51,7 @@ RATE_RIDGE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(GroupedTask):
+class Classification(ClassTask, GroupedTask):
     """A linear classifier under a list of constraints on its decisions or losses.
 
     Keys of a job first; then what a fit finds on its way:
@@ -62,6 +64,7 @@ class Classification(GroupedTask):
     strictness: part of every bound that the models for a promise have to meet; 1: the bounds themselves
     decide_at: score above which the last class is decided: found for a promise about new rows
     decide_own: whether every owner decides at a threshold of its own, found from its held-out rows
+    proven:    whether the held-out rows of all owners bear out the promises
     split:     seed of which rows are held out
     """
 
@@ -94,6 +97,7 @@ class Classification(GroupedTask):
     strictness: float = 1.0
     decide_at: float = 0.0
     decide_own: bool = False
+    proven: bool = False
     split: int = 0
 
     def __post_init__(self) -> None:
@@ -239,22 +243,24 @@ class Classification(GroupedTask):
 
     # ------------------------------------------------------------------------------------------------- at the owner
 
-    def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
-        labels = checks.check_codes(owner, "label", y, len(X), len(self.classes))
-        kinds = None
+    def build(self, owner: str, rows: Rows) -> Share:
+        labels = checks.check_codes(owner, "label", rows.y, len(rows.X), len(self.classes))
+        group = rows.group
         if group is not None:
-            kinds = checks.check_codes(owner, "group", group, len(X), len(self.groups))
-        held = self.held_out(owner, labels, kinds)
-        rows = Holding(self, owner, X[~held], labels[~held], kinds[~held] if kinds is not None else None)
-        kept = Holding(self, owner, X[held], labels[held], kinds[held] if kinds is not None else None)
-        decisions = Decisions(rows, kept)
+            group = checks.check_codes(owner, "group", group, len(rows.X), len(self.groups))
+        held = self.held_out(owner, labels, group)
+        weight = row_weights(self, rows)
+        factor = self.weight_of(owner, rows) if owner != SERVER else 0.0
+        everyone = Holding(self, owner, rows.X, labels, group, weight, factor)
+        trained = everyone.select(~held)
+        decisions = Decisions(trained, everyone.select(held))
         constraint = None
         coupled = None
         if self.constrained:
-            constraint = rows.constraint()
-            coupled = rows.coupled()
+            constraint = trained.constraint()
+            coupled = trained.coupled()
             decisions.check_promises()
-        objective = None if owner == SERVER else rows.objective()
+        objective = None if owner == SERVER else trained.objective()
         return Share(objective, constraint, coupled, name=owner, measures=decisions)
 
     def held_out(self, owner: str, y: Labels, group: Labels | None) -> NDArray[np.bool_]:
@@ -297,8 +303,17 @@ class Classification(GroupedTask):
 
     # ------------------------------------------------------------------------------------------------------ for all
 
+    def design(self, X: Matrix) -> Matrix:
+        matrix = super().design(X)
+        if self.relaxed:  # one more variable, which no row depends on
+            matrix = np.column_stack([matrix, np.zeros(len(matrix))])
+        return matrix
+
     def regularizer(self) -> Prox | None:
         found = super().regularizer()
+        if self.relaxed:
+            ridge = np.full(self.parameters, RATE_RIDGE * max(self.regularization, self.l1))
+            return SquaredL2(np.append(ridge, 0.0))
         if self.minimises_errors and isinstance(found, SquaredL2):
             return SquaredL2(RATE_RIDGE * np.asarray(found.weight))
         return found
@@ -320,7 +335,21 @@ class Classification(GroupedTask):
                     value = told.get(bound.what, float("nan"))
                 else:
                     value = float(values[rows].max() + bound.bound) if values[rows].size else float("nan")
-                yield Bounded(owner, bound.what, value, bound.bound, paid, least=bound.least)
+                yield Bounded(
+                    owner,
+                    bound.what,
+                    value,
+                    bound.bound,
+                    paid,
+                    least=bound.least,
+                    allowed=told.get(row_of(bound.what), 0.0),
+                    promise=self._promise(one),
+                )
+
+    def _promise(self, one: Requirement) -> str:
+        if not one.confidence:
+            return ""
+        return "kept" if self.proven else "not kept"
 
     def _held_by(self, owner: str) -> list[Requirement]:
         """The constraints of a holder, in the order of their rows: those on decisions first."""
@@ -329,10 +358,3 @@ class Classification(GroupedTask):
         if not self.width:
             return [one for one in own if not one.rates]
         return [one for one in own if one.rates] + [one for one in own if not one.rates]
-
-    def measure_name(self, name: str) -> str:
-        for g, level in enumerate(self.groups):
-            old = f"group {g}"
-            if name == old or name.endswith(f" {old}"):
-                return name.removesuffix(old) + f"{self.group} = {level}"
-        return name

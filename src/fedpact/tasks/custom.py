@@ -11,15 +11,14 @@ from typing import Any, ClassVar
 from fedpact.data import Table
 from fedpact.errors import OptionError
 from fedpact.problem import Share
-from fedpact.prox import SquaredL2
+from fedpact.prox import Prox
 from fedpact.tasks.base import Bounded, digest_of_files, key
-from fedpact.tasks.checks import Labels
-from fedpact.tasks.tables import GroupedTask
-from fedpact.types import Matrix, Vector
+from fedpact.tasks.tables import ClassTask, GroupedTask, Rows, penalty
+from fedpact.types import Vector
 
 
 @dataclass(frozen=True, kw_only=True)
-class Custom(GroupedTask):
+class Custom(GroupedTask, ClassTask):
     """Objective and constraints of a function share(table, name, owners) in a Python file."""
 
     name: ClassVar[str] = "custom"
@@ -36,8 +35,14 @@ class Custom(GroupedTask):
                 code="FP-OPTION-042",
                 key="functions",
             )
+        if self.sample_weight or self.class_weight:
+            raise OptionError(
+                f"task {self.name!r} does not weigh rows; take sample_weight and class_weight out",
+                code="FP-OPTION-712",
+                key="sample_weight" if self.sample_weight else "class_weight",
+            )
 
-    def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
+    def build(self, owner: str, rows: Rows) -> Share:
         path = Path(self.functions)
         spec = importlib.util.spec_from_file_location("fedpact_custom_task", path)
         if spec is None or spec.loader is None or not path.is_file():
@@ -53,7 +58,7 @@ class Custom(GroupedTask):
             raise OptionError(
                 f"{path} has no function share(table, name, owners); define it", code="FP-OPTION-061", key="functions"
             )
-        made = build(Table(X, y, self.encoding.names, group), owner, self.owners)
+        made = build(Table(rows.X, rows.y, self.encoding.names, rows.group), owner, self.owners)
         if not isinstance(made, Share):
             raise OptionError(
                 f"{path}: share(...) returned {type(made).__name__}; return an fp.Share",
@@ -62,9 +67,9 @@ class Custom(GroupedTask):
             )
         return replace(made, name=owner)
 
-    def regularizer(self) -> SquaredL2 | None:
+    def regularizer(self) -> Prox | None:
         """Over all of w: only its owner knows what w is."""
-        return SquaredL2(self.regularization) if self.regularization else None
+        return penalty(self.l1, self.regularization, 1.0)
 
     def identity(self) -> dict[str, Any]:
         return {**self.stated(), "functions": digest_of_files(Path(self.functions))}

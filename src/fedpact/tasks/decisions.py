@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError
-from fedpact.functions import Function, Map, Stack, TwoSided, as_map
+from fedpact.functions import Affine, Function, Map, Quadratic, Stack, TwoSided, as_map
 from fedpact.functions.rates import SmoothedRate, SmoothedRates
 from fedpact.problem import Constraint, Measure
 from fedpact.problem.share import combine
@@ -31,6 +31,7 @@ from fedpact.tasks.requirements import (
     outline,
     rate_lines,
     recall_of,
+    row_of,
 )
 from fedpact.types import Matrix, Vector
 
@@ -43,13 +44,25 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Holding:
-    """Rows of one holder, and what they add to the problem of a task."""
+    """Rows of one holder, and what they add to the problem of a task.
+
+    weight: of the rows in the objective; None: all the same
+    factor: weight of the holder in the objective
+    """
 
     task: Classification
     owner: str
     X: Matrix
     y: Labels
     group: Labels | None
+    weight: Vector | None
+    factor: float
+
+    def select(self, chosen: NDArray[np.bool_]) -> Holding:
+        """The same with some of the rows."""
+        group = None if self.group is None else self.group[chosen]
+        weight = None if self.weight is None else self.weight[chosen]
+        return replace(self, X=self.X[chosen], y=self.y[chosen], group=group, weight=weight)
 
     @property
     def classes(self) -> int:
@@ -62,21 +75,34 @@ class Holding:
     def objective(self) -> Function:
         """The owner's part of what is minimised."""
         task = self.task
-        factor = 1 / task.owners
-        others = self._minimised_rows()
+        if task.relaxed:
+            return Quadratic(np.zeros((self.X.shape[1], self.X.shape[1])), self.factor * self._last_variable())
+        chosen = self.select(self._minimised_rows())
         if not task.minimises_errors:
-            return factor * mean_loss(self.X[others], self.y[others], self.classes)
-        wrong = np.ones((int(others.sum()), self.classes)) / others.sum()
-        wrong[np.arange(len(wrong)), self.y[others]] = 0.0
-        weights, constant = fold(wrong)
-        return SmoothedRate(self.X[others], factor * weights, task.width, self.classes) + factor * constant
+            return self.factor * mean_loss(chosen.X, chosen.y, self.classes, chosen.weight)
+        wrong = np.ones((len(chosen.y), self.classes)) * chosen.parts[:, None]
+        wrong[np.arange(len(wrong)), chosen.y] = 0.0
+        weights, constant = fold(self.factor * wrong)
+        return SmoothedRate(chosen.X, weights, task.width, self.classes) + constant
+
+    def _last_variable(self) -> Vector:
+        """The relaxation that is sought, as a row: it is the last variable."""
+        row = np.zeros(self.X.shape[1])
+        row[-1] = 1.0
+        return row
+
+    @property
+    def parts(self) -> Vector:
+        """Of each row in a mean over the rows, by their weights."""
+        weight = np.ones(len(self.y)) if self.weight is None else self.weight
+        return np.asarray(weight / weight.sum())
 
     def count_errors(self, w: Vector) -> float:
         """Its part of the objective at w; errors are counted where they are minimised."""
-        if not self.task.minimises_errors:
+        if self.task.relaxed or not self.task.minimises_errors:
             return self.objective().value(w)
-        others = self._minimised_rows()
-        return float(np.mean(self.decide(w)[others] != self.y[others])) / self.task.owners
+        chosen = self.select(self._minimised_rows())
+        return self.factor * float(chosen.parts @ (chosen.decide(w) != chosen.y))
 
     def _minimised_rows(self) -> NDArray[np.bool_]:
         """The rows that the objective is about: those that no constraint guards."""
@@ -126,9 +152,11 @@ class Holding:
         cells = self.task.cells if held_by == "all" else self.cells
         assert cells is not None
         found: list[Line] = []
-        for one in self.task.rates:
-            if one.held_by == held_by:
-                found += rate_lines(one, self.task.levels, self.owner, self.y, self.group, cells, self.task.strictness)
+        for number, one in enumerate(self.task.requirements, 1):
+            if one.held_by != held_by:
+                continue
+            for line in rate_lines(one, self.task.levels, self.owner, self.y, self.group, cells, self.task.strictness):
+                found.append(replace(line, eased=number == self.task.relaxed))
         return found
 
     def _smooth(self, lines: Sequence[Line]) -> Map:
@@ -138,14 +166,25 @@ class Holding:
         constant = np.array([line.constant + extra for line, (_, extra) in zip(lines, folded, strict=True)])
         tighter = np.array([min(self.task.tighter * line.row, line.room) for line in lines])
         smooth = SmoothedRates(self.X, weights, constant, self.task.width, self.classes)
-        if not self.task.centre:
+        if self.task.centre:
+            centre = np.array(self.task.centre)
+            correction = self._count(lines, centre) - smooth.value(centre)
+            corrected = constant + correction + tighter
+            smooth = SmoothedRates(self.X, weights, corrected, self.task.width, self.classes)
+        if not any(line.eased for line in lines):
             return smooth
-        centre = np.array(self.task.centre)
-        correction = self.count(lines, centre) - smooth.value(centre)
-        return SmoothedRates(self.X, weights, constant + correction + tighter, self.task.width, self.classes)
+        easing = np.zeros((len(lines), self.X.shape[1]))
+        easing[:, -1] = [-float(line.eased) for line in lines]
+        return smooth + Affine(easing)
 
     def count(self, lines: Sequence[Line], w: Vector, at: float = 0.0) -> Vector:
         """The lines with the decisions themselves."""
+        eased = np.array([line.eased for line in lines], dtype=float)
+        relaxation = float(w[-1]) if eased.any() else 0.0
+        return self._count(lines, w, at) - relaxation * eased
+
+    def _count(self, lines: Sequence[Line], w: Vector, at: float = 0.0) -> Vector:
+        """The same without the relaxation that is sought."""
         decided = np.eye(self.classes)[self.decide(w, at)]
         return np.array([float(np.sum(line.weights * decided)) + line.constant for line in lines])
 
@@ -385,8 +424,10 @@ def _constrained_measures(rows: Holding, decided: Labels) -> dict[str, Measure]:
             continue
         k = rows.task.levels.class_of(one)
         values = [value for rate in one.rates for value in _rate_values(rows, one, rate, k, decided)]
-        for bound, measure in zip(_distinct(one, rows), values, strict=True):
-            told[bound] = measure
+        for what, measure in zip(_distinct(one, rows), values, strict=True):
+            told[what] = measure
+            if one.is_gap:
+                told[row_of(what)] = Measure(1 / max(measure.rows, 1), measure.rows, measure.cell)
     return told
 
 

@@ -14,6 +14,7 @@ from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, key
 from fedpact.tasks.classification import Classification
 from fedpact.tasks.requirements import Requirement
+from fedpact.tasks.tables import Rows as Table
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -159,7 +160,7 @@ def group_fairness_share(
     )
     labels = checks.check_codes(name, "label", y, len(matrix), classes)  # one class is enough for a mean loss
     members = checks.check_codes(name, "group", group, len(matrix), groups)
-    return task.share_of_rows(name, matrix, labels, members)
+    return task.build(name, Table(matrix, labels, members))
 
 
 def group_fairness_server(X: ArrayLike, y: ArrayLike, group: ArrayLike, *, max_gap: float) -> Share:

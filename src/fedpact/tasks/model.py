@@ -1,11 +1,11 @@
-"""A trained linear classifier: what it needs of a table, its coefficients in the columns' own units, and its files."""
+"""Trained linear models: what they need of a table, their coefficients in the columns' own units, and their files."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -13,26 +13,75 @@ from numpy.typing import NDArray
 
 from fedpact.data.cells import Cells
 from fedpact.data.encoding import Encoding, Scaling, categories_from
-from fedpact.errors import FedpactError
+from fedpact.errors import FedpactError, OptionError
 from fedpact.types import Matrix, Vector
 
 FORMAT = "fedpact-model-1"
+ARRAYS = ("coefficients", "intercept", "mean")
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
-    """score = X @ coefficients.T + intercept, X as `encoding` has it; the class with the largest score is predicted.
+class LinearModel:
+    """scores = X @ coefficients.T + intercept, X as `encoding` has it.
 
-    coefficients: (1, columns) for two classes, of the second one's score over the first's; else (classes, columns)
-    intercept:    (1,) or (classes,)
+    coefficients: (scores, columns)
+    intercept:    (scores,)
     mean:         of every column of X over all owners, where absent values are allowed; else empty
     """
 
     encoding: Encoding
-    classes: tuple[str, ...]
     coefficients: Matrix
     intercept: Vector
     mean: Vector
+
+    def scores(self, X: Matrix) -> Matrix:
+        """(rows, scores); NaN in X is an absent value."""
+        filled = X
+        if self.mean.size:
+            filled = np.where(np.isnan(X), self.mean, X)
+        return np.asarray(filled @ self.coefficients.T + self.intercept)
+
+    def matrix(self, cells: Cells) -> Matrix:
+        """The features of a table, as `scores` takes them."""
+        return self.encoding.matrix(cells)
+
+    def about(self) -> dict[str, Any]:
+        """All but the arrays, as model.json has it."""
+        return {
+            "format": FORMAT,
+            "arrays": "model.npz",
+            "columns": list(self.encoding.columns),
+            "categories": {column: list(levels) for column, levels in self.encoding.categories.items()},
+            "missing": self.encoding.missing,
+            "features": list(self.encoding.names),
+        }
+
+    def save(self, folder: Path) -> None:
+        """model.npz has the arrays, model.json all the rest; docs/reference/run-folder.md describes them."""
+        (folder / "model.json").write_text(json.dumps(self.about(), indent=1) + "\n")
+        with (folder / "model.npz").open("wb") as file:
+            np.savez(file, coefficients=self.coefficients, intercept=self.intercept, mean=self.mean)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read what `save` wrote. Raises FedpactError when there is none, OptionError when it is of another kind."""
+        found = load_model(folder)
+        if not isinstance(found, cls):
+            raise OptionError(
+                f"{folder} holds a {type(found).__name__}, not a {cls.__name__}; read it with load_model",
+                code="FP-OPTION-713",
+            )
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Model(LinearModel):
+    """A classifier: the class with the largest score is predicted.
+
+    coefficients: (1, columns) for two classes, of the second one's score over the first's; else (classes, columns)
+    """
+
+    classes: tuple[str, ...]
 
     @classmethod
     def of(
@@ -40,22 +89,7 @@ class Model:
     ) -> Model:
         """The model that w is, freed of the scaling of the columns."""
         rows = 1 if len(classes) == 2 else len(classes)
-        table = w.reshape(rows, -1)
-        width = len(encoding.names)
-        if scaling is None:
-            scaling = Scaling.of(np.zeros(width), np.ones(width), np.zeros(width))
-        own, offset = scaling.undo(table[:, :width])
-        if intercept:
-            offset = offset + table[:, width]
-        mean = np.array(scaling.mean) if encoding.missing == "mean" else np.zeros(0)
-        return cls(encoding, classes, own, offset, mean)
-
-    def scores(self, X: Matrix) -> Matrix:
-        """(rows, 1) or (rows, classes); NaN in X is an absent value."""
-        filled = X
-        if self.mean.size:
-            filled = np.where(np.isnan(X), self.mean, X)
-        return np.asarray(filled @ self.coefficients.T + self.intercept)
+        return cls(**arrays_of(w.reshape(rows, -1), encoding, scaling, intercept), classes=classes)
 
     def probabilities(self, X: Matrix) -> Matrix:
         """(rows, classes)"""
@@ -69,37 +103,78 @@ class Model:
         """The number of the class of every row."""
         return np.asarray(np.argmax(self.probabilities(X), axis=1))
 
-    def matrix(self, cells: Cells) -> Matrix:
-        """The features of a table, as `scores` takes them."""
-        return self.encoding.matrix(cells)
+    def about(self) -> dict[str, Any]:
+        return {**super().about(), "classes": list(self.classes)}
 
-    def save(self, folder: Path) -> None:
-        """model.npz has the arrays, model.json all the rest; docs/reference/run-folder.md describes them."""
-        about: dict[str, Any] = {
-            "format": FORMAT,
-            "arrays": "model.npz",
-            "classes": list(self.classes),
-            "columns": list(self.encoding.columns),
-            "categories": {column: list(levels) for column, levels in self.encoding.categories.items()},
-            "missing": self.encoding.missing,
-            "features": list(self.encoding.names),
-        }
-        (folder / "model.json").write_text(json.dumps(about, indent=1) + "\n")
-        with (folder / "model.npz").open("wb") as file:
-            np.savez(file, coefficients=self.coefficients, intercept=self.intercept, mean=self.mean)
+
+@dataclass(frozen=True, eq=False)
+class RegressionModel(LinearModel):
+    """Predicts a number: the score of a row, or, where the model is log-linear, its exponential.
+
+    log:    whether it is log-linear
+    offset: column whose values are added to the scores; empty: there is none
+    """
+
+    log: bool = False
+    offset: str = ""
 
     @classmethod
-    def load(cls, folder: str | Path) -> Model:
-        """Read what `save` wrote. Raises FedpactError when there is none, or it is damaged."""
-        source = Path(folder)
-        try:
-            about = json.loads((source / "model.json").read_text())
-            if about["format"] != FORMAT:
-                raise ValueError(f"it is not of format {FORMAT}")
-            encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])
-            with np.load(source / about["arrays"], allow_pickle=False) as file:
-                arrays = {key: file[key] for key in ("coefficients", "intercept", "mean")}
-            return cls(encoding, tuple(about["classes"]), **arrays)
-        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-            words = f"{source} holds no readable model ({error}); run the job again"
-            raise FedpactError(words, code="FP-003") from error
+    def of(
+        cls,
+        w: Vector,
+        encoding: Encoding,
+        *,
+        scaling: Scaling | None,
+        intercept: bool,
+        log: bool = False,
+        offset: str = "",
+    ) -> RegressionModel:
+        """The model that w is, freed of the scaling of the columns."""
+        return cls(**arrays_of(w[None, :], encoding, scaling, intercept), log=log, offset=offset)
+
+    def predict(self, X: Matrix, offset: Vector | None = None) -> Vector:
+        """The number of every row; `offset` has the values of its column, where the model has one."""
+        score = self.scores(X)[:, 0]
+        if offset is not None:
+            score = score + offset
+        if self.log:
+            return np.exp(score)
+        return score
+
+    def predict_table(self, cells: Cells) -> Vector:
+        """The number of every row of a table, its offset included."""
+        offset = cells.numbers(self.offset, feature=False) if self.offset else None
+        return self.predict(self.matrix(cells), offset)
+
+    def about(self) -> dict[str, Any]:
+        return {**super().about(), "log": self.log, "offset": self.offset}
+
+
+def arrays_of(table: Matrix, encoding: Encoding, scaling: Scaling | None, intercept: bool) -> dict[str, Any]:
+    """The fields of a `LinearModel`, from its coefficients for scaled columns, the intercept's last."""
+    width = len(encoding.names)
+    if scaling is None:
+        scaling = Scaling.of(np.zeros(width), np.ones(width), np.zeros(width))
+    own, offset = scaling.undo(table[:, :width])
+    if intercept:
+        offset = offset + table[:, width]
+    mean = np.array(scaling.mean) if encoding.missing == "mean" else np.zeros(0)
+    return {"encoding": encoding, "coefficients": own, "intercept": offset, "mean": mean}
+
+
+def load_model(folder: str | Path) -> Model | RegressionModel:
+    """Read what `save` wrote, of either kind. Raises FedpactError when there is none, or it is damaged."""
+    source = Path(folder)
+    try:
+        about = json.loads((source / "model.json").read_text())
+        if about["format"] != FORMAT:
+            raise ValueError(f"it is not of format {FORMAT}")
+        encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])
+        with np.load(source / about["arrays"], allow_pickle=False) as file:
+            arrays = {key: file[key] for key in ARRAYS}
+        if "log" in about:
+            return RegressionModel(encoding, **arrays, log=about["log"], offset=about["offset"])
+        return Model(encoding, **arrays, classes=tuple(about["classes"]))
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        words = f"{source} holds no readable model ({error}); run the job again"
+        raise FedpactError(words, code="FP-003") from error

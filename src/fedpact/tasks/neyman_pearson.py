@@ -1,4 +1,4 @@
-"""Neyman-Pearson classification: as few errors as can be on the other classes, with one class guarded at every owner."""
+"""Neyman-Pearson classification: the fewest errors on the other classes, with one class guarded at every owner."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fedpact.tasks import checks
 from fedpact.tasks.base import key
 from fedpact.tasks.classification import Classification
 from fedpact.tasks.requirements import LOSS, Requirement
+from fedpact.tasks.tables import Rows as Table
 
 if TYPE_CHECKING:
     from fedpact.prox import Prox
@@ -121,4 +122,4 @@ def neyman_pearson_share(
         owners=owners,
     )
     labels = checks.check_codes(name, "label", y, len(matrix), classes)
-    return task.share_of_rows(name, matrix, labels, None)
+    return task.build(name, Table(matrix, labels))

@@ -24,11 +24,11 @@ Features = ArrayLike | sp.sparray | sp.spmatrix
 # -------------------------------------------------------------------------------------------------------- linear models
 
 
-def mean_loss(X: Data, y: Labels, classes: int) -> Function:
-    """Mean logistic loss for two classes, mean cross entropy for more."""
+def mean_loss(X: Data, y: Labels, classes: int, weight: Vector | None = None) -> Function:
+    """Mean logistic loss for two classes, mean cross entropy for more; `weight` of the rows, all the same when None."""
     if classes == 2:
-        return LogisticLoss(X, y)
-    return SoftmaxLoss(X, y, classes)
+        return LogisticLoss(X, y, weight)
+    return SoftmaxLoss(X, y, classes, weight)
 
 
 def scores(w: Vector, X: Matrix, classes: int) -> Matrix:

@@ -284,6 +284,7 @@ class Line:
     row:     one row's worth: the most that a single decision changes it by
     allowed: excess that counts as met; one row's worth of a gap, which a count can rarely meet exactly
     room:    the most that it may be tightened by
+    eased:   whether it is the one whose least relaxation is sought
     """
 
     weights: Matrix
@@ -291,6 +292,7 @@ class Line:
     row: float
     allowed: float = 0.0
     room: float = np.inf
+    eased: bool = False
 
 
 def rate_lines(
@@ -418,6 +420,11 @@ def check_class(requirement: Requirement, levels: Levels, owner: str, y: Labels)
                 checks.some_of_each(owner, levels.label, y, others, levels.classes)
         elif rate in ("recall", "precision"):
             checks.some_of_each(owner, levels.label, y, [k], levels.classes)
+
+
+def row_of(what: str) -> str:
+    """The measure that tells one row's worth of a gap."""
+    return f"one row of the {what}"
 
 
 def describe_rows(rate: str, k: int, levels: Levels) -> str:

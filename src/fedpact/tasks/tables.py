@@ -1,4 +1,4 @@
-"""Tasks that train a linear classifier on tables: columns by name, text as categories, a common scale."""
+"""Tasks that train a linear model on tables: columns by name, text as categories, a common scale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedpact.data import with_intercept
 from fedpact.data.cells import Cells, column_names, read_cells
@@ -17,21 +17,39 @@ from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.policy import Counts
 from fedpact.problem import RemoteProblem, Share, Unscaled
-from fedpact.prox import Prox, SquaredL2
+from fedpact.prox import L1, ElasticNet, Prox, SquaredL2
 from fedpact.tasks import checks
 from fedpact.tasks.base import FileSource, Task, find_task, key
 from fedpact.tasks.checks import Labels
-from fedpact.tasks.model import Model
+from fedpact.tasks.model import Model, RegressionModel
+from fedpact.tasks.weights import (
+    BY_ROWS,
+    EQUAL,
+    check_class_weight,
+    check_owners_weigh,
+    effective_rows,
+    read_weights,
+    total_weight,
+)
 from fedpact.types import Matrix, Vector, to_array, to_real
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """One owner's rows: features, NaN where a value is absent, and the numbers of their class and group."""
+    """One owner's rows.
+
+    X:      features, NaN where a value is absent
+    y:      the number of each row's class, or what is to be predicted
+    group:  the number of its group
+    weight: of the row in means over rows; None: all the same
+    offset: known part of its score; None: zero
+    """
 
     X: Matrix
-    y: Labels
+    y: NDArray[Any]
     group: Labels | None = None
+    weight: Vector | None = None
+    offset: Vector | None = None
 
     @classmethod
     def of(cls, X: ArrayLike, y: ArrayLike, group: ArrayLike | None = None) -> Rows:
@@ -45,15 +63,16 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True)
 class TableTask(Task):
-    """A linear classifier of rows with named columns.
+    """A linear model of rows with named columns.
 
-    scaling: of the columns, once it is agreed on; the other fields are keys of a job
+    scaling:    of the columns, once it is agreed on
+    total_rows: rows of all owners, or the sum of their weights, once it is agreed on and where it is needed
+    The other fields are keys of a job.
     """
 
     comparable: ClassVar[bool] = True
 
     label: str = key("", "the column to predict", "text", example='"ill"')
-    classes: tuple[str, ...] = key(("0", "1"), "what it may be; more than two are fine", "list")
     columns: tuple[str, ...] = key(
         (), "columns of the model", "texts", name="features", shown="all other columns", example='["age", "dose"]'
     )
@@ -68,15 +87,22 @@ class TableTask(Task):
     )
     intercept: bool = key(True, "does the model have an intercept?", "bool")
     regularization: float = key(1e-3, "weight of the squared norm of the model, intercepts free", "number")
+    l1: float = key(0.0, "weight of the sum of absolute values of the model, intercepts free", "number", example="0.01")
+    owners_weigh: str | Mapping[str, float] = key(
+        EQUAL, 'how owners count in the objective: "equal", by their "rows", or a weight each in a table', "weights"
+    )
+    sample_weight: str = key("", "column of the weights of rows", "text", example='"exposure"')
     scaling: Scaling | None = None
+    total_rows: float = 0.0
 
     def __post_init__(self) -> None:
         self._freeze()
         self._check_columns()
         for column, levels in self.categories.items():
             check_distinct("categories", levels, 1, column)
-        check_distinct("classes", self.classes, 2)
         checks.check_nonnegative("regularization", self.regularization)
+        checks.check_nonnegative("l1", self.l1)
+        check_owners_weigh(self.owners_weigh)
         if self.missing not in ("error", "mean"):
             raise OptionError(
                 f'missing = {self.missing!r} is unknown; choose "error" or "mean"', code="FP-OPTION-049", key="missing"
@@ -110,8 +136,7 @@ class TableTask(Task):
 
     def _freeze(self) -> None:
         """Lists, as messages and files have them, become tuples."""
-        for name in ("columns", "classes"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "categories", categories_from(self.categories))
         if isinstance(self.scaling, Mapping):
             parts = {name: tuple(values) for name, values in self.scaling.items()}
@@ -122,40 +147,61 @@ class TableTask(Task):
     @property
     def columns_read(self) -> tuple[str, ...]:
         """Columns besides the features."""
-        return (self.label,) if self.label else ()
+        return tuple(column for column in (self.label, self.sample_weight) if column)
 
     @property
     def reading(self) -> object:
         levels = tuple((column, tuple(own)) for column, own in self.categories.items())
-        return self.columns, levels, self.missing, self.columns_read, self.classes
+        return self.columns, levels, self.missing, self.columns_read
 
     def read(self, path: Path) -> Rows:
         cells = read_cells(path)
         X = self.encoding.matrix(cells)
-        y = cells.codes(self.label, self.classes, "classes")
-        return Rows(X, y, self.read_groups(cells))
+        y = self.read_label(cells)
+        weight = read_weights(cells, self.sample_weight)
+        return Rows(X, y, self.read_groups(cells), weight, self.read_offset(cells))
+
+    @abstractmethod
+    def read_label(self, cells: Cells) -> NDArray[Any]:
+        """What is to be predicted, row by row."""
 
     def read_groups(self, cells: Cells) -> Labels | None:
         """The number of every row's group; None where there are none."""
         return None
 
+    def read_offset(self, cells: Cells) -> Vector | None:
+        """The known part of every row's score; None where there is none."""
+        return None
+
     def share(self, owner: str, held: Rows) -> Share | Unscaled:
-        if self.needs_scaling:
-            return Unscaled(held.X)
-        matrix = held.X
+        if self.needs_scaling or self.needs_total:
+            return Unscaled(held.X, held.weight)
+        return self.build(owner, replace(held, X=self.design(held.X)))
+
+    def design(self, X: Matrix) -> Matrix:
+        """The features as the model takes them: scaled, and with a column of ones for the intercept."""
+        matrix = X
         if self.scaling is not None:
             matrix = self.scaling.apply(matrix)
         if self.intercept:
             matrix = with_intercept(matrix)
-        return self.share_of_rows(owner, matrix, held.y, held.group)
-
-    def count(self, held: Rows) -> Counts:
-        classes = count_codes(held.y, len(self.classes))
-        return Counts(len(held.y), classes, parameters=self.parameters)
+        return matrix
 
     @abstractmethod
-    def share_of_rows(self, owner: str, X: Matrix, y: Labels, group: Labels | None) -> Share:
-        """The share of scaled rows, with its constraint unless the task is not `constrained`."""
+    def build(self, owner: str, rows: Rows) -> Share:
+        """The share of rows whose features are those of `design`."""
+
+    def count(self, held: Rows) -> Counts:
+        return Counts(effective_rows(len(held.y), held.weight), parameters=self.parameters)
+
+    def weight_of(self, owner: str, rows: Rows) -> float:
+        """The weight of the owner's mean loss in the objective; over all owners they sum to one."""
+        if isinstance(self.owners_weigh, Mapping):
+            own = checks.bound_for(self.owners_weigh, owner, "owners_weigh")
+            return own / sum(self.owners_weigh.values())
+        if self.owners_weigh == BY_ROWS:
+            return total_weight(rows.X, rows.weight) / self.total_rows
+        return 1 / self.owners
 
     # ---------------------------------------------------------------------------------------------------- for all
 
@@ -167,37 +213,78 @@ class TableTask(Task):
     @property
     def parameters(self) -> int:
         """Numbers of the model."""
-        columns = len(self.encoding.names) + self.intercept
-        if len(self.classes) > 2:
-            return columns * len(self.classes)
-        return columns
+        return self.scores * (len(self.encoding.names) + self.intercept)
+
+    @property
+    def scores(self) -> int:
+        """Numbers that the model gives a row; w lists the coefficients of one after the other."""
+        return 1
 
     @property
     def needs_scaling(self) -> bool:
         """Whether means and deviations over all owners must be agreed on before there is a share."""
         return self.scaling is None and (self.standardize or self.missing == "mean")
 
+    @property
+    def needs_total(self) -> bool:
+        """Whether the rows of all owners must be summed before there is a share."""
+        return self.owners_weigh == BY_ROWS and not self.total_rows
+
     def scaled(self, scaling: Scaling) -> Self:
         return replace(self, scaling=scaling)
 
     def regularizer(self) -> Prox | None:
-        """regularization/2 |w|^2 over everything but the intercepts."""
-        if not self.regularization:
-            return None
-        weights = np.full(len(self.encoding.names), self.regularization)
+        """l1 |w|_1 + regularization/2 |w|^2 over everything but the intercepts."""
+        penalized = np.ones(len(self.encoding.names))
         if self.intercept:
-            weights = np.append(weights, 0.0)
-        if len(self.classes) > 2:
-            weights = np.tile(weights, len(self.classes))
-        return SquaredL2(weights)
+            penalized = np.append(penalized, 0.0)
+        return penalty(self.l1, self.regularization, np.tile(penalized, self.scores))
 
-    def model(self, w: Vector) -> Model:
+    @abstractmethod
+    def model(self, w: Vector) -> Model | RegressionModel:
         """The model that w is, freed of the scaling of the columns."""
-        return Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=self.intercept)
 
     def everyone(self) -> str:
         """Where the constraints hold, in words."""
         return f"at each of {self.owners} owners"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassTask(TableTask):
+    """A linear classifier of rows with named columns."""
+
+    classes: tuple[str, ...] = key(("0", "1"), "what the label may be; more than two are fine", "list")
+    class_weight: str | Mapping[str, float] = key(
+        dict,
+        'weights of rows by class, in a table; or "balanced": at each owner all classes weigh the same',
+        "weights",
+        example='"balanced"',
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", tuple(self.classes))
+        super().__post_init__()
+        check_distinct("classes", self.classes, 2)
+        check_class_weight(self.class_weight, self.classes)
+
+    @property
+    def reading(self) -> object:
+        return super().reading, self.classes
+
+    def read_label(self, cells: Cells) -> Labels:
+        return cells.codes(self.label, self.classes, "classes")
+
+    def count(self, held: Rows) -> Counts:
+        return replace(super().count(held), classes=count_codes(held.y, len(self.classes)))
+
+    @property
+    def scores(self) -> int:
+        if len(self.classes) > 2:
+            return len(self.classes)
+        return 1
+
+    def model(self, w: Vector) -> Model:
+        return Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=self.intercept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +319,24 @@ class GroupedTask(TableTask):
         if held.group is None:
             return counts
         return replace(counts, groups=count_codes(held.group, len(self.groups)))
+
+    def measure_name(self, name: str) -> str:
+        for g, level in enumerate(self.groups):
+            old = f"group {g}"
+            if name == old or name.endswith(f" {old}"):
+                return name.removesuffix(old) + f"{self.group} = {level}"
+        return name
+
+
+def penalty(l1: float, l2: float, coordinates: float | Vector) -> Prox | None:
+    """l1 |w|_1 + l2/2 |w|^2 over these coordinates (1; 0 is left out); None when both weights are zero."""
+    if l1 and l2:
+        return ElasticNet(l1 * coordinates, l2 * coordinates)
+    if l1:
+        return L1(l1 * coordinates)
+    if l2:
+        return SquaredL2(l2 * coordinates)
+    return None
 
 
 def count_codes(codes: Labels, levels: int) -> tuple[int, ...]:
