@@ -64,7 +64,7 @@ class Share:
     def __post_init__(self) -> None:
         if isinstance(self.private, bool) or not isinstance(self.private, int | np.integer) or self.private < 0:
             raise ProblemError(
-                f"{self.label}: private = {self.private!r}; give the number of variables it keeps for itself, 0 or more",
+                f"{self.label}: private = {self.private!r}; give how many variables it keeps for itself, 0 or more",
                 code="FP-PROBLEM-137",
             )
         if self.objective is not None and not isinstance(self.objective, Function):
