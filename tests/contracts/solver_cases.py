@@ -145,7 +145,7 @@ def coupled() -> Example:
 
 @functools.cache
 def private() -> Example:
-    """Owners with 1, 2 and no variables of their own, one of them in an active bound: the pooled KKT system is linear."""
+    """Owners with 1, 2 and no private variables, one of them in an active bound: the pooled KKT system is linear."""
     rng = np.random.default_rng(8)
     size = 3 + 1 + 2  # w, then the private variables of north and of south
     taken = [[0, 1, 2, 3], [0, 1, 2, 4, 5], [0, 1, 2]]

@@ -7,9 +7,7 @@ with pull = D (c + s), and with it what the holder adds to the system of the ser
 
 The semismooth system has the same shape with other D and pull. See `interior_point.py` for the method and the letters.
 
-An owner with private variables v has this system for (w, v), and eliminates v too (Schur complement): with the blocks
-A, B, E of M_i and the parts r_w, r_v of r_i it sends A - B E^-1 B' and r_w - B E^-1 r_v, and recovers the step of v,
--E^-1 (r_v + B' d), by itself. Nothing that is sent tells that, or how many, v there are.
+An owner with private variables v has this system for (w, v), and eliminates v as well: see `private_step.py`.
 """
 
 from __future__ import annotations
@@ -22,14 +20,9 @@ from fedpact.cones import Cone, Nonnegative, Product, Zero
 from fedpact.federation import Largest, Order, Reply, Summed, not_finite
 from fedpact.federation.messages import summed_fields
 from fedpact.problem import Share, Terms, owner_terms
+from fedpact.solvers.constrained.private_step import PrivateStep, keep_private, shorten
 from fedpact.types import Matrix, Vector
 
-#: Eigenvalues of the private block E, its diagonal scaled to one, are at least this: E is positive definite.
-LEAST_EIGENVALUE = 1e-8
-#: How often the private part of a step is halved at most.
-HALVINGS = 30
-#: Relative to the values compared: a rise that is no more than rounding is none.
-ROUNDING = 1e-10
 #: A slack starts at least this far inside its cone, relative to the size and slope of the constraint.
 ROOM = 0.01
 #: Part of the way to the boundary of its cone that a slack or multiplier goes at most.
@@ -50,18 +43,6 @@ class Local:
     jacobian: Matrix
     coupled: Vector
     coupled_jacobian: Matrix
-
-
-@dataclass(frozen=True)
-class PrivateStep:
-    """How the private variables answer a step d of w: dv = -(slope + tau centring + coupling d), all times E^-1."""
-
-    slope: Vector
-    centring: Vector
-    coupling: Matrix
-
-    def at(self, step: Vector, target: float) -> Vector:
-        return -(self.slope + target * self.centring + self.coupling @ step)
 
 
 @dataclass(frozen=True)
@@ -199,24 +180,21 @@ def first_pair(cone: Cone, local: Local, holders: int) -> tuple[Vector, Vector]:
     return slack, strength * worth * cone.identity()
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def complete_step(share: Share, origin: Point, step: Vector, longer: float, target: float, finishing: bool) -> Vector:
     """The step of (w, v), where the server's is of w alone.
 
-    The step of v is Newton's for the function that the condensed system is a model of,
-
-        f(w, v) + <p, c(w, v)> + |c(w, v) - c|_D^2 / 2,      p = pull + tau s^-1,
-
-    at the new w, and is halved until that does not rise: the server's damping only shortens the step of w.
+    The condensed system is a model of f + <pull + tau s^-1, c> + |c - c(origin)|_D^2 / 2. At the new w, this function
+    of v must not rise.
     """
-    model = origin.finish if finishing else origin.barrier
     if not share.private:
         return step
-    assert model is not None
+    model = origin.finish if finishing else origin.barrier
+    assert model is not None  # the order before asked for it
     assert model.private is not None
     price = model.pull + target * model.inverse
 
-    def value(point: Vector) -> float:
+    def value(private_step: Vector) -> float:
+        point = origin.w + longer * np.append(step, private_step)
         found = 0.0
         if share.objective is not None:
             found += share.objective.value(point)
@@ -226,15 +204,7 @@ def complete_step(share: Share, origin: Point, step: Vector, longer: float, targ
             found += float(price @ c + 0.5 * change @ apply(model.weight, change))
         return found
 
-    private = model.private.at(step, target)
-    start = origin.w + longer * np.append(step, np.zeros_like(private))
-    most = value(start)
-    most += ROUNDING * (1 + abs(most))
-    for _ in range(HALVINGS):
-        if value(start + longer * np.append(np.zeros_like(step), private)) <= most:
-            break
-        private = 0.5 * private
-    return np.append(step, private)
+    return np.append(step, shorten(model.private.at(step, target), value))
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -331,33 +301,8 @@ def eliminate(
     matrix = hessian + J.T @ apply(model.weight, J)
     slope = local.gradient + J.T @ model.pull
     centring = J.T @ model.inverse
-    if dim == slope.size:
-        return pack(matrix), slope, centring, model
-    B = matrix[:dim, dim:]
-    inverse = positive_inverse(matrix[dim:, dim:])
-    private = PrivateStep(inverse @ slope[dim:], inverse @ centring[dim:], inverse @ B.T)
-    return (
-        pack(matrix[:dim, :dim] - B @ private.coupling),
-        slope[:dim] - B @ private.slope,
-        centring[:dim] - B @ private.centring,
-        replace(model, private=private),
-    )
-
-
-def positive_inverse(matrix: Matrix) -> Matrix:
-    """E^-1; where E is not positive definite, negative eigenvalues change their sign and tiny ones are raised.
-
-    Eigenvalues are those of E with its diagonal scaled to one, so variables may have any units.
-    """
-    diagonal = np.abs(np.diagonal(matrix))
-    typical = float(np.mean(diagonal)) or 1.0
-    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, typical))
-    scaled = matrix * np.outer(scale, scale)
-    if not _finite(scaled):  # the system is void for that
-        return np.full_like(matrix, np.nan)
-    eigenvalues, vectors = np.linalg.eigh(scaled)
-    raised = np.maximum(np.abs(eigenvalues), LEAST_EIGENVALUE)
-    return np.asarray((vectors / raised) @ vectors.T * np.outer(scale, scale))
+    matrix, slope, centring, private = keep_private(matrix, slope, centring, dim)
+    return pack(matrix), slope, centring, replace(model, private=private)
 
 
 def barrier_model(cone: Cone, local: Local, slack: Vector, multiplier: Vector, curvature: float) -> Model:
