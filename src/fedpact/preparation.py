@@ -80,7 +80,7 @@ def prepare(
         return _prepare_remote(problem, solver, options, w0, session, about)
     w = problem.start(w0)
     solver, choice = _choose_solver(problem, w.size, solver, options)
-    if not solver.needs.coupled:
+    if not solver.needs.coupled or problem.couples_private:  # the server's rows would tie the private variables
         problem = decouple(problem, w.size, coupled_scale(problem, w))
     _refuse(solver, problem)
     session.open({share.label: share for share in problem.shares}, about)
@@ -106,6 +106,12 @@ def _prepare_remote(
     w = described.start(w0)
     solver, choice = _choose_solver(described, w.size, solver, options)
     _refuse(solver, described)
+    if described.couples_private:
+        raise OptionError(
+            "a coupled constraint with private variables is rewritten with slacks, for which shares must be in this "
+            "process; use fp.FederatedProblem, or a coupled map without private variables",
+            code="FP-OPTION-114",
+        )
     if solver.needs.pooled or (described.coupled_length and not solver.needs.coupled):
         raise OptionError(
             f'method "{solver.name}" reads shares, which only their owners hold; use "interior-point"',

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,10 @@ from numpy.typing import ArrayLike
 from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
 from fedpact.preparation import Problem, build_solver, check_problem, prepare
+from fedpact.problem import FederatedProblem
 from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
+from fedpact.solvers.steps import private_of
+from fedpact.types import Vector
 
 #: Exchanges after which a solve ends with status max_rounds when the caller names no limit.
 DEFAULT_MAX_ROUNDS = 100_000
@@ -125,7 +128,10 @@ def solve(
         hidden = _hides_replies(solver, session)
         if solver.needs.private and not hidden:
             run.note("the coordinator sees the replies of every single owner")
-        return run_solver(run, solver, hidden)
+        answer = run_solver(run, solver, hidden)
+        if isinstance(problem, FederatedProblem) and problem.private:
+            answer = replace(answer, private=_private_variables(problem, session, answer))
+        return answer
 
 
 def _read_tolerances(tol: float | tuple[float, float]) -> tuple[float, float]:
@@ -159,6 +165,20 @@ def _check_session(session: Session, settings: dict[str, Any]) -> None:
             "resume=True)",
             code="FP-OPTION-107",
         )
+
+
+def _private_variables(problem: FederatedProblem, session: Session, answer: Solution) -> list[Vector] | None:
+    """From the memory of owners in this process; None where they are elsewhere, or have lost it. Nothing is sent."""
+    states = session.fleet.states()
+    if states is None:
+        return None
+    found = []
+    for share in problem.shares:
+        values = private_of(share, states[share.label], answer.w)
+        if values is None:
+            return None
+        found.append(values)
+    return found
 
 
 def _hides_replies(solver: Solver[Any], session: Session) -> bool:

@@ -144,6 +144,30 @@ def coupled() -> Example:
 
 
 @functools.cache
+def private() -> Example:
+    """Owners with 1, 2 and no private variables, one of them in an active bound: the pooled KKT system is linear."""
+    rng = np.random.default_rng(8)
+    size = 3 + 1 + 2  # w, then the private variables of north and of south
+    taken = [[0, 1, 2, 3], [0, 1, 2, 4, 5], [0, 1, 2]]
+    curvature, slope = np.zeros((size, size)), np.zeros(size)
+    normal = np.array([1.0, 0.0, 0.0, 0.5])
+    shares = []
+    for name, columns in zip(NAMES, taken, strict=True):
+        root, b = rng.standard_normal((len(columns), len(columns))), rng.standard_normal(len(columns))
+        A = root @ root.T + np.eye(len(columns))
+        curvature[np.ix_(columns, columns)] += A
+        slope[columns] += b
+        bound = fp.Constraint(Affine([normal], [0.7]), Nonnegative(1)) if name == "north" else None
+        shares.append(fp.Share(Quadratic(A, b), bound, name=name, private=len(columns) - 3))
+    row = np.zeros(size)
+    row[taken[0]] = normal
+    kkt = np.block([[curvature, row[:, None]], [row[None, :], np.zeros((1, 1))]])
+    *point, price = np.linalg.solve(kkt, np.append(-slope, -0.7))
+    assert price > 0.1  # the bound is active
+    return Example(fp.FederatedProblem(shares), np.array(point[:3]), [[], [price], [], []])
+
+
+@functools.cache
 def game() -> Example:
     """Operators that are no gradients: a zero of their sum is a linear system."""
     rng = np.random.default_rng(0)
@@ -192,12 +216,15 @@ CASES = [
     Case("interior-point", constrained),
     Case("interior-point", coupled),
     Case("interior-point", logistic),
+    Case("interior-point", private),
     Case("accelerated", constrained, few=20),
     Case("accelerated", coupled, few=30),
     Case("accelerated", logistic),
+    Case("accelerated", private, few=30),
     Case("proximal-al", constrained, tol=1e-3, few=150),
     Case("proximal-al", coupled, tol=1e-2, few=200),
     Case("proximal-al", logistic, tol=1e-4, few=20),
+    Case("proximal-al", private, tol=1e-3, few=150),
     Case("centralized-proximal-al", constrained),
     Case("centralized-proximal-al", coupled),
     Case("inexact-admm", quadratics, few=15),

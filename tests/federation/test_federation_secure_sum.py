@@ -587,7 +587,7 @@ def test_equal_values_are_masked_anew_in_every_round() -> None:
 
 
 #: What the server reads owner by owner at the end of every method.
-ENDING = {"Concluded.feasibility", "Concluded.violation", "Concluded.multiplier", "Concluded.wrong"}
+ENDING = {f"Concluded.{name}" for name in ("feasibility", "violation", "private", "multiplier", "wrong")}
 #: ... and on the way: flags, and the slope of a constraint at the start; with one exchange for keys and one for their
 #: agreement before.
 READ = {
@@ -616,7 +616,7 @@ def test_what_is_read_owner_by_owner_is_in_the_ledger(problem: str, method: str)
 def test_no_step_of_these_methods_lets_more_be_read_of_one_owner() -> None:
     """By the classes of the replies, so it holds for every way a run may go; none has a vector but the price."""
     allowed = {name for names in READ.values() for name in names} | DOUBT
-    allowed |= {f"Described.{name}" for name in ("dim", "objective", "cone", "coupled", "hessian", "convex")}
+    allowed |= {f"Described.{name}" for name in ("dim", "objective", "cone", "coupled", "hessian", "convex", "private")}
     files = ("interior_point", "accelerated", "proximal_al", "inexact_admm")
     modules = [f"fedpact.solvers.constrained.{f}" for f in files]
     modules += [f"fedpact.solvers.{f}" for f in ("steps", "evidence", "scales")]

@@ -611,6 +611,41 @@ def test_a_coupled_constraint_follows_from_what_was_signed(folder: Path) -> None
     assert evidence.coupled.size == 1
 
 
+PRIVATE = """
+import fedpact as fp
+import numpy as np
+
+
+def share(table, name, owners):
+    X = np.column_stack([table.X, np.ones(len(table.X))])
+    rates = fp.Constraint(fp.functions.MeanProbability(X[table.y == 0]) - 0.2, fp.cones.Nonnegative(1))
+
+    def measures(x):
+        return {"intercept above zero": fp.Measure(float(x[-1] > 0), len(X))}
+
+    return fp.Share(fp.functions.LogisticLoss(X, table.y) / owners, rates, measures=measures, private=1)
+"""
+
+
+@pytest.mark.parametrize("secure", ["true", "false"])
+def test_an_owners_own_intercept_is_judged_but_not_told(folder: Path, secure: str) -> None:
+    (folder / "mine.py").write_text(PRIVATE)
+    change(folder, "bound = 0.35", 'functions = "mine.py"')
+    change(folder, 'protected = "yes"', 'group = "smoker"\ngroups = ["never", "former", "now"]')
+    change(folder, ', "smoker"]', "]")
+    change(folder, 'smoker = ["never", "former", "now"]\n', "")
+    change(folder, 'task = "neyman_pearson"', 'task = "custom"')
+    change(folder, "[solve]", f"[solve]\nsecure_sum = {secure}")
+    out = run_small(folder)
+    assert Record.load(out).solved
+    assert failures(out) == set()
+    evidence = read_evidence(out)[0]
+    slopes = [one.statement["private"] for one in evidence.said.values()]
+    assert 0 < max(slopes) <= evidence.certificate()[0].stationarity
+    for one in evidence.said.values():
+        assert "intercept above zero" in one.told.told()
+
+
 def test_keys_are_for_all_owners_or_none(folder: Path) -> None:
     keys = give_keys(folder)
     job = folder / "job.toml"

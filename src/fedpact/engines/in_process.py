@@ -69,6 +69,9 @@ class _Local(Fleet):
         for name, path in keys.items():
             self._owners[name].introduce(Peers(name, Identity.load(path), publics))
 
+    def states(self) -> Mapping[str, Any]:
+        return {name: owner.state for name, owner in self._owners.items()}
+
     def keep(self) -> None:
         wait(self._latest.values(), self.deadline)  # an interrupt may have left some at work
         for owner in self._owners.values():

@@ -60,6 +60,10 @@ class Fleet(ABC):
             code="FP-OPTION-630",
         )
 
+    def states(self) -> Mapping[str, Any] | None:
+        """What the owners remember, by name, where they are in this process; None where they are not."""
+        return None
+
     def keep(self) -> None:  # noqa: B027 - owners elsewhere write their memory by themselves
         """Owners in this process write their memory now: a checkpoint follows."""
 

@@ -262,6 +262,11 @@ class Owner:
         return sealed
 
     @property
+    def state(self) -> Any:
+        """What the last step left."""
+        return None if self._memory is None else self._memory.state
+
+    @property
     def share(self) -> Any:
         """What the steps work on; built at its first use."""
         if self._share is None:

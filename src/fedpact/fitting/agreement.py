@@ -14,6 +14,7 @@ from fedpact.data.encoding import Encoding, Scaling
 from fedpact.errors import OptionError
 from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.problem import Measure, Share, Unscaled, round_to_rows
+from fedpact.solvers.steps import model_of
 from fedpact.types import Vector
 
 #: A column whose deviation is smaller, relative to its mean, is constant but for rounding.
@@ -143,12 +144,13 @@ def _rounded(measures: Mapping[str, Measure]) -> dict[str, Measure]:
 
 @client_step
 def measure(share: Share, state: Any, order: Finished) -> tuple[Any, Measured]:
-    """What an owner tells about a finished model."""
+    """What an owner tells about a finished model, with the private variables that it keeps for it."""
+    point = model_of(share, state, order.w)
     values = np.zeros(0)
     if share.constraint is not None:
-        values = share.constraint.function.value(order.w)
+        values = share.constraint.function.value(point)
     told: Mapping[str, float] = {}
     if share.measures is not None:
-        told = share.measures(order.w)
+        told = share.measures(point)
     known = {name: one if isinstance(one, Measure) else Measure(one, rows=0) for name, one in told.items()}
     return state, Measured.of(values, known)

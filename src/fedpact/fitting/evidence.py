@@ -25,7 +25,7 @@ from fedpact.federation.messages import rebuild, seal
 from fedpact.federation.secure_sum import add_parts
 from fedpact.fitting.agreement import Finished, Measured, measure
 from fedpact.problem import Certificate, Residuals, Share, weigh
-from fedpact.solvers.steps import Judged, judged_terms
+from fedpact.solvers.steps import Judged, judged_terms, model_of
 from fedpact.tasks import Task, read_task
 from fedpact.tasks.base import SERVER
 from fedpact.types import Vector
@@ -61,6 +61,7 @@ class Attested(Judged, Measured, Signed):
 
     feasibility: float
     violation: float
+    private: float
     model: str
     before: Vector
     before_names: str
@@ -88,16 +89,16 @@ def _measured(attested: Attested, names: Mapping[str, str]) -> Measured:
 def attest(share: Share, state: Any, order: Attest) -> tuple[Any, Attested]:
     """Judge and measure the returned pair once more; the owner signs what comes out."""
     prices = split_prices(order.prices, order.lengths)
-    told = measure(share, None, Finished(w=order.w))[1]
+    told = measure(share, state, Finished(w=order.w))[1]
     before = Measured.of(np.zeros(0), {})
     if order.free.size:
-        before = measure(share, None, Finished(w=order.free))[1]
+        before = measure(share, state, Finished(w=order.free))[1]
     return state, Attested(
         job=order.job,
         model=digest_of_pair(order.w, order.free, order.coupled, prices),
         **vars(told),
         **{field: getattr(before, name) for name, field in BEFORE.items()},
-        **judged_terms(share, order.w, prices[share.label], order.coupled),
+        **judged_terms(share, model_of(share, state, order.w), prices[share.label], order.coupled),
     )
 
 
@@ -207,7 +208,9 @@ class Evidence:
             server = _rebuild(shapes, self.said[SERVER].sums)
         said = {name: one.statement for name, one in self.said.items()}
         holds = {name: int(price.size > 0) for name, price in self.prices.items()}
-        misses = {name: Residuals(one["feasibility"], one["violation"], holds[name]) for name, one in said.items()}
+        misses = {}
+        for name, one in said.items():
+            misses[name] = Residuals(one["feasibility"], one["violation"], holds[name], one["private"])
         return weigh(task.regularizer(), self.w, self.coupled, server, total, misses)
 
     # -------------------------------------------------------------------------------------------------------- as JSON

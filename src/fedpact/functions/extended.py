@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpact.errors import ProblemError
 from fedpact.functions.base import Function, Indices, Map
 from fedpact.types import Matrix, Vector
 
+#: Coordinates of a longer vector.
+Part = slice | NDArray[np.intp]
+
 
 @overload
-def extend(inner: Function, dim: int, start: int = 0, inner_dim: int | None = None) -> ExtendedFunction: ...
-@overload
-def extend(inner: Map, dim: int, start: int = 0, inner_dim: int | None = None) -> ExtendedMap: ...
 def extend(
-    inner: Function | Map, dim: int, start: int = 0, inner_dim: int | None = None
+    inner: Function, dim: int, start: int = 0, inner_dim: int | None = None, last: int = 0
+) -> ExtendedFunction: ...
+@overload
+def extend(inner: Map, dim: int, start: int = 0, inner_dim: int | None = None, last: int = 0) -> ExtendedMap: ...
+def extend(
+    inner: Function | Map, dim: int, start: int = 0, inner_dim: int | None = None, last: int = 0
 ) -> ExtendedFunction | ExtendedMap:
     """`inner` on the coordinates [start, start + inner.dim) of vectors of length dim.
 
-    `inner_dim` replaces inner.dim when that is None. Raises ProblemError when neither is known, when they differ, or
-    when the range does not fit into dim.
+    `inner_dim` replaces inner.dim when that is None; the `last` coordinates of inner are the last of the longer vector
+    too. Raises ProblemError when the length is not known, when two differ, or when the range does not fit into dim.
     """
     if isinstance(inner, Function):
-        return ExtendedFunction(inner, dim, start, inner_dim)
-    return ExtendedMap(inner, dim, start, inner_dim)
+        return ExtendedFunction(inner, dim, start, inner_dim, last)
+    return ExtendedMap(inner, dim, start, inner_dim, last)
 
 
 class ExtendedFunction(Function):
     """f(w[start : start + f.dim]); derivatives are zero in the other coordinates. Made by `extend`."""
 
-    def __init__(self, inner: Function, dim: int, start: int = 0, inner_dim: int | None = None) -> None:
+    def __init__(self, inner: Function, dim: int, start: int = 0, inner_dim: int | None = None, last: int = 0) -> None:
         self.inner = inner
         self.dim = dim
-        self.part = _coordinates(inner, dim, start, inner_dim)
+        self.part = _coordinates(inner, dim, start, inner_dim, last)
         self.has_hessian = inner.has_hessian
         self.constant_hessian = inner.constant_hessian
         self.convex = inner.convex
@@ -54,9 +61,10 @@ class ExtendedFunction(Function):
         return _pad(self.inner.hessian_product(w[self.part], v[self.part]), w.size, self.part)
 
     def batch(self, indices: Indices) -> ExtendedFunction:
-        start = self.part.start
-        stop = self.part.stop
-        return ExtendedFunction(self.inner.batch(indices), self.dim or stop, start, stop - start)
+        chosen = copy(self)
+        chosen.inner = self.inner.batch(indices)
+        chosen.rows = chosen.inner.rows
+        return chosen
 
     def defect(self) -> str | None:
         return self.inner.defect()
@@ -65,11 +73,11 @@ class ExtendedFunction(Function):
 class ExtendedMap(Map):
     """c(w[start : start + c.dim]); derivatives are zero in the other coordinates. Made by `extend`."""
 
-    def __init__(self, inner: Map, dim: int, start: int = 0, inner_dim: int | None = None) -> None:
+    def __init__(self, inner: Map, dim: int, start: int = 0, inner_dim: int | None = None, last: int = 0) -> None:
         self.inner = inner
         self.dim = dim
         self.length = inner.length
-        self.part = _coordinates(inner, dim, start, inner_dim)
+        self.part = _coordinates(inner, dim, start, inner_dim, last)
         self.has_hessian = inner.has_hessian
         self.affine = inner.affine
         self.convex = inner.convex
@@ -91,8 +99,8 @@ class ExtendedMap(Map):
         return self.inner.defect()
 
 
-def _coordinates(inner: Function | Map, dim: int, start: int, inner_dim: int | None) -> slice:
-    """The range of coordinates that `inner` takes."""
+def _coordinates(inner: Function | Map, dim: int, start: int, inner_dim: int | None, last: int) -> Part:
+    """The coordinates that `inner` takes: a range, and the last ones."""
     known = {size for size in (inner.dim, inner_dim) if size is not None}
     if len(known) != 1:
         remedy = "pass inner_dim" if not known else f"inner_dim = {inner_dim} contradicts it"
@@ -105,18 +113,21 @@ def _coordinates(inner: Function | Map, dim: int, start: int, inner_dim: int | N
             f"extend: coordinates [{start}, {start + size}) of {inner!r} do not fit into dim = {dim}; raise dim",
             code="FP-PROBLEM-164",
         )
-    return slice(start, start + size)
+    if not last:
+        return slice(start, start + size)
+    return np.concatenate([np.arange(start, start + size - last), np.arange(dim - last, dim)])
 
 
-def _pad(array: Vector, dim: int, part: slice) -> Vector:
+def _pad(array: Vector, dim: int, part: Part) -> Vector:
     """`array` padded with zeros to length dim along its last axis."""
     wide = np.zeros((*array.shape[:-1], dim))
     wide[..., part] = array
     return wide
 
 
-def _embed(hessian: Matrix, dim: int, part: slice) -> Matrix:
+def _embed(hessian: Matrix, dim: int, part: Part) -> Matrix:
     """`hessian` as the diagonal block `part` of a dim x dim matrix of zeros."""
     wide = np.zeros((dim, dim))
-    wide[part, part] = hessian
+    rows = np.arange(dim)[part]
+    wide[np.ix_(rows, rows)] = hessian
     return wide

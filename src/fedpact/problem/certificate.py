@@ -26,7 +26,8 @@ from fedpact.types import Vector
 class Certificate:
     """How far a pair (w, multipliers) is from optimal, in the max-norm.
 
-    stationarity: dist(0, grad f(w) + subdiff h(w) + grad c(w) mu)
+    stationarity: dist(0, grad f(w) + subdiff h(w) + grad c(w) mu); the largest entry of the same gradient in anybody's
+                  private variables, where that is larger
     feasibility:  dist(c(w), N_{K*}(mu)): violation and complementarity in one number
     violation:    how far c(w) is from -K, whatever the multipliers
     violations:   the same by owner, the server and the coupled constraint included
@@ -67,10 +68,14 @@ class Terms:
     feasibility: float
     violation: float
     coupled: Vector  # the owner's part of the coupled constraint's value
+    private: float = 0.0  # the largest entry of the gradient in its private variables
 
 
 def owner_terms(share: Share, w: Vector, multiplier: Vector, coupled_multiplier: Vector) -> Terms:
-    """The terms of one share at (w, multiplier), with the coupled constraint's multiplier nu."""
+    """The terms of one share at (w, multiplier), with the coupled constraint's multiplier nu.
+
+    w: followed by the private variables, where the share has some
+    """
     objective = 0.0
     gradient = np.zeros_like(w)
     if share.objective is not None:
@@ -85,7 +90,15 @@ def owner_terms(share: Share, w: Vector, multiplier: Vector, coupled_multiplier:
     if share.coupled is not None:
         coupled, jacobian = share.coupled.value_and_jacobian(w)
         gradient = gradient + jacobian.T @ coupled_multiplier
-    return Terms(objective=objective, gradient=gradient, feasibility=feasibility, violation=violation, coupled=coupled)
+    common, private = np.split(gradient, [w.size - share.private])
+    return Terms(
+        objective=objective,
+        gradient=common,
+        feasibility=feasibility,
+        violation=violation,
+        coupled=coupled,
+        private=float(np.max(np.abs(private), initial=0.0)),
+    )
 
 
 #: The entry of `violations` for all owners, where none tells its own.
@@ -110,6 +123,9 @@ class Total(Protocol):
     @property
     def violation(self) -> float: ...
 
+    @property
+    def private(self) -> float: ...
+
 
 class Miss(Protocol):
     """The residuals of one owner's constraint, which are reported by name; None where only `Total` has them."""
@@ -120,14 +136,21 @@ class Miss(Protocol):
     @property
     def violation(self) -> float | None: ...
 
+    @property
+    def private(self) -> float | None: ...
+
 
 @dataclass(frozen=True)
 class Residuals:
-    """Of one owner; or of several holders of a constraint, as the root of the sum of their squares."""
+    """Of one owner; or of several holders of a constraint, as the root of the sum of their squares.
+
+    private: of the stationarity in private variables
+    """
 
     feasibility: float
     violation: float
     holders: int = 1
+    private: float = 0.0
 
 
 def add_terms(terms: Sequence[Terms]) -> Terms:
@@ -138,6 +161,7 @@ def add_terms(terms: Sequence[Terms]) -> Terms:
         feasibility=max(t.feasibility for t in terms),
         violation=max(t.violation for t in terms),
         coupled=np.sum([t.coupled for t in terms], axis=0),
+        private=max(t.private for t in terms),
     )
 
 
@@ -156,11 +180,12 @@ def assemble(
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
     misses = {}
     for name, share, miss in zip(problem.names, problem.shares, each, strict=True):
-        if miss.feasibility is not None and miss.violation is not None:
-            misses[name] = Residuals(miss.feasibility, miss.violation, int(share.constraint is not None))
+        if miss.feasibility is not None and miss.violation is not None and miss.private is not None:
+            holders = int(share.constraint is not None)
+            misses[name] = Residuals(miss.feasibility, miss.violation, holders, miss.private)
     if not misses:
         holders = sum(share.constraint is not None for share in problem.shares)
-        misses[TOGETHER] = Residuals(total.feasibility, total.violation, holders)
+        misses[TOGETHER] = Residuals(total.feasibility, total.violation, holders, total.private)
     if problem.server.constraint is not None:
         misses[problem.server.label] = Residuals(server.feasibility, server.violation)
     return weigh(problem.regularizer, w, coupled_multiplier, server, total, misses)
@@ -188,8 +213,9 @@ def weigh(
     gradient = server.gradient + total.gradient
     if regularizer is None:
         regularizer = Zero()
+    common = regularizer.subdifferential_distance(-gradient, w)
     certificate = Certificate(
-        stationarity=regularizer.subdifferential_distance(-gradient, w),
+        stationarity=max(common, *(one.private for one in residuals)),
         feasibility=max(one.feasibility for one in residuals),
         violation=float(np.max(list(violations.values()))),
         violations=violations,
@@ -209,15 +235,18 @@ def certify(
     w: ArrayLike,
     multipliers: Sequence[ArrayLike | None],
     coupled_multiplier: ArrayLike | None = None,
+    private: Sequence[ArrayLike | None] | None = None,
 ) -> Certificate:
     """Check any pair (w, multipliers) against the problem; multipliers = [server, client 1, ...].
 
-    None stands for zero multipliers. A multiplier outside the dual cone counts by its distance to it. Raises
-    ProblemError when lengths do not fit.
+    None stands for zero multipliers. A multiplier outside the dual cone counts by its distance to it.
+    private: the variables that owners keep for themselves, [client 1, ...], such as `Solution.private`; None where an
+    owner has none. Raises ProblemError when lengths do not fit.
     """
     point, checked, coupled = check_multipliers(problem, w, multipliers, coupled_multiplier)
-    pairs = zip(problem.shares, checked[1:], strict=True)
-    terms = [owner_terms(share, point, multiplier, coupled) for share, multiplier in pairs]
+    terms = []
+    for share, own, multiplier in zip(problem.shares, _read_private(problem, private), checked[1:], strict=True):
+        terms.append(owner_terms(share, np.concatenate([point, own]), multiplier, coupled))
     certificate, _ = assemble(problem, point, checked[0], coupled, add_terms(terms), terms)
     return certificate
 
@@ -241,6 +270,22 @@ def check_multipliers(
     checked = [_read_multiplier(holder.label, given, holder.multiplier_length) for holder, given in pairs]
     coupled = _read_multiplier("coupled constraint", coupled_multiplier, problem.coupled_length)
     return point, checked, coupled
+
+
+def _read_private(problem: FederatedProblem, private: Sequence[ArrayLike | None] | None) -> list[Vector]:
+    """The private variables of every owner as vectors. Raises ProblemError when some are missing."""
+    given = [None] * len(problem.shares) if private is None else list(private)
+    if len(given) != len(problem.shares):
+        raise ProblemError(
+            f"expected private variables of {len(problem.shares)} owners [{', '.join(problem.names)}], got "
+            f"{len(given)}; use None where an owner has none",
+            code="FP-PROBLEM-140",
+        )
+    checked = []
+    for share, own in zip(problem.shares, given, strict=True):
+        entries: Any = () if own is None else own
+        checked.append(read_vector(f"{share.label}: its private variables", entries, share.private))
+    return checked
 
 
 def _read_multiplier(label: str, given: ArrayLike | None, length: int) -> Vector:

@@ -8,12 +8,13 @@ of its slack row equals the server's: that one is the price of the coupled const
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError
-from fedpact.functions import Affine, Map, extend
+from fedpact.functions import Affine, Function, Map, extend
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Constraint, Share, combine
 from fedpact.prox import Blocks, Prox, Zero
@@ -27,8 +28,14 @@ class SlackShare(Share):
     original: Share = field(default_factory=Share)
     original_dim: int = 0
 
+    @property
+    def first_private(self) -> Vector:
+        return self.original.first_private
+
     def own(self, w: Vector, multiplier: Vector) -> tuple[Share, Vector, Vector]:
-        return self.original, w[: self.original_dim], multiplier[: self.original.multiplier_length]
+        private = w[w.size - self.private :]
+        own_w = np.concatenate([w[: self.original_dim], private])
+        return self.original, own_w, multiplier[: self.original.multiplier_length]
 
 
 class SlackProblem(FederatedProblem):
@@ -70,7 +77,7 @@ def coupled_scale(problem: FederatedProblem, w: Vector) -> float:
     for share in problem.shares:
         if share.coupled is None:
             continue
-        value, jacobian = share.coupled.value_and_jacobian(w)
+        value, jacobian = share.coupled.value_and_jacobian(np.concatenate([w, share.first_private]))
         if not (np.all(np.isfinite(value)) and np.all(np.isfinite(jacobian))):
             raise DataError(
                 f"{share.label}: its coupled map is not finite at the start; check its data, or change w0",
@@ -98,10 +105,10 @@ def decouple(problem: FederatedProblem, dim: int, scale: float = 1.0) -> Federat
         if share.coupled is None:
             shares.append(_lift(share, dim, total))
             continue
-        minus_slack = np.zeros((length, total))
+        minus_slack = np.zeros((length, total + share.private))
         minus_slack[:, start : start + length] = -np.eye(length)
         start += length
-        rows = scale * extend(share.coupled, total, inner_dim=dim) + Affine(minus_slack)
+        rows = scale * _widen(share, share.coupled, dim, total) + Affine(minus_slack)
         shares.append(_lift(share, dim, total, rows))
     sum_of_slacks = Affine(np.hstack([np.zeros((length, dim)), *[np.eye(length)] * parts]))
     server = _lift(problem.server, dim, total, sum_of_slacks)
@@ -109,14 +116,28 @@ def decouple(problem: FederatedProblem, dim: int, scale: float = 1.0) -> Federat
 
 
 def _lift(share: Share, dim: int, total: int, rows: Map | None = None) -> Share:
-    """The share over vectors of length total, of which w holds the first dim, with the constraint rows <= 0 added."""
+    """The share over vectors of length total, of which w holds the first dim, with the constraint rows <= 0 added.
+
+    Private variables come behind the slacks.
+    """
     objective = None
     constraints: list[Constraint] = []
     if share.objective is not None:
-        objective = extend(share.objective, total, inner_dim=dim)
+        objective = _widen(share, share.objective, dim, total)
     if share.constraint is not None:
-        function = extend(share.constraint.function, total, inner_dim=dim)
+        function = _widen(share, share.constraint.function, dim, total)
         constraints.append(Constraint(function, share.constraint.cone))
     if rows is not None:
         constraints.append(Constraint(rows, Nonnegative(rows.length or 0)))
-    return SlackShare(objective, combine(constraints), name=share.name, original=share, original_dim=dim)
+    return SlackShare(
+        objective, combine(constraints), name=share.name, private=share.private, original=share, original_dim=dim
+    )
+
+
+@overload
+def _widen(share: Share, part: Function, dim: int, total: int) -> Function: ...
+@overload
+def _widen(share: Share, part: Map, dim: int, total: int) -> Map: ...
+def _widen(share: Share, part: Function | Map, dim: int, total: int) -> Function | Map:
+    """A function of (w, v) as one of (w, s_1, ..., s_n, v)."""
+    return extend(part, total + share.private, inner_dim=dim + share.private, last=share.private)

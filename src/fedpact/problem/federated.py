@@ -23,6 +23,8 @@ class FederatedProblem:
     server:      a Share with the global constraint (and data only the server sees), or None
     regularizer: h, a Prox; None means h = 0
 
+    Owners with `private` variables v_i minimise over them too: f_i(w, v_i) and c_i(w, v_i); dim is the length of w.
+
     Checked here, before any exchange: names, dimensions, cone lengths, and the data of every function. Raises
     ProblemError or DataError; the message names the owner and the remedy.
     """
@@ -39,6 +41,10 @@ class FederatedProblem:
             _check_parts(share)
             if not self.monotone:
                 _refuse_operators(share)
+        _refuse_private(self.server, "the server holds no data, so it has nothing to keep for itself")
+        if self.monotone:
+            for share in self.shares:
+                _refuse_private(share, "the operators of a monotone problem act on common variables only")
         self.dim: int | None = _find_dimension(self.holders)
         self.coupled_length: int = _find_coupled_length(self.shares)
         _check_reserved_names(self.names, self.server.label, self.coupled_length)
@@ -58,6 +64,16 @@ class FederatedProblem:
     def has_hessian(self) -> bool:
         """Whether all functions have second derivatives."""
         return all(share.has_hessian for share in self.holders)
+
+    @property
+    def private(self) -> bool:
+        """Whether an owner has variables that it keeps for itself."""
+        return any(share.private for share in self.shares)
+
+    @property
+    def couples_private(self) -> bool:
+        """Whether a coupled constraint may depend on somebody's private variables."""
+        return any(share.private and share.coupled is not None for share in self.shares)
 
     @cached_property
     def convex(self) -> bool:
@@ -101,7 +117,7 @@ class FederatedProblem:
         parts = [part for share in self.holders for part in share.parts.values()]
         suggested = [part.start for part in parts if part.start is not None]
         if suggested:
-            w = suggested[0].copy()
+            w = suggested[0][: self.dim].copy()
         if self.regularizer.contains(w):
             return w
         return self.regularizer.prox(w, 1.0)
@@ -198,6 +214,14 @@ def _refuse_operators(share: Share) -> None:
             )
 
 
+def _refuse_private(share: Share, why: str) -> None:
+    if share.private:
+        raise ProblemError(
+            f"{share.label}: private = {share.private}, but {why}; make them common variables",
+            code="FP-PROBLEM-138",
+        )
+
+
 def _check_reserved_names(names: Sequence[str], server: str, coupled_length: int) -> None:
     """The certificate reports violations by name: no owner may share one with the server or the coupled constraint."""
     reserved = {server: "the server"}
@@ -219,16 +243,30 @@ def _find_dimension(shares: Iterable[Share]) -> int | None:
         for role, part in share.parts.items():
             if part.dim is None:
                 continue
-            if dim is None:
-                dim = part.dim
-                first = f"{share.label}'s {role}"
-            elif part.dim != dim:
+            common = part.dim - share.private
+            if common < 1 and share.private:
                 raise ProblemError(
-                    f"{share.label}: its {role} takes vectors of length {part.dim}, but {first} takes length {dim}; "
-                    "all owners must use the same columns in the same order",
+                    f"{share.label}: its {role} takes vectors of length {part.dim}, which leaves no common variable "
+                    f"beside {share.private} private ones; let it take (w, v), or lower private",
+                    code="FP-PROBLEM-139",
+                )
+            if dim is None:
+                dim = common
+                first = f"{share.label}'s {role}"
+            elif common != dim:
+                raise ProblemError(
+                    f"{share.label}: its {role} takes vectors of length {_count(common, share)}, but {first} takes "
+                    f"length {dim}; all owners must use the same columns in the same order",
                     code="FP-PROBLEM-117",
                 )
     return dim
+
+
+def _count(common: int, share: Share) -> str:
+    """The length that a function takes, for a message."""
+    if not share.private:
+        return str(common)
+    return f"{common + share.private}, {common} without its private variables"
 
 
 def _find_coupled_length(shares: Iterable[Share]) -> int:

@@ -164,8 +164,11 @@ def prove_infeasible(
 ) -> tuple[str, ...]:
     """The holders whose constraints exclude each other, by these weights = [server, client 1, ...]; empty: no proof.
 
-    It is a proof for convex constraints. Raises ProblemError when lengths do not fit, as `certify` does.
+    It is a proof for convex constraints. With private variables nothing is proved: their slopes would have to balance
+    at every owner by itself. Raises ProblemError when lengths do not fit, as `certify` does.
     """
+    if problem.private:
+        return ()
     point, each, coupled = check_multipliers(problem, w, weights, coupled_weights)
     pairs = zip(problem.holders, each, strict=True)
     found = {holder.label: owner_evidence(holder, point, weight) for holder, weight in pairs}

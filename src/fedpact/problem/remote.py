@@ -74,6 +74,7 @@ class Description:
     coupled:   length of its part of the coupled constraint; 0 when there is none
     hessian:   whether all its functions have second derivatives
     convex:    whether its objective and its constraints are known to be convex
+    private:   whether it has variables that it keeps for itself; how many is its own business
     """
 
     dim: int
@@ -82,6 +83,7 @@ class Description:
     coupled: int
     hessian: bool
     convex: bool
+    private: bool
 
 
 def describe(share: Share) -> Description:
@@ -97,12 +99,17 @@ def describe(share: Share) -> Description:
         coupled=problem.coupled_length,
         hessian=share.has_hessian,
         convex=share.convex,
+        private=problem.private,
     )
 
 
 def stand_in(name: str, said: Description) -> Share:
-    """A share for the server: it has the shape of the owner's, and cannot be evaluated."""
-    dim = said.dim if said.dim >= 0 else None
+    """A share for the server: it has the shape of the owner's, and cannot be evaluated.
+
+    One private variable stands for any number of them.
+    """
+    private = int(said.private)
+    dim = said.dim + private if said.dim >= 0 else None
     objective = None
     constraint = None
     coupled = None
@@ -113,7 +120,7 @@ def stand_in(name: str, said: Description) -> Share:
         constraint = Constraint(MapElsewhere(name, dim, cone.dim, said.hessian), cone)
     if said.coupled:
         coupled = MapElsewhere(name, dim, said.coupled, said.hessian)
-    return Share(objective, constraint, coupled, name)
+    return Share(objective, constraint, coupled, name, private=private)
 
 
 def _unknown_here(what: str) -> ProblemError:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fedpact.cones import Cone, Nonnegative, Product
 from fedpact.errors import ProblemError
 from fedpact.functions import Function, Map, Stack, as_map
@@ -46,6 +48,8 @@ class Share:
     name:       how messages call the owner; by default its number, as in 'client 3'
     measures:   what this owner reports about a finished model, by name (its rows, the recall on them, ...), or None;
                 numbers that are a `Measure` know their rows, and others a site with a rule for small cells withholds
+    private:    how many variables the owner keeps for itself, such as an intercept of its own. Its functions (and
+                measures) take (w, v): the common variables first, then the private ones, which never leave the owner
 
     Raises ProblemError when a part is of another type.
     """
@@ -55,8 +59,14 @@ class Share:
     coupled: Map | None = None
     name: str | None = None
     measures: Callable[[Vector], Mapping[str, float]] | None = None
+    private: int = 0
 
     def __post_init__(self) -> None:
+        if isinstance(self.private, bool) or not isinstance(self.private, int | np.integer) or self.private < 0:
+            raise ProblemError(
+                f"{self.label}: private = {self.private!r}; give how many variables it keeps for itself, 0 or more",
+                code="FP-PROBLEM-137",
+            )
         if self.objective is not None and not isinstance(self.objective, Function):
             raise ProblemError(
                 f"{self.label}: the objective must be one of fedpact.functions, got {type(self.objective).__name__}; "
@@ -118,8 +128,19 @@ class Share:
         """Whether its objective and its constraints are known to be convex."""
         return all(part is None or part.convex for part in (self.objective, self.constraint, self.coupled))
 
+    @property
+    def first_private(self) -> Vector:
+        """Where the private variables start: where the first function that suggests a start has them, else at zero."""
+        suggested = [part.start for part in self.parts.values() if part.start is not None]
+        if self.private and suggested:
+            return np.array(suggested[0][-self.private :])
+        return np.zeros(self.private)
+
     def own(self, w: Vector, multiplier: Vector) -> tuple[Share, Vector, Vector]:
-        """This share, w and multiplier in the variables of the user; a reformulated share translates them back."""
+        """This share, w and multiplier in the variables of the user; a reformulated share translates them back.
+
+        w: followed by the private variables, where there are some
+        """
         return self, w, multiplier
 
 

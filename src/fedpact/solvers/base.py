@@ -120,6 +120,10 @@ def _is_finite(value: Any) -> bool:
 # ---------------------------------------------------------------------------------------------------------------- needs
 
 
+#: The methods whose `Needs.own` is set, for a message.
+TAKE_PRIVATE = '"interior-point", "accelerated" or "proximal-al"'
+
+
 @dataclass(frozen=True)
 class Needs:
     """What a method can be given, and what it shows.
@@ -128,6 +132,7 @@ class Needs:
     constraints: takes constraints of owners and of the server (any cone)
     symmetric:   ... whose cones have a symmetric interior, and functions with Hessians
     coupled:     takes coupled constraints as they are; for other methods they are decoupled by slack variables
+    own:         takes variables that owners keep for themselves (`Share.private`)
     operators:   takes operators that are no gradients
     smooth:      why only a quadratic regularizer is taken; empty: any
     pooled:      reads all shares in one process
@@ -139,6 +144,7 @@ class Needs:
     constraints: bool = False
     symmetric: bool = False
     coupled: bool = False
+    own: bool = False
     operators: bool = False
     smooth: str = ""
     pooled: bool = False
@@ -163,6 +169,8 @@ class Needs:
         return ""
 
     def _refusal_of(self, holder: Share, at_server: bool) -> str:
+        if holder.private and not self.own:
+            return f"takes no private variables, {holder.label} has some; use {TAKE_PRIVATE}"
         more = holder.constraint is not None or (at_server and bool(holder.parts))
         if more and not self.constraints:
             return f'takes objectives of owners and a regularizer, {holder.label} holds more; use "auto"'

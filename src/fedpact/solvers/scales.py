@@ -48,7 +48,8 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
     """Evaluate everything once at the start. Raises ProblemError or DataError when shapes or values are unusable."""
     curvature = 0.0
     slope = 0.0
-    w = order.w
+    w = np.concatenate([order.w, share.first_private])
+    _check_private(share, w)
     if share.objective is not None:
         value, gradient = share.objective.value_and_gradient(w)
         _check("objective", np.asarray(value), ())
@@ -112,6 +113,26 @@ def _difference(function: Function, w: Vector, v: Vector) -> Vector:
     if not np.linalg.norm(change) > ROUNDING * np.linalg.norm(here):
         return np.zeros_like(w)
     return change / step
+
+
+def _check_private(share: Share, w: Vector) -> None:
+    """Raise ProblemError for a private variable that no function depends on: neither at the start nor beside it."""
+    if not share.private:
+        return
+    beside = w + np.random.default_rng(0).uniform(0.5, 1.0, w.size)
+    used = np.zeros(w.size, dtype=bool)
+    with np.errstate(all="ignore"):
+        for part in share.parts.values():
+            for point in (w, beside):
+                slopes = part.gradient(point) if isinstance(part, Function) else part.jacobian(point)
+                used |= np.any(np.atleast_2d(slopes) != 0, axis=0)
+    unused = np.flatnonzero(~used[w.size - share.private :])
+    if unused.size:
+        raise ProblemError(
+            f"private variable {unused[0] + 1} of {share.private} changes none of its functions; lower private, or let "
+            "the functions use it",
+            code="FP-PROBLEM-251",
+        )
 
 
 def _check(what: str, array: Vector, shape: tuple[int, ...]) -> None:

@@ -94,6 +94,8 @@ class Solution:
     certificate:        of (w, multipliers), recomputed by `fedpact.problem.certificate`
     objective:          sum_i f_i(w) + h(w)
     rounds:             exchanges with the owners (one message down and one up)
+    private:            of every owner, in order, the variables that it keeps for itself; only where all owners are in
+                        this process, which then has them from the owners' own memory. Never saved
     """
 
     w: Vector
@@ -109,6 +111,7 @@ class Solution:
     coupled_multiplier: Vector = field(default_factory=lambda: np.zeros(0))
     conflict: tuple[str, ...] = ()  # the owners whose constraints conflict, when infeasible
     convex: bool = False  # is the problem known to be convex? Then a solved one is optimal, up to the tolerances
+    private: list[Vector] | None = field(default=None, repr=False)
 
     @property
     def rounds(self) -> int:

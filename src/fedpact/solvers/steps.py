@@ -5,11 +5,13 @@ An owner's state in a method with multipliers is a `Holder`, so that these steps
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from hashlib import sha256
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from fedpact.errors import ProblemError
 from fedpact.federation import Answers, Largest, Order, Reply, Session, Summed, client_step
 from fedpact.problem import (
     Certificate,
@@ -29,24 +31,54 @@ from fedpact.types import Vector
 # ---------------------------------------------------------------------------------------------- what an owner remembers
 
 
+@dataclass(frozen=True)
+class Private:
+    """An owner's private variables, and the digest of the model w that they belong to; empty where it has none."""
+
+    model: str = ""
+    values: Vector = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(cls, share: Share, point: Vector) -> Self:
+        """Those of (w, v); nothing is computed for an owner without private variables."""
+        if not share.private:
+            return cls()
+        w, values = np.split(point, [point.size - share.private])
+        return cls(digest_of_model(w), values)
+
+
+def digest_of_model(w: Vector) -> str:
+    return sha256(np.ascontiguousarray(w).tobytes()).hexdigest()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """What an owner of a constraint keeps in any method: the price of the latest iteration, and of the best one."""
+    """What an owner keeps in any method: price and private variables of the latest iteration, and of the best one.
+
+    returned: the private variables of models that solves of this session have returned
+    """
 
     iteration: int
     price: Vector
     best_iteration: int
     best_price: Vector
+    private: Private = field(default_factory=Private)
+    best_private: Private = field(default_factory=Private)
+    returned: tuple[Private, ...] = ()
 
     def price_at(self, iteration: int) -> Vector:
         held = {self.best_iteration: self.best_price, self.iteration: self.price}
         return held[iteration]
 
+    def private_at(self, iteration: int) -> Vector:
+        held = {self.best_iteration: self.best_private, self.iteration: self.private}
+        return held[iteration].values
+
     def mark_best(self, best: bool) -> Self:
-        """The state with its latest price as the best one, if it is."""
+        """The state with its latest price and private variables as the best ones, if they are."""
         if not best:
             return self
-        return replace(self, best_iteration=self.iteration, best_price=self.price)
+        return replace(self, best_iteration=self.iteration, best_price=self.price, best_private=self.private)
 
     @property
     def separator(self) -> tuple[Vector | None, Vector]:
@@ -59,6 +91,52 @@ def price_of(share: Share, state: Any, iteration: int) -> Vector:
     if isinstance(state, Holder) and iteration >= 0:
         return state.price_at(iteration)
     return np.zeros(share.multiplier_length)
+
+
+def point_of(share: Share, state: Any, w: Vector, iteration: int) -> Vector:
+    """(w, v) with the owner's private variables in that iteration; where they start for -1. w itself without any."""
+    private = share.first_private
+    if share.private and isinstance(state, Holder) and iteration >= 0:
+        private = state.private_at(iteration)
+    return np.concatenate([w, private])
+
+
+def returned_by(state: Any) -> tuple[Private, ...]:
+    """What a new solve takes over from the owner's memory of those before it."""
+    return state.returned if isinstance(state, Holder) else ()
+
+
+def private_of(share: Share, state: Any, w: Vector) -> Vector | None:
+    """The private variables that belong to this model, empty where a share has none; None: they are not known."""
+    if not share.private:
+        return np.zeros(0)
+    if not isinstance(state, Holder):
+        return None
+    model = digest_of_model(w)
+    held = {one.model: one.values for one in (state.private, state.best_private, *state.returned)}
+    return held.get(model)
+
+
+def model_of(share: Share, state: Any, w: Vector) -> Vector:
+    """(w, v) of a model that a solve of this session returned. Raises ProblemError when the owner has no such v."""
+    private = private_of(share, state, w)
+    if private is None:
+        raise ProblemError(
+            "it does not know the private variables that belong to this model: they are kept for one session; solve "
+            "again in this one",
+            code="FP-PROBLEM-252",
+        )
+    return np.concatenate([w, private])
+
+
+def remember(share: Share, state: Any, point: Vector, iteration: int) -> Any:
+    """The state of an owner that keeps the private variables of what a solve returns, for the steps that follow."""
+    if not share.private:
+        return state
+    if not isinstance(state, Holder):  # stopped before the first iteration
+        none = np.zeros(share.multiplier_length)
+        state = Holder(iteration=iteration, price=none, best_iteration=iteration, best_price=none)
+    return replace(state, returned=(*state.returned, Private.of(share, point)))
 
 
 # ------------------------------------------------------------------------------------------------------------- describe
@@ -74,6 +152,7 @@ class Described(Reply):
     coupled: int
     hessian: bool
     convex: bool
+    private: bool
 
 
 @client_step
@@ -109,6 +188,7 @@ class Judged(Reply):
     feasibility: Largest[float]
     violation: Largest[float]
     coupled: Summed[Vector]
+    private: Largest[float]
 
 
 J = TypeVar("J", bound=Judged)
@@ -122,14 +202,14 @@ def judge(share: Share, state: Any, order: At) -> tuple[Any, Judged]:
 
 
 def judged_terms(share: Share, w: Vector, multiplier: Vector, coupled: Vector) -> dict[str, Any]:
-    """The fields of `Judged` at (w, multiplier), in the user's variables."""
+    """The fields of `Judged` at (w, multiplier), in the user's variables; private ones follow w."""
     return term_fields(owner_terms(*share.own(w, multiplier), coupled))
 
 
 def no_terms() -> dict[str, Any]:
     """The fields of `Judged` where nothing was asked for."""
     none = np.zeros(0)
-    return {"objective": 0.0, "gradient": none, "feasibility": 0.0, "violation": 0.0, "coupled": none}
+    return term_fields(Terms(objective=0.0, gradient=none, feasibility=0.0, violation=0.0, coupled=none))
 
 
 def term_fields(source: Terms | Judged) -> dict[str, Any]:
@@ -187,7 +267,20 @@ def probe_fields(share: Share, far: Vector, coupled_length: int, secure: bool) -
 
 @client_step
 def probe(share: Share, state: Any, order: At) -> tuple[Any, Probed]:
-    return state, Probed(**probe_fields(share, order.w, order.coupled_length, order.secure))
+    latest = share.first_private
+    if share.private and isinstance(state, Holder):
+        latest = state.private.values
+    far = far_private(share, order.w, latest)
+    return state, Probed(**probe_fields(share, far, order.coupled_length, order.secure))
+
+
+#: How much farther than w the far point lies, on the way from the start.
+FAR = 1e6
+
+
+def far_private(share: Share, far: Vector, private: Vector) -> Vector:
+    """The far point with an owner's private variables as far on their own way from the start."""
+    return np.concatenate([far, private + FAR * (private - share.first_private)])
 
 
 # ------------------------------------------------------------------------------------------------------------- conclude
@@ -214,6 +307,7 @@ class Concluded(Judged):
 
     feasibility: float
     violation: float
+    private: float
     multiplier: Vector
     far_objective: Summed[float]
     far_violation: Largest[float]
@@ -224,11 +318,14 @@ class Concluded(Judged):
 @client_step
 def conclude(share: Share, state: Any, order: Conclude) -> tuple[Any, Concluded]:
     """Hand out the price of this owner's constraint, judge it anew, check derivatives, and look at the far point."""
-    own, w, price = share.own(order.w, price_of(share, state, order.iteration))
+    point = point_of(share, state, order.w, order.iteration)
+    own, w, price = share.own(point, price_of(share, state, order.iteration))
     terms = owner_terms(own, w, price, order.coupled)
-    far = probe_fields(share, order.far, order.coupled.size, order.secure)
+    private = point[order.w.size :]
+    far = probe_fields(share, far_private(share, order.far, private), order.coupled.size, order.secure)
     wrong = ", ".join(find_wrong_parts(own, w))
-    return state, Concluded(multiplier=price, wrong=wrong, **term_fields(terms), **far)
+    reply = Concluded(multiplier=price, wrong=wrong, **term_fields(terms), **far)
+    return remember(own, state, w, order.iteration), reply
 
 
 @dataclass(frozen=True)
@@ -264,10 +361,6 @@ def conclude_all(run: Run) -> Ending:
     found |= {name: reply.wrong for name, reply in zip(run.problem.names, replies, strict=True)}
     wrong = "; ".join(WRONG_DERIVATIVES.format(name, roles) for name, roles in found.items() if roles)
     return Ending(certificate, objective, prices, unbounded, wrong)
-
-
-#: How much farther than w the far point lies, on the way from the start.
-FAR = 1e6
 
 
 def far_point(run: Run, w: Vector) -> Vector:

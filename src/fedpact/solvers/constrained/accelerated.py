@@ -10,6 +10,11 @@ differences. Owners keep their own and send F_i and inner products. The server n
 of the next z follows from the sums it has, so one exchange a round is enough. Multipliers stay at their owners until
 the end, and the certificate of (w, mu) comes with the round when the residual says that it may be met.
 
+Private variables v_i of an owner are one more block of its z_i, u_i and F_i. No consensus ties them, which in the
+splitting means that the server's prox is the identity on them: their w is their own z, and the proximal step has the
+anchor 2 z - z = z. So they take (relaxed, accelerated) steps of the proximal point method, the iteration stays that of
+a nonexpansive map, and the term |v - z|^2 vanishes at the solution. They enter the inner products, and nothing else.
+
 Safeguards: a step that triples the residual is taken back; the memory is halved when the residual is far from what a
 linear map would give, and when that happens again and again the acceleration rests for longer and longer; and it rests
 while the residual is above the bound of A2DR (Fu, Zhang and Boyd 2020, Algorithm 2). So the iteration converges
@@ -38,7 +43,17 @@ from fedpact.solvers.local.constrained import Proximal, Warm, constrained
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.solution import InnerRecord
-from fedpact.solvers.steps import Holder, Judged, certificate_of, judged_terms, no_terms, price_of
+from fedpact.solvers.steps import (
+    Holder,
+    Judged,
+    Private,
+    certificate_of,
+    judged_terms,
+    no_terms,
+    point_of,
+    price_of,
+    returned_by,
+)
 from fedpact.types import Vector
 
 #: rho at the start, relative to the mean curvature of one holder's objective.
@@ -153,19 +168,24 @@ MIXED = ("residual", "squared", "products", "against", "stepped", "moved", "turn
 @client_step
 def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
     """Look at the share, and start from z = w - (grad f(w) + J'mu) / rho once rho is known."""
-    w = order.w
-    seen = introduce(share, None, Introduce(w=w))[1]
+    seen = introduce(share, None, Introduce(w=order.w))[1]
+    w = point_of(share, state, order.w, order.warm)
     price = price_of(share, state, order.warm)
     gradient = np.zeros_like(w)
     if share.objective is not None:
         gradient = share.objective.gradient(w)
     if share.constraint is not None and order.warm >= 0:
         gradient = gradient + share.constraint.function.value_and_jacobian(w)[1].T @ price
+    gradient = np.append(gradient[: order.w.size], np.zeros(share.private))  # private variables start at their z
+    private = Private.of(share, w)
     fresh = State(
         iteration=order.iteration,
         price=price,
         best_iteration=order.warm,
         best_price=price,
+        private=private,
+        best_private=private,
+        returned=returned_by(state),
         z=w,
         residual=np.zeros_like(w),
         pull=gradient,
@@ -174,23 +194,23 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
         drift=np.zeros_like(price),
     )
     terms = judged_terms(share, w, price, order.coupled)
-    return fresh, Begun(curvature=seen.curvature, pull=gradient, **terms)
+    return fresh, Begun(curvature=seen.curvature, pull=gradient[: order.w.size], **terms)
 
 
 @client_step
 def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     """z as the server mixed it, the proximal step there, and what the server needs to mix the next one."""
-    w = order.w
+    dim = order.w.size
     state = state.mark_best(order.best)
 
     # 1. the next z; a new rho keeps lambda_i
     first = state.penalty == 0
+    z = mix_next(state, order.mix)
     if first:
         z = state.z - state.pull / order.penalty
-    else:
-        z = mix_next(state, order.mix)
-        if order.penalty != state.penalty:
-            z = w + state.penalty / order.penalty * (z - w)
+    w = np.concatenate([order.w, z[dim:]])  # of private variables nobody else has a copy
+    if not first and order.penalty != state.penalty:
+        z = w + state.penalty / order.penalty * (z - w)
 
     # 2. the proximal step under the constraint
     anchor = 2 * w - z
@@ -212,6 +232,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
         state,
         iteration=order.iteration,
         price=found.multiplier,
+        private=Private.of(share, np.concatenate([order.w, found.u[dim:]])),
         z=z,
         residual=residual,
         pull=pull,
@@ -223,12 +244,13 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     )
     terms = no_terms()
     if order.judge:
-        terms = judged_terms(share, w, found.multiplier, order.coupled)
-    return after, report_round(state, after, found, terms)
+        point = np.concatenate([order.w, found.u[dim:]])
+        terms = judged_terms(share, point, found.multiplier, order.coupled)
+    return after, report_round(state, after, found, terms, dim)
 
 
-def report_round(before: State, after: State, found: Proximal, terms: dict[str, Any]) -> Moved:
-    """What the server needs of a holder's round to mix the next z and to choose rho."""
+def report_round(before: State, after: State, found: Proximal, terms: dict[str, Any], dim: int) -> Moved:
+    """What the server needs of a holder's round to mix the next z and to choose rho; dim: of the common variables."""
     residual = after.residual
     stepped = 0.0
     if after.steps:
@@ -239,7 +261,7 @@ def report_round(before: State, after: State, found: Proximal, terms: dict[str, 
         moved = float(np.sum((found.u - before.warm.u) ** 2))
         turned = float(np.sum((after.pull - before.pull) ** 2))
     return Moved(
-        residual=residual,
+        residual=residual[:dim],
         squared=float(residual @ residual),
         products=np.array([after.changes[-1] @ change for change in after.changes]),
         against=np.array([change @ residual for change in after.changes]),
@@ -364,7 +386,7 @@ class Accelerated(Solver[Server]):
     """Douglas-Rachford consensus with Anderson acceleration: any function, any cone, d numbers a message."""
 
     name: ClassVar[str] = "accelerated"
-    needs: ClassVar[Needs] = Needs(constraints=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, own=True)
     patience: ClassVar[int] = 1500
     doubt: ClassVar[int] = 30
 

@@ -6,11 +6,13 @@ with pull = D (c + s), and with it what the holder adds to the system of the ser
     M_i = hess f_i + z_i . hess c_i + J_i' D_i J_i,   r_i(tau) = grad f_i + J_i'(pull_i + tau s_i^-1).
 
 The semismooth system has the same shape with other D and pull. See `interior_point.py` for the method and the letters.
+
+An owner with private variables v has this system for (w, v), and eliminates v as well: see `private_step.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from fedpact.cones import Cone, Nonnegative, Product, Zero
 from fedpact.federation import Largest, Order, Reply, Summed, not_finite
 from fedpact.federation.messages import summed_fields
 from fedpact.problem import Share, Terms, owner_terms
+from fedpact.solvers.constrained.private_step import PrivateStep, keep_private, shorten
 from fedpact.types import Matrix, Vector
 
 #: A slack starts at least this far inside its cone, relative to the size and slope of the constraint.
@@ -32,7 +35,7 @@ MOST_GIVE = 1e-3
 
 @dataclass(frozen=True)
 class Local:
-    """A share evaluated at w."""
+    """A share evaluated at w, that is at (w, v) where it has private variables."""
 
     objective: float
     gradient: Vector
@@ -44,11 +47,15 @@ class Local:
 
 @dataclass(frozen=True)
 class Model:
-    """How the multiplier answers a step d of w: z+ = pull + tau inverse + weight (J d)."""
+    """How the multiplier answers a step d of w: z+ = pull + tau inverse + weight (J d).
+
+    private: how the private variables answer it; None: there are none
+    """
 
     weight: Matrix
     pull: Vector
     inverse: Vector
+    private: PrivateStep | None = None
 
     def multiplier(self, change: Vector, target: float) -> Vector:
         return self.pull + target * self.inverse + apply(self.weight, change)
@@ -58,7 +65,7 @@ class Model:
 class Point:
     """Where a holder of a constraint is."""
 
-    w: Vector
+    w: Vector  # followed by its private variables
     slack: Vector
     multiplier: Vector
     clean: Vector  # the multiplier that is judged: exactly zero where the constraint does not bind
@@ -103,6 +110,8 @@ class System(Reply):
     judged: Summed[Vector]  # the certificate's gradient; empty when not asked for
     feasibility: Largest[float]
     violation: Largest[float]
+    private: Largest[float]  # the certificate's gradient in private variables
+    private_slope: Largest[float]  # the same with the multiplier z of this point
 
 
 class NoRows(Zero):
@@ -171,6 +180,33 @@ def first_pair(cone: Cone, local: Local, holders: int) -> tuple[Vector, Vector]:
     return slack, strength * worth * cone.identity()
 
 
+def complete_step(share: Share, origin: Point, step: Vector, longer: float, target: float, finishing: bool) -> Vector:
+    """The step of (w, v), where the server's is of w alone.
+
+    The condensed system is a model of f + <pull + tau s^-1, c> + |c - c(origin)|_D^2 / 2. At the new w, this function
+    of v must not rise.
+    """
+    if not share.private:
+        return step
+    model = origin.finish if finishing else origin.barrier
+    assert model is not None  # the order before asked for it
+    assert model.private is not None
+    price = model.pull + target * model.inverse
+
+    def value(private_step: Vector) -> float:
+        point = origin.w + longer * np.append(step, private_step)
+        found = 0.0
+        if share.objective is not None:
+            found += share.objective.value(point)
+        if share.constraint is not None:
+            c = share.constraint.function.value(point)
+            change = c - origin.local.value
+            found += float(price @ c + 0.5 * change @ apply(model.weight, change))
+        return found
+
+    return np.append(step, shorten(model.private.at(step, target), value))
+
+
 @np.errstate(over="ignore", invalid="ignore")
 def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing: bool) -> tuple[Vector, Vector]:
     """Slack and multiplier after the step, each with the longest step (up to 1) that stays inside the cone."""
@@ -197,8 +233,9 @@ def condense(
     The rows of the server (and of its `local`) end with coupled ones. Where a number is not finite the system is void.
     """
     # 1. the Hessian of the Lagrangian
+    dim = w.size - share.private
     clean = cone.clean(multiplier, local.value, local.jacobian)
-    void = Point(w, slack, multiplier, clean, local, None, None), void_system(w.size, look)
+    void = Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     weights = clean if look.finishing else multiplier
     hessian = lagrangian_hessian(share, w, weights, look.coupled)
     if not _finite(np.array(local.objective), local.gradient, local.value, local.jacobian, hessian):
@@ -213,14 +250,15 @@ def condense(
     finish = None
     if look.near:
         finish = finish_model(cone, local, multiplier, curvature)
+    matrix, slope, centring, barrier = eliminate(hessian, local, barrier, dim)
+    near_matrix, near_slope, _, finish = eliminate(hessian, local, finish, dim)
     point = Point(w, slack, multiplier, clean, local, barrier, finish)
-    matrix, slope, centring = eliminate(hessian, local, barrier)
-    near_matrix, near_slope, _ = eliminate(hessian, local, finish)
 
     # 3. the terms of the certificate
     terms = Terms(objective=0.0, gradient=np.zeros(0), coupled=np.zeros(0), feasibility=0.0, violation=0.0)
     if look.judge:
         terms = owner_terms(share, w, clean[: share.multiplier_length], look.judged_coupled)
+    price = local.jacobian.T @ multiplier
     system = System(
         usable=True,
         matrix=matrix,
@@ -228,9 +266,9 @@ def condense(
         centring=centring,
         near_matrix=near_matrix,
         near_slope=near_slope,
-        diagonal=diagonal,
-        gradient=local.gradient,
-        price=local.jacobian.T @ multiplier,
+        diagonal=diagonal[:dim],
+        gradient=local.gradient[:dim],
+        price=price[:dim],
         priced=float(multiplier @ local.value),
         objective=local.objective,
         complementarity=float(slack @ multiplier),
@@ -238,23 +276,33 @@ def condense(
         miss=float(np.sum((local.value + slack) ** 2)),
         size=float(np.sum(local.value**2)),
         coupled=local.coupled,
-        coupled_jacobian=local.coupled_jacobian,
+        coupled_jacobian=local.coupled_jacobian[:, :dim],
         judged=terms.gradient,
         feasibility=terms.feasibility,
         violation=terms.violation,
+        private=terms.private,
+        private_slope=float(np.max(np.abs(local.gradient + price)[dim:], initial=0.0)),
     )
     # Multipliers of constraints that exclude each other grow without bound; such a point is refused, not an error.
     return (point, system) if not_finite(system) is None else void
 
 
-def eliminate(hessian: Matrix, local: Local, model: Model | None) -> tuple[Vector, Vector, Vector]:
-    """M_i (packed), r_i at tau = 0 and dr_i / dtau of a model; empty without one."""
+def eliminate(
+    hessian: Matrix, local: Local, model: Model | None, dim: int
+) -> tuple[Vector, Vector, Vector, Model | None]:
+    """M_i (packed), r_i at tau = 0 and dr_i / dtau of a model for the first `dim` variables; empty without one.
+
+    And the model, which knows then how the private variables, all others, answer.
+    """
     if model is None:
         empty = np.zeros(0)
-        return empty, empty, empty
+        return empty, empty, empty, None
     J = local.jacobian
-    matrix = pack(hessian + J.T @ apply(model.weight, J))
-    return matrix, local.gradient + J.T @ model.pull, J.T @ model.inverse
+    matrix = hessian + J.T @ apply(model.weight, J)
+    slope = local.gradient + J.T @ model.pull
+    centring = J.T @ model.inverse
+    matrix, slope, centring, private = keep_private(matrix, slope, centring, dim)
+    return pack(matrix), slope, centring, replace(model, private=private)
 
 
 def barrier_model(cone: Cone, local: Local, slack: Vector, multiplier: Vector, curvature: float) -> Model:
@@ -347,4 +395,6 @@ def void_system(dim: int, look: Look) -> System:
         judged=vector if look.judge else empty,
         feasibility=0.0,
         violation=0.0,
+        private=0.0,
+        private_slope=0.0,
     )

@@ -3,6 +3,9 @@
 Owner i holds F_i, the server F_0 and h. The proximal AL method runs it on its subproblems; by itself it trains without
 constraints (`method="inexact-admm"`).
 
+An owner's function may have private variables v behind those of w: they are minimised in (15) too, without a consensus
+that would tie them, and their gradient counts in eps~.
+
 Notation (He24-conic numbering)
     u, lambda   an owner's copy of w and the multiplier of u = w            Consensus.u, .multiplier
     rho         the consensus penalty, here the same for all owners         penalty
@@ -54,7 +57,7 @@ FINEST = 0.02
 class Consensus:
     """State of one owner inside one call of Algorithm 2."""
 
-    u: Vector
+    u: Vector  # followed by the private variables
     multiplier: Vector
     penalty: float
     factor: Matrix | None = None  # of the constant Hessian of (15), when F_i is quadratic
@@ -83,29 +86,34 @@ class Updated(Reply):
     hessians: Summed[int]
 
 
-def begin(function: Function, w: Vector, penalty: float) -> tuple[Consensus, Vector]:
-    """The owner's start: (u, lambda, u~) = (w, -grad F_i(w), w - grad F_i(w) / rho)."""
-    multiplier = -function.gradient(w)
-    return _with_factor(function, Consensus(w, multiplier, penalty)), w + multiplier / penalty
+def begin(function: Function, w: Vector, penalty: float, private: int = 0) -> tuple[Consensus, Vector]:
+    """The owner's start: (u, lambda, u~) = (w, -grad F_i(w), w - grad F_i(w) / rho); private variables follow w."""
+    dim = w.size - private
+    multiplier = -function.gradient(w)[:dim]
+    return _with_factor(function, Consensus(w, multiplier, penalty)), w[:dim] + multiplier / penalty
 
 
 def update(function: Function, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
     """The owner's round: solve (15), then (16), (17), (18)."""
     rho = state.penalty
     w = order.w
-    subproblem = anchored(function, rho, w - state.multiplier / rho)
+    subproblem = _tie(function, state, w - state.multiplier / rho)
     found = minimize(subproblem, state.u, order.accuracy, kept=state.factor)
-    multiplier = state.multiplier + rho * (found.w - w)  # (16)
-    # (18): grad phi(w) - rho (w - u^t), where u^t is the copy from before this round's solve.
-    stationarity = function.gradient(w) + state.multiplier - rho * (w - state.u)
+    u, private = np.split(found.w, [w.size])
+    before = state.u[: w.size]
+    multiplier = state.multiplier + rho * (u - w)  # (16)
+    # (18): grad phi(w) - rho (w - u^t), where u^t is the copy from before this round's solve. The bound holds for any
+    # private variables, if their part of grad phi counts: these are the ones that the outer iteration takes.
+    pull = np.append(state.multiplier - rho * (w - before), np.zeros_like(private))
+    stationarity = function.gradient(np.append(w, private)) + pull
     after = Consensus(found.w, multiplier, order.next_penalty, state.factor)
     if order.next_penalty != rho:
         after = _with_factor(function, after)
     return after, Updated(
-        proposal=found.w + multiplier / order.next_penalty,  # (17), with the penalty of the next round
+        proposal=u + multiplier / order.next_penalty,  # (17), with the penalty of the next round
         stationarity=float(np.max(np.abs(stationarity))),
-        primal=float((found.w - w) @ (found.w - w)),
-        dual=float((found.w - state.u) @ (found.w - state.u)),
+        primal=float((u - w) @ (u - w)),
+        dual=float((u - before) @ (u - before)),
         converged=found.converged,
         indefinite=found.indefinite,
         gradients=found.gradients + 1,
@@ -113,8 +121,17 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
     )
 
 
+def _tie(function: Function, state: Consensus, target: Vector) -> Function:
+    """F_i(u) + rho/2 |u - target|^2, where private variables of u are free."""
+    private = state.u.size - target.size
+    if not private:
+        return anchored(function, state.penalty, target)
+    weight = np.append(np.full(target.size, state.penalty), np.zeros(private))
+    return anchored(function, weight, np.append(target, np.zeros(private)))
+
+
 def _with_factor(function: Function, state: Consensus) -> Consensus:
-    return replace(state, factor=keep_factor(anchored(function, state.penalty, state.u)))
+    return replace(state, factor=keep_factor(_tie(function, state, state.u[: state.multiplier.size])))
 
 
 # --------------------------------------------------------------------------------------------------- the server's half

@@ -8,7 +8,8 @@ An owner eliminates its slack s_i and multiplier z_i from the Newton system and 
 
 the server adds, minimises d'Md / 2 + r'd + h(w + d), and sends the step d and the target tau; every owner recovers the
 steps of its slack and multiplier by itself and takes its own step lengths for them. One exchange is one iteration, all
-the server uses are sums, and multipliers stay with their owners until the end.
+the server uses are sums, and multipliers stay with their owners until the end. An owner's private variables are
+eliminated like its slack, so they cost neither exchanges nor bytes (see `condensation.py`).
 
 Near the solution the owners know which constraints bind; then the same exchange carries the semismooth Newton system of
 z = P_{K*}(z + theta c(w)), which converges faster than any barrier. It is left again when it does not pay.
@@ -49,6 +50,7 @@ from fedpact.solvers.constrained.condensation import (
     Look,
     Point,
     System,
+    complete_step,
     condense,
     cone_of,
     evaluate,
@@ -64,7 +66,7 @@ from fedpact.solvers.evidence import Pull, pull
 from fedpact.solvers.local.damped_model import model_step
 from fedpact.solvers.run import HAND_OVER, Iterate, Run, Verdict
 from fedpact.solvers.scales import Introduce, introduce
-from fedpact.solvers.steps import Holder
+from fedpact.solvers.steps import Holder, Private, point_of, returned_by
 from fedpact.types import Matrix, Vector
 
 #: Entries above this are taken for infinite where sums are secure: a sum over a thousand owners holds them, and a step
@@ -127,11 +129,12 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, System]:
     """Check the share at the start, choose the first slack and multiplier, and give their system."""
     introduce(share, None, Introduce(w=order.w))
     cone = cone_of(share)
-    local = evaluate(share, order.w, order.coupled.size)
+    w = point_of(share, None, order.w, -1)
+    local = evaluate(share, w, order.coupled.size)
     slack, multiplier = first_pair(cone, local, order.holders)
-    point, system = condense(share, cone, order.w, local, slack, multiplier, order)
+    point, system = condense(share, cone, w, local, slack, multiplier, order)
     check_usable(system)
-    return at_start(point), system
+    return replace(at_start(share, point), returned=returned_by(state)), system
 
 
 @client_step
@@ -139,15 +142,16 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     """Take the step with step lengths of our own, and give the system of the new point."""
     origin = origin_of(state, order)
     cone = cone_of(share)
-    w = origin.w + order.longer * order.step
-    slack, multiplier = move_pair(cone, origin, order.step, order.target, order.finishing)
+    step = complete_step(share, origin, order.step, order.longer, order.target, order.finishing)
+    w = origin.w + order.longer * step
+    slack, multiplier = move_pair(cone, origin, step, order.target, order.finishing)
     local = evaluate(share, w, order.coupled.size)
     point, system = condense(share, cone, w, local, slack, multiplier, order)
     slope = float(np.max(np.abs(local.gradient), initial=1.0))
     runs_away = np.max(multiplier, initial=0.0) > RUNAWAY * slope
     if order.secure and runs_away and largest_entry(system) > SUMMABLE:
-        system = void_system(w.size, order)
-    return move_to(state, order, point), system
+        system = void_system(order.step.size, order)
+    return move_to(share, state, order, point), system
 
 
 @client_step
@@ -171,13 +175,14 @@ def check_usable(system: System) -> None:
         raise DataError(f"its Hessian is not finite at the start; {remedy}", code="FP-DATA-251")
 
 
-def at_start(point: Point) -> State:
+def at_start(share: Share, point: Point) -> State:
     """The state at the first point, which no certificate has called the best yet."""
     return State(
         iteration=0,
         price=point.clean,
         best_iteration=-1,
         best_price=np.zeros_like(point.clean),
+        private=Private.of(share, point.w),
         latest=point,
         kept=point,
     )
@@ -188,11 +193,18 @@ def origin_of(state: State, order: Advance) -> Point:
     return state.kept if order.back else state.latest
 
 
-def move_to(state: State, order: Advance, point: Point) -> State:
+def move_to(share: Share, state: State, order: Advance, point: Point) -> State:
     """The state after the step to `point`."""
     kept = state.latest if order.keep else state.kept
     state = state.mark_best(order.best)
-    return replace(state, iteration=order.iteration, price=point.clean, latest=point, kept=kept)
+    return replace(
+        state,
+        iteration=order.iteration,
+        price=point.clean,
+        private=Private.of(share, point.w),
+        latest=point,
+        kept=kept,
+    )
 
 
 # --------------------------------------------------------------------------------------------------- the server's half
@@ -224,7 +236,7 @@ class Coordinator:
         point, own = condense(server, self.cone, self.w, local, slack, multiplier, order)
         with named(server.label, begin.__name__):
             check_usable(own)
-        self.state = at_start(replace(point, clean=np.append(point.clean[: self.split], none)))
+        self.state = at_start(server, replace(point, clean=np.append(point.clean[: self.split], none)))
         return self._sums(own, replies, none, judged=True)
 
     def advance(self, order: Advance) -> Sums:
@@ -240,7 +252,7 @@ class Coordinator:
         local = self.local_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
         point, own = condense(self.problem.server, self.cone, self.w, local, slack, multiplier, order)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
-        self.state = move_to(self.state, order, point)
+        self.state = move_to(self.problem.server, self.state, order, point)
         return self._sums(own, replies, expected, order.judge)
 
     def local_at(self, w: Vector, coupled: Vector, coupled_jacobian: Matrix) -> Local:
@@ -261,6 +273,7 @@ class Coordinator:
             return Sums(usable=False, system=own)
         total = add_up([own, replies.total]).total
         slope = total.gradient + total.price
+        common = self.problem.regularizer.subdifferential_distance(-slope, self.w)
         certificate = None
         objective = np.nan
         if judged:
@@ -270,13 +283,14 @@ class Coordinator:
                 coupled=replies.total.coupled,
                 feasibility=replies.total.feasibility,
                 violation=replies.total.violation,
+                private=replies.total.private,
             )
             clean = self.state.latest.clean[: self.split]
             certificate, objective = assemble(self.problem, self.w, clean, coupled, terms, replies)
         return Sums(
             usable=True,
             system=total,
-            stationarity=self.problem.regularizer.subdifferential_distance(-slope, self.w),
+            stationarity=max(common, total.private_slope),
             miss=float(np.sqrt(total.miss)),
             certificate=certificate,
             objective=objective,
@@ -337,7 +351,7 @@ class InteriorPoint(Solver[Server]):
     """Federated primal-dual interior point: a dozen exchanges of d x d matrices. Nothing to tune."""
 
     name: ClassVar[str] = "interior-point"
-    needs: ClassVar[Needs] = Needs(constraints=True, symmetric=True, coupled=True, matrices=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, symmetric=True, coupled=True, own=True, matrices=True)
     reserve: ClassVar[int] = 2
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60

@@ -66,7 +66,7 @@ class Sums:
     """The systems of all holders added up, and what the server reads off them.
 
     usable:       False when a value of some holder is not finite here: then all else is void
-    stationarity: distance of 0 from grad f + J'z + the subdifferential of h
+    stationarity: distance of 0 from grad f + J'z + the subdifferential of h, and from grad f + J'z in private variables
     miss:         |c + s| over all holders
     certificate:  of w and the clean multipliers, with the objective, when it was asked for
     """

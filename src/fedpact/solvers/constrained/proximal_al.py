@@ -8,6 +8,10 @@ Every outer iteration k minimises, by the inexact ADMM of `inexact_admm.py`,
 and then every holder of a constraint updates its own multiplier, mu_i^{k+1} = P_{K_i*}(mu_i^k + beta c_i(w^{k+1})).
 Multipliers stay at their owners until the end. (He24-conic prints mu_i^0 in K_i; it must be K_i*.)
 
+An owner's private variables v_i are variables of its P_{i,k} alone. The paper's proximal term in all variables,
+|(w, v_1, ..., v_n) - (w^k, v_1^k, ..., v_n^k)|^2 / (2 beta), is a sum in which every holder has its part of w's, and an
+owner all of its own v_i's, with weight 1 / beta: so Algorithm 1 and its theory hold as they are.
+
 Notation (He24-conic numbering)
     beta    penalty of the constraints, and 1 / weight of the proximal term    penalty
     rho     penalty of the consensus inside Algorithm 2                        consensus_penalty
@@ -34,7 +38,16 @@ from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangia
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
-from fedpact.solvers.steps import Holder, Judged, certificate_of, judged_terms, price_of
+from fedpact.solvers.steps import (
+    Holder,
+    Judged,
+    Private,
+    certificate_of,
+    judged_terms,
+    point_of,
+    price_of,
+    returned_by,
+)
 from fedpact.types import Vector
 
 #: The penalty grows by this factor
@@ -55,7 +68,7 @@ ESCAPE_AFTER = 5
 class State(Holder):
     """What an owner keeps between rounds; `price` is mu_i^k."""
 
-    centre: Vector  # w^k
+    centre: Vector  # w^k, and v_i^k behind it
     penalty: float
     holders: int  # n + 1
     drift: Vector  # P_{K*}(mu_i^k - mu_i^{k-1}): where the multiplier is heading
@@ -107,20 +120,25 @@ class Repriced(Judged):
 def start(share: Share, state: Any, order: Start) -> tuple[State, Started]:
     """Set up P_{i,0} around w^0, with the multiplier that another method left here, or zero."""
     price = price_of(share, state, order.warm)
-    function = local_function(share, price, order.penalty, order.holders, order.w)
-    consensus, proposal = admm.begin(function, order.w, order.consensus_penalty)
+    point = point_of(share, state, order.w, order.warm)
+    function = local_function(share, price, order.penalty, order.holders, point)
+    consensus, proposal = admm.begin(function, point, order.consensus_penalty, share.private)
+    private = Private.of(share, point)
     fresh = State(
         iteration=order.iteration,
         price=price,
         best_iteration=order.warm,
         best_price=price,
-        centre=order.w,
+        private=private,
+        best_private=private,
+        returned=returned_by(state),
+        centre=point,
         penalty=order.penalty,
         holders=order.holders,
         drift=np.zeros_like(price),
         consensus=consensus,
     )
-    return fresh, Started(proposal=proposal, **judged_terms(share, order.w, price, order.coupled))
+    return fresh, Started(proposal=proposal, **judged_terms(share, point, price, order.coupled))
 
 
 @skippable
@@ -136,19 +154,21 @@ def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Up
 def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repriced]:
     """Update the multiplier at w^{k+1}, give the terms of its certificate, and start the next subproblem."""
     state = state.mark_best(order.best)
-    price, change = next_multiplier(share, order.w, state.price, state.penalty)
-    function = local_function(share, price, order.penalty, state.holders, order.w)
-    consensus, proposal = admm.begin(function, order.w, order.consensus_penalty)
+    point = np.concatenate([order.w, state.consensus.u[order.w.size :]])
+    price, change = next_multiplier(share, point, state.price, state.penalty)
+    function = local_function(share, price, order.penalty, state.holders, point)
+    consensus, proposal = admm.begin(function, point, order.consensus_penalty, share.private)
     after = replace(
         state,
         iteration=order.iteration,
         price=price,
-        centre=order.w,
+        private=Private.of(share, point),
+        centre=point,
         penalty=order.penalty,
         drift=drift_of(share, state.price, price),
         consensus=consensus,
     )
-    terms = judged_terms(share, order.w, price, order.coupled)
+    terms = judged_terms(share, point, price, order.coupled)
     return after, Repriced(change=change, proposal=proposal, **terms)
 
 
@@ -156,8 +176,12 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
 
 
 def local_function(share: Share, multiplier: Vector, penalty: float, holders: int, centre: Vector) -> Function:
-    """P_{i,k}: (10) and (11)."""
-    return anchored(augmented_lagrangian(share, multiplier, penalty, centre.size), 1 / (holders * penalty), centre)
+    """P_{i,k}: (10) and (11); private variables, which have one holder, have the whole of the proximal term."""
+    weight: float | Vector = 1 / (holders * penalty)
+    if share.private:
+        common = centre.size - share.private
+        weight = np.append(np.full(common, weight), np.full(share.private, 1 / penalty))
+    return anchored(augmented_lagrangian(share, multiplier, penalty, centre.size), weight, centre)
 
 
 def next_multiplier(share: Share, w: Vector, multiplier: Vector, penalty: float) -> tuple[Vector, float]:
@@ -245,7 +269,7 @@ class ProximalAL(Solver[Server]):
     """
 
     name: ClassVar[str] = "proximal-al"
-    needs: ClassVar[Needs] = Needs(constraints=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, own=True)
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60
     progress: ClassVar[float] = 0.9
