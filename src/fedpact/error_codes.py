@@ -441,6 +441,7 @@ CODES = {
     "FP-OPTION-822": "a constraint between groups has no groups; name the column of the groups",
     "FP-OPTION-823": "a promise for new rows needs a threshold; let the model have an intercept",
     "FP-OPTION-824": "a gap in loss over all owners together cannot be stated; let each owner hold it",
+    "FP-OPTION-825": "own_intercept goes with losses and the recall of one class; leave it out for other constraints",
     "FP-DATA-802": "all rows of an owner would be held out; lower holdout",
     "FP-DATA-803": "an owner has too few held-out rows for a promise; give it more rows, or ask for less",
     "FP-DATA-806": "clients decide at thresholds of their own; say who holds each row",

@@ -28,6 +28,8 @@ class NeymanPearsonClassifier(HorizontalClassifier):
     threshold:      with a confidence: one "common" threshold for all clients, or each its "own" (then `predict` needs
                     client=)
     holdout:        with a confidence: part of the protected rows that is kept out of training to keep the promise
+    own_intercept:  with min_recall: every client has an intercept of its own, in place of a common one (then `predict`
+                    needs client=)
     protected:      label of the protected class; None: the last one in sorted order
     regularization: weight of |w|^2 / 2, over all but the intercept; a tenth of it where errors are minimised
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
@@ -48,6 +50,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         confidence: float | None = None,
         threshold: Literal["common", "own"] = "common",
         holdout: float = 0.5,
+        own_intercept: bool = False,
         protected: Any = None,
         regularization: float = 1e-3,
         standardize: bool = True,
@@ -64,6 +67,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         self.confidence = confidence
         self.threshold = threshold
         self.holdout = holdout
+        self.own_intercept = own_intercept
         self.protected = protected
         self.regularization = regularization
         self.standardize = standardize
@@ -95,6 +99,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
             confidence=self.confidence or 0.0,
             threshold=self.threshold,
             holdout=self.holdout,
+            own_intercept=self.own_intercept,
             split=self.seed,
             regularization=self.regularization,
         )

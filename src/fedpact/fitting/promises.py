@@ -20,6 +20,7 @@ import numpy as np
 
 from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.problem import Share
+from fedpact.solvers.steps import model_of
 from fedpact.tasks import Classification
 from fedpact.tasks.decisions import Decisions
 from fedpact.types import Vector
@@ -53,7 +54,9 @@ class Proposed(Reply):
 def propose(share: Share, state: Any, order: Propose) -> tuple[Any, Proposed]:
     """With which thresholds the promise would fail."""
     assert isinstance(share.measures, Decisions)
-    return state, Proposed(failed=share.measures.fails_at(order.w, order.thresholds).astype(float))
+    return state, Proposed(
+        failed=share.measures.fails_at(model_of(share, state, order.w), order.thresholds).astype(float)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,7 @@ class Tested(Reply):
 def test(share: Share, state: Any, order: Propose) -> tuple[Any, Tested]:
     """Test the promises of a model on the held-out rows."""
     assert isinstance(share.measures, Decisions)
-    return state, Tested(failed=float(not share.measures.keeps_promises(order.w)))
+    return state, Tested(failed=float(not share.measures.keeps_promises(model_of(share, state, order.w))))
 
 
 def common_threshold(session: Session, task: Classification, w: Vector, deviation: float) -> float:

@@ -17,6 +17,7 @@ from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.fitting.promises import PATH, common_threshold, keeps_promises
 from fedpact.problem import Share
 from fedpact.solvers import Solution
+from fedpact.solvers.steps import model_of
 from fedpact.statistics import rows_needed_for_gap
 from fedpact.tasks import Classification
 from fedpact.tasks.decisions import Decisions
@@ -24,7 +25,9 @@ from fedpact.tasks.requirements import count_cells
 from fedpact.types import Vector
 
 #: Widths of the smoothing where errors are minimised, in deviations of the first scores.
-ERROR_WIDTHS = (0.5, 0.25, 0.12)
+ERROR_WIDTHS = (0.5, 0.2, 0.08)
+#: The first width where owners have intercepts of their own, which may run away from a sharper start.
+SOFTEST = 1.0
 #: Widths where a loss is minimised, which sets the scale of the scores.
 LOSS_WIDTHS = (1.0, 0.3, 0.1)
 #: Solves with corrected rates, at most.
@@ -57,7 +60,7 @@ class Spread(Reply):
 def spread(share: Share, state: Any, order: Decide) -> tuple[Any, Spread]:
     """How far the scores of the owner's rows spread."""
     assert isinstance(share.measures, Decisions)
-    score = share.measures.score(order.w)
+    score = share.measures.score(model_of(share, state, order.w))
     return state, Spread(count=float(score.size), total=float(score.sum()), squares=float(score @ score))
 
 
@@ -79,8 +82,9 @@ class Tallied(Reply):
 def tally(share: Share, state: Any, order: Decide) -> tuple[Any, Tallied]:
     """Count the decisions of the owner's training rows."""
     assert isinstance(share.measures, Decisions)
-    met, together = share.measures.tally(order.w)
-    errors = share.measures.count_errors(order.w)
+    point = model_of(share, state, order.w)
+    met, together = share.measures.tally(point)
+    errors = share.measures.count_errors(point)
     return state, Tallied(missed=float(not met), errors=errors, together=together)
 
 
@@ -153,20 +157,31 @@ class Path:
 
     def sharpen(self, task: Classification, start: Vector | None) -> Sharpened:
         """The best model: certified, and within its bounds by count, if there is one. start: of the first solve"""
-        smoothed = task
         w = start
         widths: tuple[float, ...] = LOSS_WIDTHS
         if replace(task, width=1.0).minimises_errors:
             widths = ERROR_WIDTHS
+            if task.own_intercept:
+                widths = (SOFTEST, *ERROR_WIDTHS)
             if w is not None:
-                w = w / measure_spread(self.session, task, w)
+                task = replace(task, spread=measure_spread(self.session, task, w))
+        sharpest: tuple[Classification, Solution] | None = None  # that is certified
         for width in widths:
             smoothed = replace(task, width=width)
             solution = self.solve(smoothed, w)
             w = solution.w
             if solution.status in OVER:
                 return Sharpened(smoothed, solution, -1, np.inf)
+            if sharpest is not None and not solution.solved and task.own_intercept:
+                break  # thresholds of their own make up for what is not sharpened
+            if solution.solved or sharpest is None:
+                sharpest = (smoothed, solution)
         assert w is not None
+        assert sharpest is not None
+        if task.own_intercept:  # its own threshold keeps an owner's bound, by count
+            smoothed, solution = sharpest
+            kept = replace(smoothed, decide_own=True, proven=bool(task.promised))
+            return Sharpened(kept, solution, *self.count(kept, solution.w))
         found = self.correct(smoothed, w)
         if found.missed > 0:
             return self.relax(found)
@@ -227,7 +242,7 @@ class Path:
     def move_threshold(self, found: Sharpened) -> Sharpened:
         """The model with the threshold, or thresholds of the owners' own, that keep its promise for new rows."""
         task = found.task
-        if task.threshold == "own":
+        if task.has_own_thresholds:
             return replace(found, task=replace(task, decide_own=True, proven=True))
         w = found.solution.w
         limit = common_threshold(self.session, task, w, measure_spread(self.session, task, w))

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpact.data import with_intercept
 from fedpact.errors import DataError, OptionError
 from fedpact.problem import Share
 from fedpact.prox import Prox, SquaredL2
@@ -56,7 +57,8 @@ class Classification(ClassTask, GroupedTask):
 
     Keys of a job first; then what a fit finds on its way:
 
-    width:     of the smoothing of decisions; 0: rates are left out, which gives the start
+    width:     of the smoothing of decisions, in units of `spread`; 0: rates are left out, which gives the start
+    spread:    deviation of the scores of the start, where errors are minimised: nothing else sets their scale
     centre:    model at which smoothed rates are corrected by the counts; empty: nowhere
     tighter:   rows by which every owner tightens its rates, since the models before missed them
     cells:     rows of every cell at all owners together, for constraints that all hold together
@@ -87,9 +89,13 @@ class Classification(ClassTask, GroupedTask):
         "common", "one threshold for all owners, or one of each owner's own, where a promise is made", "text",
         choices=("common", "own"),
     )  # fmt: skip
+    own_intercept: bool = key(
+        False, "every owner has an intercept of its own, which it keeps for itself, in place of a common one", "bool"
+    )
     holdout: float = key(0.5, "part of the rows that a promise is about, kept out of training to test it", "number")
 
     width: float = 0.0
+    spread: float = 1.0
     centre: tuple[float, ...] = ()
     tighter: float = 0.0
     cells: Mapping[str, float] | None = None
@@ -128,7 +134,15 @@ class Classification(ClassTask, GroupedTask):
                     code="FP-OPTION-822",
                     key="group",
                 )
-        if self.promised and not self.intercept:
+        kept_by_threshold = not self.rates or self.recalled_class is not None
+        if self.own_intercept and not kept_by_threshold:
+            raise OptionError(
+                "own_intercept goes with losses, and with the recall, specificity or false-positive rate of one class "
+                "of two at each owner, which a threshold of its own keeps; leave it out for gaps and other rates",
+                code="FP-OPTION-825",
+                key="own_intercept",
+            )
+        if self.promised and not (self.intercept or self.own_intercept):
             raise OptionError(
                 "a promise for new rows is kept by moving the threshold; let the model have an intercept",
                 code="FP-OPTION-823",
@@ -171,18 +185,25 @@ class Classification(ClassTask, GroupedTask):
         return tuple(one for one in self.requirements if one.confidence)
 
     @property
+    def recalled_class(self) -> int | None:
+        """The class whose recall is all that is bounded, of two: then a threshold at an owner keeps its bound."""
+        found = {None if about is None else about[0] for about in (recall_of(one, self.levels) for one in self.rates)}
+        return found.pop() if len(found) == 1 else None
+
+    @property
     def promised_class(self) -> int | None:
-        """The class whose recall is all that is promised, of two: then moving the threshold keeps the promise."""
-        found = {recall_of(one, self.levels) for one in self.rates}
-        if len(self.classes) != 2 or len(self.promised) != len(self.rates) or len(found) != 1:
-            return None
-        only = found.pop()
-        return None if only is None else only[0]
+        """The same where all of it is promised: then moving the threshold keeps the promise."""
+        return self.recalled_class if len(self.promised) == len(self.rates) else None
 
     def miss_rate(self, one: Requirement) -> float:
         """How often the promise of one owner may fail: thresholds of the owners' own share what all may."""
         delta = 1 - one.confidence
-        return delta / self.owners if self.threshold == "own" else delta
+        return delta / self.owners if self.has_own_thresholds else delta
+
+    @property
+    def has_own_thresholds(self) -> bool:
+        """Whether every owner decides at a threshold of its own in the end."""
+        return self.threshold == "own" or self.own_intercept
 
     @property
     def coupled(self) -> bool:
@@ -208,6 +229,11 @@ class Classification(ClassTask, GroupedTask):
         if len(found) != 1:
             return None
         return found.pop()
+
+    @property
+    def smoothing(self) -> float:
+        """Width of the smoothing in units of the scores."""
+        return self.width * self.spread
 
     @property
     def minimises_errors(self) -> bool:
@@ -261,7 +287,8 @@ class Classification(ClassTask, GroupedTask):
             coupled = trained.coupled()
             decisions.check_promises()
         objective = None if owner == SERVER else trained.objective()
-        return Share(objective, constraint, coupled, name=owner, measures=decisions)
+        private = int(self.own_intercept)
+        return Share(objective, constraint, coupled, name=owner, measures=decisions, private=private)
 
     def held_out(self, owner: str, y: Labels, group: Labels | None) -> NDArray[np.bool_]:
         """Which rows are kept out of training to test promises: a part of every class and group that one is about."""
@@ -303,8 +330,15 @@ class Classification(ClassTask, GroupedTask):
 
     # ------------------------------------------------------------------------------------------------------ for all
 
+    @property
+    def common_intercept(self) -> bool:
+        """Whether the model that all share has an intercept."""
+        return self.intercept and not self.own_intercept
+
     def design(self, X: Matrix) -> Matrix:
         matrix = super().design(X)
+        if self.own_intercept and not self.intercept:  # the last column is the owner's own
+            matrix = with_intercept(matrix)
         if self.relaxed:  # one more variable, which no row depends on
             matrix = np.column_stack([matrix, np.zeros(len(matrix))])
         return matrix
@@ -312,14 +346,15 @@ class Classification(ClassTask, GroupedTask):
     def regularizer(self) -> Prox | None:
         found = super().regularizer()
         if self.relaxed:
-            ridge = np.full(self.parameters, RATE_RIDGE * max(self.regularization, self.l1))
+            ridge = np.full(self.parameters, RATE_RIDGE / self.spread**2 * max(self.regularization, self.l1))
             return SquaredL2(np.append(ridge, 0.0))
         if self.minimises_errors and isinstance(found, SquaredL2):
-            return SquaredL2(RATE_RIDGE * np.asarray(found.weight))
+            return SquaredL2(RATE_RIDGE / self.spread**2 * np.asarray(found.weight))
         return found
 
     def model(self, w: Vector) -> Model:
-        found = super().model(w)
+        intercept = self.common_intercept
+        found = Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=intercept)
         if not self.decide_at:
             return found
         return replace(found, intercept=found.intercept - self.decide_at)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,7 +84,7 @@ class Holding:
         wrong = np.ones((len(chosen.y), self.classes)) * chosen.parts[:, None]
         wrong[np.arange(len(wrong)), chosen.y] = 0.0
         weights, constant = fold(self.factor * wrong)
-        return SmoothedRate(chosen.X, weights, task.width, self.classes) + constant
+        return SmoothedRate(chosen.X, weights, task.smoothing, self.classes) + constant
 
     def _last_variable(self) -> Vector:
         """The relaxation that is sought, as a row: it is the last variable."""
@@ -97,12 +98,12 @@ class Holding:
         weight = np.ones(len(self.y)) if self.weight is None else self.weight
         return np.asarray(weight / weight.sum())
 
-    def count_errors(self, w: Vector) -> float:
+    def count_errors(self, w: Vector, at: float = 0.0) -> float:
         """Its part of the objective at w; errors are counted where they are minimised."""
         if self.task.relaxed or not self.task.minimises_errors:
             return self.objective().value(w)
         chosen = self.select(self._minimised_rows())
-        return self.factor * float(chosen.parts @ (chosen.decide(w) != chosen.y))
+        return self.factor * float(chosen.parts @ (chosen.decide(w, at) != chosen.y))
 
     def _minimised_rows(self) -> NDArray[np.bool_]:
         """The rows that the objective is about: those that no constraint guards."""
@@ -165,12 +166,12 @@ class Holding:
         weights = np.stack([each for each, _ in folded])
         constant = np.array([line.constant + extra for line, (_, extra) in zip(lines, folded, strict=True)])
         tighter = np.array([min(self.task.tighter * line.row, line.room) for line in lines])
-        smooth = SmoothedRates(self.X, weights, constant, self.task.width, self.classes)
+        smooth = SmoothedRates(self.X, weights, constant, self.task.smoothing, self.classes)
         if self.task.centre:
             centre = np.array(self.task.centre)
             correction = self._count(lines, centre) - smooth.value(centre)
             corrected = constant + correction + tighter
-            smooth = SmoothedRates(self.X, weights, corrected, self.task.width, self.classes)
+            smooth = SmoothedRates(self.X, weights, corrected, self.task.smoothing, self.classes)
         if not any(line.eased for line in lines):
             return smooth
         easing = np.zeros((len(lines), self.X.shape[1]))
@@ -189,8 +190,19 @@ class Holding:
         return np.array([float(np.sum(line.weights * decided)) + line.constant for line in lines])
 
     def scores(self, w: Vector) -> Matrix:
-        """(rows, classes); those of class 0 are zero with two classes."""
-        return scores(w, self.X, self.classes)
+        """(rows, classes); those of class 0 are zero with two classes.
+
+        w: followed by the owner's own intercept, where it has one; without it the scores are those of the common model
+        """
+        X = self.X
+        if self.task.own_intercept and w.size < self.classes_and_columns:
+            X = X[:, :-1]
+        return scores(w, X, self.classes)
+
+    @property
+    def classes_and_columns(self) -> int:
+        """Length of a model with the owner's own intercept."""
+        return int(self.X.shape[1]) * (1 if self.classes == 2 else self.classes)
 
     def decide(self, w: Vector, at: float = 0.0) -> Labels:
         """The class that every row is given; the last one where its score is above the others' by more than `at`."""
@@ -232,6 +244,14 @@ class Holding:
         return as_map(part * (mean_loss(self.X[rows], self.y[rows], self.classes) - bound_of(one, self.owner)))
 
 
+def counted_threshold(scores: Vector, rate: float) -> float:
+    """The largest threshold above which at least this share of the scores lies."""
+    needed = ceil(rate * len(scores) - ROUNDING)
+    if needed == 0:
+        return float(np.max(scores, initial=0.0))
+    return float(np.nextafter(np.sort(scores)[len(scores) - needed], -np.inf))
+
+
 def bound_of(one: Requirement, owner: str) -> float:
     """The upper bound at an owner."""
     assert one.at_most is not None
@@ -263,7 +283,14 @@ class Decisions:
     kept: Holding
 
     def __call__(self, w: Vector) -> dict[str, Measure]:
+        w = self.common(w)
         return describe_decisions(self.rows, w, self.decide_at(w))
+
+    def common(self, w: Vector) -> Vector:
+        """The model without the owner's own intercept, where its own threshold takes the place of that."""
+        if self.rows.task.decide_own and self.rows.task.own_intercept:
+            return w[: self.rows.task.parameters]
+        return w
 
     def decide_at(self, w: Vector) -> float:
         """The threshold of the last class: that of all owners, or this owner's own."""
@@ -283,7 +310,8 @@ class Decisions:
 
     def count_errors(self, w: Vector) -> float:
         """The owner's part of the objective; errors are counted where they are minimised."""
-        return self.rows.count_errors(w)
+        w = self.common(w)
+        return self.rows.count_errors(w, self.decide_at(w))
 
     # ------------------------------------------------------------------------------------------ promises for new rows
 
@@ -314,25 +342,32 @@ class Decisions:
         return np.asarray(thresholds < limit)
 
     def _own_threshold(self, w: Vector) -> float:
-        """The threshold that keeps all promised recalls of the class: an order statistic of the held-out scores."""
+        """The threshold that keeps every bound on the recall of the class: an order statistic of its scores.
+
+        Those of held-out rows where the bound is a promise, else those of the rows trained on.
+        """
         task = self.rows.task
-        k = task.promised_class
+        k = task.recalled_class
         assert k is not None
-        score = self.kept.scores(w)[:, 1][self.kept.y == k]
         sign = 1.0 if k == 1 else -1.0
         limits = []
-        for one in task.promised:
-            bound = recall_of(one, task.levels)
-            assert bound is not None
-            rate = bound_for(bound[1], self.rows.owner, "at_least")
-            limit = promised_threshold(sign * score, rate, task.miss_rate(one))
-            assert limit is not None  # `check_promises` has seen to it
+        for one in task.rates:
+            about = recall_of(one, task.levels)
+            assert about is not None
+            rate = bound_for(about[1], self.rows.owner, "at_least")
+            if one.confidence:
+                score = sign * self.kept.scores(w)[:, 1][self.kept.y == k]
+                limit = promised_threshold(score, rate, task.miss_rate(one))
+                assert limit is not None  # `check_promises` has seen to it
+            else:
+                limit = counted_threshold(sign * self.rows.scores(w)[:, 1][self.rows.y == k], rate)
             limits.append(limit)
         return sign * min(limits)
 
     def keeps_promises(self, w: Vector) -> bool:
         """Whether the held-out rows bear out every promise: exact tests, all of which must pass."""
         task = self.rows.task
+        w = self.common(w)
         decided = self.kept.decide(w, self.decide_at(w))
         return all(
             self._keeps(one, rate, decided) for one in task.promised if one.held_by == "each" for rate in one.rates
@@ -358,11 +393,13 @@ class Decisions:
         """Whether the holder's own constraints on decisions are met, counted; and its part of those all hold."""
         wanted = "server" if self.rows.owner == SERVER else "each"
         lines = self.rows.lines(wanted)
-        excess = self.rows.count(lines, w) - [line.allowed for line in lines] if lines else np.zeros(0)
+        w = self.common(w)
+        at = self.decide_at(w)
+        excess = self.rows.count(lines, w, at) - [line.allowed for line in lines] if lines else np.zeros(0)
         part = np.zeros(0)
         if self.rows.task.coupled and wanted == "each":
             together = self.rows.lines("all")
-            part = self.rows.count(together, w) - [line.allowed / self.rows.task.owners for line in together]
+            part = self.rows.count(together, w, at) - [line.allowed / self.rows.task.owners for line in together]
         return bool(np.all(excess <= ROUNDING)), np.asarray(part)
 
 

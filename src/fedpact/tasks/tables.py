@@ -213,7 +213,12 @@ class TableTask(Task):
     @property
     def parameters(self) -> int:
         """Numbers of the model."""
-        return self.scores * (len(self.encoding.names) + self.intercept)
+        return self.scores * (len(self.encoding.names) + self.common_intercept)
+
+    @property
+    def common_intercept(self) -> bool:
+        """Whether the model that all share has an intercept."""
+        return self.intercept
 
     @property
     def scores(self) -> int:
@@ -236,7 +241,7 @@ class TableTask(Task):
     def regularizer(self) -> Prox | None:
         """l1 |w|_1 + regularization/2 |w|^2 over everything but the intercepts."""
         penalized = np.ones(len(self.encoding.names))
-        if self.intercept:
+        if self.common_intercept:
             penalized = np.append(penalized, 0.0)
         return penalty(self.l1, self.regularization, np.tile(penalized, self.scores))
 

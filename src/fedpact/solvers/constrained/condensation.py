@@ -27,6 +27,9 @@ from fedpact.types import Matrix, Vector
 ROOM = 0.01
 #: Part of the way to the boundary of its cone that a slack or multiplier goes at most.
 FRACTION = 0.99
+#: Private variables go no farther than to violate the constraint by this much of its steepest slope, or twice as much
+#: as before: on a flat stretch far out, as a smoothed rate has it, nothing would lead them back.
+MOST_MISSED = 0.02
 #: Equalities, and bounds that bind, weigh this much more than the Hessian.
 FIRM = 1e5
 #: At most this is added to I - P' where it is singular, so that a flat Hessian does not make a binding row soft.
@@ -184,7 +187,7 @@ def complete_step(share: Share, origin: Point, step: Vector, longer: float, targ
     """The step of (w, v), where the server's is of w alone.
 
     The condensed system is a model of f + <pull + tau s^-1, c> + |c - c(origin)|_D^2 / 2. At the new w, this function
-    of v must not rise.
+    of v must not rise, nor may the step of v violate the constraint by far.
     """
     if not share.private:
         return step
@@ -192,6 +195,10 @@ def complete_step(share: Share, origin: Point, step: Vector, longer: float, targ
     assert model is not None  # the order before asked for it
     assert model.private is not None
     price = model.pull + target * model.inverse
+
+    cone = cone_of(share)
+    steepest = float(np.max(np.abs(origin.local.jacobian), initial=0.0))
+    most_violated = max(2 * cone.violation(origin.local.value), MOST_MISSED * steepest)
 
     def value(private_step: Vector) -> float:
         point = origin.w + longer * np.append(step, private_step)
@@ -202,6 +209,8 @@ def complete_step(share: Share, origin: Point, step: Vector, longer: float, targ
             c = share.constraint.function.value(point)
             change = c - origin.local.value
             found += float(price @ c + 0.5 * change @ apply(model.weight, change))
+            if np.any(private_step) and cone.violation(c) > most_violated:
+                return np.inf
         return found
 
     return np.append(step, shorten(model.private.at(step, target), value))
