@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def at(exchange: int, act: Callable[[], None]) -> Callable[[Progress], None]:
 @engines("bytes", "ray")
 def test_every_method_gives_the_same_bits(place: Place, case: Case) -> None:
     """Behind bytes stands for all engines that move them; threads are in the contract of solvers."""
-    assert bits(case.solve(engine=place)) == bits(solved_plainly(case))
+    expected = replace(solved_plainly(case), private=None)  # owners elsewhere keep their private variables
+    assert bits(case.solve(engine=place)) == bits(expected)
 
 
 @pytest.mark.parametrize("method", METHODS)

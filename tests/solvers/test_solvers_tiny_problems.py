@@ -84,8 +84,8 @@ def test_tolerances_below_rounding_end_in_words(seeds: range) -> None:
 def test_a_residual_of_zero_moves_no_penalty() -> None:
     none = np.zeros(0)
     still = Moved(
-        objective=0.0, gradient=none, feasibility=0.0, violation=0.0, coupled=none, residual=none, squared=0.0,
-        products=none, against=none, stepped=0.0, moved=1e-30, turned=1.0,
+        objective=0.0, gradient=none, feasibility=0.0, violation=0.0, private=0.0, coupled=none, residual=none,
+        squared=0.0, products=none, against=none, stepped=0.0, moved=1e-30, turned=1.0,
         converged=True, indefinite=False, gradients=1, hessians=0,
     )  # fmt: skip
     pace = Pace(fixed=False)

@@ -12,7 +12,7 @@ from fedpact.federation import Order, Reply, Summed, client_step, named
 from fedpact.functions import Function
 from fedpact.problem import Share
 from fedpact.solvers.run import Run
-from fedpact.types import Vector
+from fedpact.types import Matrix, Vector
 
 #: Step of a difference of gradients, relative to the size of w.
 STEP = 1e-6
@@ -49,7 +49,6 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
     curvature = 0.0
     slope = 0.0
     w = np.concatenate([order.w, share.first_private])
-    _check_private(share, w)
     if share.objective is not None:
         value, gradient = share.objective.value_and_gradient(w)
         _check("objective", np.asarray(value), ())
@@ -61,6 +60,7 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
         _check("constraint", c, (rows,))
         _check("constraint's Jacobian", jacobian, (rows, w.size))
         slope = float(np.sum(jacobian**2)) / rows
+    _check_private(share, w)
     return state, Introduced(curvature=curvature, slope=slope)
 
 
@@ -117,22 +117,31 @@ def _difference(function: Function, w: Vector, v: Vector) -> Vector:
 
 def _check_private(share: Share, w: Vector) -> None:
     """Raise ProblemError for a private variable that no function depends on: neither at the start nor beside it."""
-    if not share.private:
-        return
+    first = w.size - share.private
     beside = w + np.random.default_rng(0).uniform(0.5, 1.0, w.size)
-    used = np.zeros(w.size, dtype=bool)
-    with np.errstate(all="ignore"):
-        for part in share.parts.values():
-            for point in (w, beside):
-                slopes = part.gradient(point) if isinstance(part, Function) else part.jacobian(point)
-                used |= np.any(np.atleast_2d(slopes) != 0, axis=0)
-    unused = np.flatnonzero(~used[w.size - share.private :])
-    if unused.size:
+    used = np.zeros(share.private, dtype=bool)
+    for point in (w, beside):
+        if not used.all():
+            used |= np.any(_slopes(share, point)[:, first:] != 0, axis=0)
+    if not used.all():
+        number = int(np.argmin(used)) + 1
         raise ProblemError(
-            f"private variable {unused[0] + 1} of {share.private} changes none of its functions; lower private, or let "
-            "the functions use it",
+            f"private variable {number} of {share.private} changes none of its functions; lower private, or let the "
+            "functions use it",
             code="FP-PROBLEM-251",
         )
+
+
+@np.errstate(all="ignore")
+def _slopes(share: Share, w: Vector) -> Matrix:
+    """The gradients of all parts of a share, one below the other."""
+    rows = []
+    for part in share.parts.values():
+        if isinstance(part, Function):
+            rows.append(part.gradient(w)[None, :])
+        else:
+            rows.append(part.jacobian(w))
+    return np.vstack(rows)
 
 
 def _check(what: str, array: Vector, shape: tuple[int, ...]) -> None:

@@ -12,8 +12,10 @@ the end, and the certificate of (w, mu) comes with the round when the residual s
 
 Private variables v_i of an owner are one more block of its z_i, u_i and F_i. No consensus ties them, which in the
 splitting means that the server's prox is the identity on them: their w is their own z, and the proximal step has the
-anchor 2 z - z = z. So they take (relaxed, accelerated) steps of the proximal point method, the iteration stays that of
-a nonexpansive map, and the term |v - z|^2 vanishes at the solution. They enter the inner products, and nothing else.
+anchor 2 z - z = z. So they take relaxed steps of the proximal point method, and the iteration stays that of a map that
+is nonexpansive, in a norm that weighs v by LOOSE (`local/constrained.py`): one step nearly minimises over v, and the
+term |v - z|^2 vanishes at the solution. The owner mixes them with the server's gamma, which is found from the common
+variables: inner products of v would tell how far it moved.
 
 Safeguards: a step that triples the residual is taken back; the memory is halved when the residual is far from what a
 linear map would give, and when that happens again and again the acceleration rests for longer and longer; and it rests
@@ -228,11 +230,12 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
         steps = (*state.steps, z - state.z)[-order.remember :]
         changes = (*state.changes, residual - state.residual)[-order.remember :]
 
+    point = np.concatenate([order.w, found.u[dim:]])
     after = replace(
         state,
         iteration=order.iteration,
         price=found.multiplier,
-        private=Private.of(share, np.concatenate([order.w, found.u[dim:]])),
+        private=Private.of(share, point),
         z=z,
         residual=residual,
         pull=pull,
@@ -244,27 +247,31 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     )
     terms = no_terms()
     if order.judge:
-        point = np.concatenate([order.w, found.u[dim:]])
         terms = judged_terms(share, point, found.multiplier, order.coupled)
     return after, report_round(state, after, found, terms, dim)
 
 
 def report_round(before: State, after: State, found: Proximal, terms: dict[str, Any], dim: int) -> Moved:
-    """What the server needs of a holder's round to mix the next z and to choose rho; dim: of the common variables."""
-    residual = after.residual
+    """What the server needs of a holder's round to mix the next z and to choose rho; dim: of the common variables.
+
+    Norms and products are of the common variables alone: beside the vector F_i they would tell how far v_i went.
+    """
+    residual = after.residual[:dim]
+    changes = [change[:dim] for change in after.changes]
     stepped = 0.0
     if after.steps:
-        stepped = float(after.steps[-1] @ after.steps[-1])
+        step = after.steps[-1][:dim]
+        stepped = float(step @ step)
     moved = 0.0
     turned = 0.0
     if before.penalty != 0:  # not in the first round
-        moved = float(np.sum((found.u - before.warm.u) ** 2))
-        turned = float(np.sum((after.pull - before.pull) ** 2))
+        moved = float(np.sum((found.u - before.warm.u)[:dim] ** 2))
+        turned = float(np.sum((after.pull - before.pull)[:dim] ** 2))
     return Moved(
-        residual=residual[:dim],
+        residual=residual,
         squared=float(residual @ residual),
-        products=np.array([after.changes[-1] @ change for change in after.changes]),
-        against=np.array([change @ residual for change in after.changes]),
+        products=np.array([changes[-1] @ change for change in changes]),
+        against=np.array([change @ residual for change in changes]),
         stepped=stepped,
         moved=moved,
         turned=turned,

@@ -7,6 +7,9 @@ posed. Without Hessians, or with too many variables to factor one, there are onl
 The residual of (u, mu) is taken at the multiplier that is given back, nu = P_{K*}(mu + theta c(u)): stationarity
 |grad f(u) + weight (u - anchor) + J' nu|, and |mu - nu| / theta, which bounds the distance from c(u) to N_{K*}(nu),
 because mu + theta c(u) - nu is a normal of K* at nu. Both in the max-norm, the second in units of the first.
+
+Private variables, the last of u, are tied by LOOSE times the weight only, to what they were: enough to make each step
+well posed, and so little that one step nearly minimises over them.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ GROWTH = 5.0
 STIFFEST = 1e8
 #: Stages of the augmented Lagrangian method after which the step is given up.
 MAX_STAGES = 40
+#: Weight of private variables, relative to that of the common ones.
+LOOSE = 1e-5
 #: Residuals below this, relative to the terms they are made of, cannot be told from zero.
 ROUNDING = 1e-14
 
@@ -88,6 +93,7 @@ class _Step:
     def __init__(self, share: Share, constraint: Constraint, weight: float, anchor: Vector, warm: Warm) -> None:
         self.share = share
         self.weight = weight
+        self.weights = weights_of(share, weight, anchor.size)
         self.anchor = anchor
         self.warm = warm
         self.function = constraint.function
@@ -118,7 +124,7 @@ class _Step:
     def at(self, u: Vector, multiplier: Vector) -> _Point:
         """Evaluate everything at (u, mu)."""
         self.gradients += 1
-        gradient = self.weight * (u - self.anchor)
+        gradient = self.weights * (u - self.anchor)
         rounding = self.weight * (_size(u) + _size(self.anchor))
         if self.share.objective is not None:
             own = self.share.objective.gradient(u)
@@ -177,13 +183,13 @@ class _Step:
             hessian += self.share.objective.hessian(point.u)
         if not self.function.affine:
             hessian += self.function.weighted_hessian(point.u, point.nearest)
-        hessian[np.diag_indices_from(hessian)] += self.weight
+        hessian[np.diag_indices_from(hessian)] += self.weights
         return hessian
 
     def stage(self, point: _Point, tolerance: float) -> tuple[_Point, Vector]:
         """One stage of the augmented Lagrangian method, and P_{K*} of the multiplier's change."""
         inner = augmented_lagrangian(self.share, point.multiplier, self.theta, self.anchor.size)
-        found = minimize(anchored(inner, self.weight, self.anchor), point.u, max(tolerance, 0.1 * point.residual))
+        found = minimize(anchored(inner, self.weights, self.anchor), point.u, max(tolerance, 0.1 * point.residual))
         self.gradients += found.gradients
         self.hessians += found.hessians
         self.indefinite |= found.indefinite
@@ -227,7 +233,8 @@ def constrained(share: Share, weight: float, anchor: Vector, warm: Warm, toleran
 
 def _unconstrained(share: Share, weight: float, anchor: Vector, warm: Warm, tolerance: float) -> Proximal:
     """The proximal step of a share without a constraint; keeps the factor of a constant Hessian."""
-    function = anchored(augmented_lagrangian(share, warm.multiplier, 1.0, anchor.size), weight, anchor)
+    weights = weights_of(share, weight, anchor.size)
+    function = anchored(augmented_lagrangian(share, warm.multiplier, 1.0, anchor.size), weights, anchor)
     if warm.weight != weight:
         warm = replace(warm, factor=keep_factor(function), weight=weight)
     found = minimize(function, warm.u, tolerance, kept=warm.factor)
@@ -242,6 +249,13 @@ def _unconstrained(share: Share, weight: float, anchor: Vector, warm: Warm, tole
         drift=warm.multiplier,
         warm=replace(warm, u=found.w),
     )
+
+
+def weights_of(share: Share, weight: float, size: int) -> float | Vector:
+    """The weight of the quadratic term, by variable where a share has private ones."""
+    if not share.private:
+        return weight
+    return np.append(np.full(size - share.private, weight), np.full(share.private, LOOSE * weight))
 
 
 def _size(vector: Vector) -> float:
