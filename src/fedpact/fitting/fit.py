@@ -29,6 +29,8 @@ from fedpact.types import Vector
 
 #: What an owner holds: rows in memory, a file, or (None) what only its site knows.
 Held = Rows | str | Path | None
+#: Exchanges of one solve on the way to a model of decisions, where the caller states no limit.
+ON_THE_WAY = 150
 #: What everyone tells about a model, by owner and measure.
 Measures = dict[str, dict[str, float]]
 
@@ -161,7 +163,8 @@ class Fitting:
         """The model whose decisions meet the bounds, on the rows it was trained on or on those not yet seen."""
 
         def solve_once(sharper: Classification, at: Vector | None) -> Solution:
-            return self._solve(sharper, at, fallback=False)  # the next solve goes on from where this one ends
+            # The next solve goes on from where this one ends.
+            return self._solve(sharper, at, fallback=False, max_rounds=self._solving["max_rounds"] or ON_THE_WAY)
 
         path = DecisionPath(self.session, solve_once, self._server_share)
         if task.promised and task.promised_class is None:
@@ -192,13 +195,12 @@ class Fitting:
         prices = dict(zip([SERVER, *self.session.owners], solution.multipliers, strict=True))
         return Fit.of(task, solution, told, prices, before, self._solves)
 
-    def _solve(self, task: Task, start: Vector | None = None, fallback: bool = True) -> Solution:
+    def _solve(self, task: Task, start: Vector | None = None, **options: Any) -> Solution:
         self._solves += 1
         server = self._server_share(task) if task.constrained else None
         problem = RemoteProblem(self._sources, server, task.regularizer(), task)
-        return solve(
-            problem, session=self.session, w0=start, callbacks=self._callbacks, fallback=fallback, **self._solving
-        )
+        settings = {**self._solving, **options}
+        return solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **settings)
 
     def _measure(self, task: Task, w: Vector) -> dict[str, Measured]:
         """One exchange: what everyone tells about the model."""

@@ -22,7 +22,7 @@ from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.problem import Share
 from fedpact.solvers.steps import model_of
 from fedpact.tasks import Classification
-from fedpact.tasks.decisions import Decisions
+from fedpact.tasks.decisions import Decisions, keeps_together
 from fedpact.types import Vector
 
 #: Thresholds that are proposed in one exchange.
@@ -61,16 +61,23 @@ def propose(share: Share, state: Any, order: Propose) -> tuple[Any, Proposed]:
 
 @dataclass(frozen=True, kw_only=True)
 class Tested(Reply):
-    """failed: 1 when the owner's held-out rows do not bear out its promises"""
+    """What held-out rows say about promises.
+
+    failed:   1 when the owner's do not bear out its own
+    together: hits and rows that it adds to the rates that all owners promise together
+    """
 
     failed: Summed[float]
+    together: Summed[Vector]
 
 
 @client_step
 def test(share: Share, state: Any, order: Propose) -> tuple[Any, Tested]:
     """Test the promises of a model on the held-out rows."""
     assert isinstance(share.measures, Decisions)
-    return state, Tested(failed=float(not share.measures.keeps_promises(model_of(share, state, order.w))))
+    point = model_of(share, state, order.w)
+    failed = not share.measures.keeps_promises(point)
+    return state, Tested(failed=float(failed), together=share.measures.count_together(point))
 
 
 def common_threshold(session: Session, task: Classification, w: Vector, deviation: float) -> float:
@@ -96,6 +103,11 @@ def common_threshold(session: Session, task: Classification, w: Vector, deviatio
 
 
 def keeps_promises(session: Session, task: Classification, w: Vector) -> bool:
-    """One exchange: whether the held-out rows of all owners bear out the promises."""
+    """One exchange: whether the held-out rows of all owners bear out the promises.
+
+    What all promise together is tested on the rows of all: their hits vary no more than if all owners had the same rate
+    (Hoeffding 1956), so that exact bounds of a single rate hold.
+    """
     session.pose(task)
-    return session.ask(test, Propose(w=w, thresholds=np.zeros(0))).total.failed < 0.5
+    found = session.ask(test, Propose(w=w, thresholds=np.zeros(0))).total
+    return found.failed < 0.5 and keeps_together(task, found.together)

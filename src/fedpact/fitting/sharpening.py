@@ -26,7 +26,8 @@ from fedpact.types import Vector
 
 #: Widths of the smoothing where errors are minimised, in deviations of the first scores.
 ERROR_WIDTHS = (0.5, 0.2, 0.08)
-#: The first width where owners have intercepts of their own, which may run away from a sharper start.
+#: The first width where intercepts are the owners' own: from a sharper start they may run away to where all decisions
+#: are certain.
 SOFTEST = 1.0
 #: Widths where a loss is minimised, which sets the scale of the scores.
 LOSS_WIDTHS = (1.0, 0.3, 0.1)
@@ -200,7 +201,7 @@ class Path:
             found = Sharpened(centred, solution, *self.count(centred, w))
             if best is None or found.better_than(best):
                 best = found
-            if found.holds:
+            if found.holds or solution.status == "infeasible":
                 break
             tighter += TIGHTER
         assert best is not None
@@ -229,10 +230,14 @@ class Path:
         if not relaxable or task.requirements[-1].kind == "precision" or found.solution.status in OVER:
             return found
         loosened = replace(task, relaxed=last, centre=(), tighter=0.0)
-        excess = self.solve(loosened, np.append(found.solution.w, 1.0))
-        if not excess.solved:
-            return found
-        best = self.correct(replace(loosened, width=task.width), excess.w)
+        w = np.append(found.solution.w, 1.0)  # the relaxation is one more variable
+        for width in LOSS_WIDTHS:
+            loosened = replace(loosened, width=width / task.spread)
+            solution = self.solve(loosened, w)
+            w = solution.w
+            if solution.status in OVER:
+                return found
+        best = self.correct(loosened, w)
         if not best.holds:
             return found
         return replace(found, advice=describe_relaxation(task, float(best.solution.w[-1])))

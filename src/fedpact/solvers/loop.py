@@ -162,6 +162,8 @@ class Watch:
         best = run.best.certificate
         if not self.solver.needs.constraints or run.rounds_left <= self.solver.reserve or best is None:
             return None
+        if best.violation <= run.tol[1]:  # a point that meets them is known
+            return None
         if run.problem.private:  # a proof would have to balance at every owner's private variables too
             return None
         if iterate.judged is not None and iterate.judged[0].violation <= run.tol[1]:

@@ -214,12 +214,15 @@ class Classification(ClassTask, GroupedTask):
     def guarded_class(self) -> int | None:
         """The class that all one-sided constraints are about, where the errors on the others are what is minimised.
 
-        None: the constraints are about several classes, or about groups only.
+        None: the constraints are about several classes, about groups only, or about all owners' rows together, which
+        one threshold meets.
         """
         found = set()
         for one in self.requirements:
             if one.is_gap:
                 continue
+            if one.held_by == "all":
+                return None
             k = self.levels.class_of(one)
             if one.kind in ("specificity", "false_positive_rate") and len(self.classes) == 2:
                 k = 1 - k
@@ -275,7 +278,7 @@ class Classification(ClassTask, GroupedTask):
         if group is not None:
             group = checks.check_codes(owner, "group", group, len(rows.X), len(self.groups))
         held = self.held_out(owner, labels, group)
-        weight = row_weights(self, rows)
+        weight = stand_in(held, labels, group, row_weights(self, rows))
         factor = self.weight_of(owner, rows) if owner != SERVER else 0.0
         everyone = Holding(self, owner, rows.X, labels, group, weight, factor)
         trained = everyone.select(~held)
@@ -393,3 +396,21 @@ class Classification(ClassTask, GroupedTask):
         if not self.width:
             return [one for one in own if not one.rates]
         return [one for one in own if one.rates] + [one for one in own if not one.rates]
+
+
+def stand_in(held: NDArray[np.bool_], y: Labels, group: Labels | None, weight: Vector | None) -> Vector | None:
+    """Weights of rows in the objective, with which rows trained on stand for those held out, of their class and group.
+
+    Without them a class that is held out in part would seem rarer than it is.
+    """
+    if not held.any():
+        return weight
+    found = np.ones(len(y)) if weight is None else weight.copy()
+    kinds = np.zeros(len(y), dtype=np.int64) if group is None else group
+    for k in np.unique(y):
+        for g in np.unique(kinds):
+            cell = (y == k) & (kinds == g)
+            trained = int(np.sum(cell & ~held))
+            if trained:
+                found[cell] *= np.sum(cell) / trained
+    return found

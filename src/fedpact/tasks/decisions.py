@@ -374,18 +374,19 @@ class Decisions:
         )
 
     def _keeps(self, one: Requirement, rate: str, decided: Labels) -> bool:
-        kept = self.kept
-        task = kept.task
-        k = task.levels.class_of(one)
-        inside, hit = count_rate(rate, k, kept.y, decided)
-        delta = 1 - one.confidence
-        if not one.is_gap:
-            sides = {side: bound_for(bound, kept.owner, side) for side, _, bound in one.sides}
-            return rate_holds(int(hit[inside].sum()), int(inside.sum()), delta=delta, **sides)
-        assert kept.group is not None
-        cells = [inside & (kept.group == g) for g in range(len(task.groups))]
-        hits = [int(hit[cell].sum()) for cell in cells]
-        return gap_holds(hits, [int(cell.sum()) for cell in cells], bound_of(one, kept.owner), delta)
+        hits, rows = count_hits(self.kept, one, rate, decided)
+        return promise_holds(one, self.kept.owner, hits, rows)
+
+    def count_together(self, w: Vector) -> Vector:
+        """Hits and rows among the held-out ones, for every rate that all owners promise together."""
+        w = self.common(w)
+        decided = self.kept.decide(w, self.decide_at(w))
+        counts: list[int] = []
+        for one in self.rows.task.promised:
+            for rate in one.rates if one.held_by == "all" else ():
+                hits, rows = count_hits(self.kept, one, rate, decided)
+                counts += [*hits, *rows]
+        return np.array(counts, dtype=float)
 
     # ------------------------------------------------------------------------------------------------- on the way
 
@@ -401,6 +402,39 @@ class Decisions:
             together = self.rows.lines("all")
             part = self.rows.count(together, w, at) - [line.allowed / self.rows.task.owners for line in together]
         return bool(np.all(excess <= ROUNDING)), np.asarray(part)
+
+
+def count_hits(kept: Holding, one: Requirement, rate: str, decided: Labels) -> tuple[list[int], list[int]]:
+    """Hits and rows of a rate; of a gap by group."""
+    inside, hit = count_rate(rate, kept.task.levels.class_of(one), kept.y, decided)
+    cells = [inside]
+    if one.is_gap:
+        assert kept.group is not None
+        cells = [inside & (kept.group == g) for g in range(len(kept.task.groups))]
+    return [int(hit[cell].sum()) for cell in cells], [int(cell.sum()) for cell in cells]
+
+
+def promise_holds(one: Requirement, owner: str, hits: Sequence[int], rows: Sequence[int]) -> bool:
+    """Whether counts bear out a promise, at its confidence."""
+    delta = 1 - one.confidence
+    if one.is_gap:
+        return gap_holds(hits, rows, bound_of(one, owner), delta)
+    sides = {side: bound_for(bound, owner, side) for side, _, bound in one.sides}
+    return rate_holds(hits[0], rows[0], delta=delta, **sides)
+
+
+def keeps_together(task: Classification, counts: Vector) -> bool:
+    """Whether the hits and rows of all owners, as `Decisions.count_together` lists them, bear out their promises."""
+    at = 0
+    for one in task.promised:
+        for _ in one.rates if one.held_by == "all" else ():
+            size = len(task.groups) if one.is_gap else 1
+            hits = [round(number) for number in counts[at : at + size]]
+            rows = [round(number) for number in counts[at + size : at + 2 * size]]
+            at += 2 * size
+            if not promise_holds(one, "", hits, rows):
+                return False
+    return True
 
 
 def describe_decisions(rows: Holding, w: Vector, at: float) -> dict[str, Measure]:
