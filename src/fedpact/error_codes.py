@@ -425,7 +425,7 @@ CODES = {
     "FP-OPTION-801": "it is unknown who shall hold a constraint; choose each, all or server",
     "FP-OPTION-802": "a confidence is not below 1; no sample gives certainty: give one such as 0.95",
     "FP-OPTION-803": "a confidence is asked for a loss, which new rows can make as large as they like; bound a rate",
-    "FP-OPTION-804": "a confidence is asked for the coordinator's table; leave it out",
+    "FP-OPTION-804": "a confidence is asked for a constraint that not each owner holds by itself; leave it out",
     "FP-OPTION-805": "a gap between groups has another bound than at_most; state at_most alone",
     "FP-OPTION-806": "a constraint has no bound; give at_least or at_most",
     "FP-OPTION-807": "a precision is bounded from above or between groups; use at_least, or bound another rate",

@@ -142,7 +142,7 @@ class Classification(ClassTask, GroupedTask):
         """All constraints, with the confidence of the task where they state none of their own."""
         found = []
         for one in (*self.own_requirements(), *self.constraints):
-            promised = self.confidence and one.kind != LOSS and one.held_by != "server" and not one.confidence
+            promised = self.confidence and one.kind != LOSS and one.held_by == "each" and not one.confidence
             found.append(replace(one, confidence=self.confidence) if promised else one)
         return tuple(found)
 
@@ -173,11 +173,13 @@ class Classification(ClassTask, GroupedTask):
     @property
     def promised_class(self) -> int | None:
         """The class whose recall is all that is promised, of two: then moving the threshold keeps the promise."""
-        found = {recall_of(one, self.levels) for one in self.rates}
-        if len(self.classes) != 2 or len(self.promised) != len(self.rates) or len(found) != 1:
-            return None
-        only = found.pop()
-        return None if only is None else only[0]
+        found = set()
+        for one in self.rates:
+            bounded = recall_of(one, self.levels)
+            if bounded is None or not one.confidence:
+                return None
+            found.add(bounded[0])
+        return found.pop() if len(found) == 1 else None
 
     def miss_rate(self, one: Requirement) -> float:
         """How often the promise of one owner may fail: thresholds of the owners' own share what all may."""

@@ -95,9 +95,9 @@ class Requirement:
                 code="FP-OPTION-803",
                 key="confidence",
             )
-        if self.confidence and self.held_by == "server":
+        if self.confidence and self.held_by != "each":
             raise OptionError(
-                "confidence is for constraints of owners; leave it out for the coordinator's table",
+                f'confidence is for constraints that each owner holds; leave it out with held_by = "{self.held_by}"',
                 code="FP-OPTION-804",
                 key="confidence",
             )
