@@ -31,6 +31,8 @@ LOSS_WIDTHS = (1.0, 0.3, 0.1)
 CORRECTIONS = 8
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
 TIGHTER = 0.5
+#: Decisions are smoothed by so much more after each solve whose counts meet the bounds, but which is not certified.
+WIDER = 1.5
 #: A total of counts that is above its bound by less is only rounded.
 ROUNDING = 1e-9
 
@@ -135,6 +137,10 @@ class Sharpened:
         theirs = (other.missed, not other.solution.solved, other.errors)
         return mine < theirs
 
+    def stopped(self, solution: Solution) -> Sharpened:
+        """The same model, where a later solve was stopped."""
+        return replace(self, solution=replace(self.solution, status=solution.status, reason=solution.reason))
+
 
 #: Statuses after which nothing more can be asked.
 OVER = ("interrupted", "client_lost")
@@ -161,11 +167,14 @@ class Path:
             if w is not None:
                 w = w / measure_spread(self.session, task, w)
         for width in widths:
-            smoothed = replace(task, width=width)
-            solution = self.solve(smoothed, w)
-            w = solution.w
+            narrower = replace(task, width=width)
+            solution = self.solve(narrower, w)
             if solution.status in OVER:
-                return Sharpened(smoothed, solution, -1, np.inf)
+                return Sharpened(narrower, solution, -1, np.inf)
+            if smoothed.width and not solution.solved:
+                break  # so narrow it is too hard; the width before will do
+            smoothed = narrower
+            w = solution.w
         assert w is not None
         found = self.correct(smoothed, w)
         if found.missed > 0:
@@ -181,13 +190,16 @@ class Path:
             solution = self.solve(centred, w)
             w = solution.w
             if solution.status in OVER:
-                return best or Sharpened(centred, solution, -1, np.inf)
+                return best.stopped(solution) if best else Sharpened(centred, solution, -1, np.inf)
             found = Sharpened(centred, solution, *self.count(centred, w))
             if best is None or found.better_than(best):
                 best = found
             if found.holds:
                 break
-            tighter += TIGHTER
+            if found.missed:
+                tighter += TIGHTER
+            else:
+                task = replace(task, width=WIDER * task.width)
         assert best is not None
         return best
 
@@ -243,7 +255,10 @@ class Path:
             else:
                 found = self.correct(replace(strict, width=passed.task.width), passed.solution.w)
             if found.solution.status in OVER:
-                return passed or found
+                if passed is None:
+                    return found
+                passed = passed.stopped(found.solution)
+                break
             if not found.holds:
                 if passed is None:
                     continue  # bounds this strict cannot be met; nothing was tested yet
