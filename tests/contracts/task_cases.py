@@ -15,7 +15,17 @@ from scipy.optimize import minimize_scalar
 
 import fedpact as fp
 from fedpact import data, tasks
-from fedpact.tasks import ClassTask, Custom, FileSource, GroupFairness, LinearQP, NeymanPearson, Regression, Task
+from fedpact.tasks import (
+    Classification,
+    ClassTask,
+    Custom,
+    FileSource,
+    GroupFairness,
+    LinearQP,
+    NeymanPearson,
+    Regression,
+    Task,
+)
 
 COLUMNS = ("age", "dose", "weight")
 NAMES = ("north", "south", "west")
@@ -40,9 +50,9 @@ def made() -> dict[str, Rows]:
     rng = np.random.default_rng(7)
     tables = {}
     for name in NAMES:
-        X = rng.normal(size=(40, 3))
-        group = rng.integers(0, 3, 40)
-        y = np.digitize(X[:, 0] - X[:, 1] + 0.5 * (group == 0) + rng.normal(size=40), [-0.5, 0.7])
+        X = rng.normal(size=(60, 3))
+        group = rng.integers(0, 3, 60)
+        y = np.digitize(X[:, 0] - X[:, 1] + 0.5 * (group == 0) + rng.normal(size=60), [-0.5, 0.7])
         tables[name] = Rows(data.with_intercept(X), y, group)
     return tables
 
@@ -182,14 +192,15 @@ def table_file(name: str, folder: Path, labels: np.ndarray) -> Path:
     """The owner's CSV file, with its columns in another order than the job's."""
     rows = TABLES[name]
     shuffled = np.column_stack([rows.group, rows.X[:, [2, 0, 1]]])
-    return data.write_csv(folder / f"{name}.csv", data.Table(shuffled, labels, ("g", "weight", "age", "dose")), "y")
+    table = data.Table(shuffled, labels, ("group", "weight", "age", "dose"))
+    return data.write_csv(folder / f"{name}.csv", table, "label")
 
 
 def from_table(task: type[ClassTask], three_classes: bool = False, **more: Any) -> Callable[[str, Path], Any]:
     def build(name: str, folder: Path) -> Any:
         labels = TABLES[name].y if three_classes else TABLES[name].binary
         classes = ("0", "1", "2") if three_classes else ("0", "1")
-        stated = task(label="y", columns=COLUMNS, owners=len(NAMES), classes=classes, **more)
+        stated = task(label="label", columns=COLUMNS, owners=len(NAMES), classes=classes, **more)
         return from_file(stated, name, table_file(name, folder, labels))
 
     return build
@@ -222,7 +233,7 @@ def custom(name: str) -> fp.Share:
     return fp.Share(made.objective, made.constraint, name=name, measures=made.measures)
 
 
-REGRESSION = {"label": "y", "group": "g", "groups": ("0", "1", "2"), "max_loss": BOUND, "max_mean_error": BOUND}
+REGRESSION = {"label": "label", "group": "group", "groups": ("0", "1", "2"), "max_loss": BOUND, "max_mean_error": BOUND}
 
 
 def regression_of(family: str) -> Regression:
@@ -352,10 +363,38 @@ def group_fairness(parity: Any) -> Callable[[str], fp.Share]:
     return share
 
 
-def fairness_case(parity: str, mean: Any, positives_only: bool = False) -> TaskCase:
+#: Parities of decisions: the rates that are compared, by name, and the rows that each is counted on.
+COMPARED: dict[str, dict[str, Callable[[Rows], np.ndarray]]] = {
+    "loss": {},
+    "demographic_parity": {"selection rate": lambda rows: everyone(rows)},
+    "equal_opportunity": {"recall": lambda rows: rows.binary == 1},
+    "equalized_odds": {"recall": lambda rows: rows.binary == 1, "false-positive rate": lambda rows: rows.binary == 0},
+}
+
+
+def counted_gaps(rows: Rows, w: np.ndarray, parity: str) -> dict[str, float]:
+    """Between every two groups, and what one row more or less would change each by at most."""
+    found = decided(rows, w)
+    told = {}
+    for rate, chosen in COMPARED[parity].items():
+        among = chosen(rows)
+        members = [[i for i in range(len(found)) if among[i] and rows.group[i] == g] for g in range(3)]
+        for a, b in combinations(range(3), 2):
+            what = f"gap in {rate} of label = 1 between group = {a} and {b}"
+            rates = [sum(found[i] for i in members[g]) / len(members[g]) for g in (a, b)]
+            told[what] = abs(rates[1] - rates[0])
+            told[f"one row of the {what}"] = 1 / min(len(members[a]), len(members[b]))
+    return told
+
+
+def fairness_case(parity: str) -> TaskCase:
+    """Decisions are smoothed with width 1: then they count by their probability."""
+
     def bounded(name: str, w: np.ndarray) -> Any:
         rows = TABLES[name]
-        return gaps(rows, w, mean, rows.binary == 1 if positives_only else everyone(rows))
+        if parity == "loss":
+            return gaps(rows, w, mean_loss, everyone(rows))
+        return np.concatenate([gaps(rows, w, probability, chosen(rows)) for chosen in COMPARED[parity].values()])
 
     return TaskCase(
         f"group_fairness, {parity}",
@@ -363,9 +402,121 @@ def fairness_case(parity: str, mean: Any, positives_only: bool = False) -> TaskC
         4,
         lambda name, w: mean_loss(TABLES[name], w, everyone(TABLES[name])) / 3,
         bounded,
-        lambda name, w: group_rates(TABLES[name], w),
-        from_table(GroupFairness, bound=BOUND, group="g", groups=("0", "1", "2"), parity=parity),
+        lambda name, w: group_rates(TABLES[name], w) | counted_gaps(TABLES[name], w, parity),
+        from_table(GroupFairness, bound=BOUND, group="group", groups=("0", "1", "2"), parity=parity, width=1.0),
     )
+
+
+# -------------------------------------------------------------------------------------------------- several constraints
+
+WIDTH = 0.6
+RECALLS = {"north": 0.7, "south": 0.8, "west": 0.9}
+#: Recall of class 1 and the gap in selection rates, by decisions; the loss on class 1 beside them.
+TWO = {
+    "constraints": (
+        tasks.Requirement(kind="recall", at_least=RECALLS),
+        tasks.Requirement(kind="loss", of="1", at_most=BOUND),
+        tasks.Requirement(kind="demographic_parity", at_most=BOUND),
+    ),
+    "group": "group",
+    "groups": ("0", "1", "2"),
+    "width": WIDTH,
+}
+#: Constraints on several classes: then the loss on all rows is minimised.
+THREE = {
+    "constraints": (
+        tasks.Requirement(kind="recall", of="1", at_least=0.5),
+        tasks.Requirement(kind="precision", of="2", at_least=0.6),
+        tasks.Requirement(kind="accuracy", at_least=0.4, at_most=0.95),
+    ),
+    "width": WIDTH,
+}
+
+
+def several(stated: Mapping[str, Any], classes: int) -> Callable[[str], fp.Share]:
+    """The share from arrays; the design adds the intercept itself."""
+
+    def share(name: str) -> fp.Share:
+        rows = TABLES[name]
+        names = tuple(map(str, range(classes)))
+        task = Classification(label="label", columns=COLUMNS, owners=len(NAMES), classes=names, **stated)
+        labels = rows.binary if classes == 2 else rows.y
+        made = task.share(name, tasks.Rows(rows.X[:, :3], labels, rows.group if "group" in stated else None))
+        assert isinstance(made, fp.Share)
+        return made
+
+    return share
+
+
+def smoothed(rows: Rows, w: np.ndarray, chosen: np.ndarray) -> float:
+    """The mean smoothed decision for class 1 over the chosen rows."""
+    return probability(rows, w / WIDTH, chosen)
+
+
+def errors_on_the_others(name: str, w: np.ndarray) -> float:
+    rows = TABLES[name]
+    return smoothed(rows, w, rows.binary == 0) / 3
+
+
+def rounded_up(share: float, rows: int) -> float:
+    """The least rate, of so many rows, that is no less than this share."""
+    return math.ceil(share * rows - 1e-9) / rows
+
+
+def two_bounded(name: str, w: np.ndarray) -> Any:
+    """Those on decisions come first."""
+    rows = TABLES[name]
+    ill = rows.binary == 1
+    recall = rounded_up(RECALLS[name], int(ill.sum())) - smoothed(rows, w, ill)
+    return np.array([recall, *gaps(rows, w, smoothed, everyone(rows)), mean_loss(rows, w, ill) - BOUND])
+
+
+def two_counts(name: str, w: np.ndarray) -> Mapping[str, float]:
+    rows = TABLES[name]
+    told = np_counts(name, w)
+    gaps_told = counted_gaps(rows, w, "demographic_parity")
+    return {**told, **group_rates(rows, w), "recall of label = 1": told["recall"], **gaps_told}
+
+
+def soft_decisions(rows: Rows, w: np.ndarray) -> list[np.ndarray]:
+    """How far each row is given each of three classes."""
+    found = []
+    for x in rows.X:
+        weights = np.exp(w.reshape(3, -1) @ x / WIDTH)
+        found.append(weights / weights.sum())
+    return found
+
+
+def three_bounded(name: str, w: np.ndarray) -> Any:
+    rows = TABLES[name]
+    soft = soft_decisions(rows, w)
+    number = len(soft)
+    middle = [i for i in range(number) if rows.y[i] == 1]
+    recall = sum(soft[i][1] for i in middle) / len(middle)
+    taken = sum(soft[i][2] for i in range(number))
+    rightly = sum(soft[i][2] for i in range(number) if rows.y[i] == 2)
+    accuracy = sum(soft[i][rows.y[i]] for i in range(number)) / number
+    return [
+        rounded_up(0.5, len(middle)) - recall,
+        (0.6 * taken - rightly) / number,
+        rounded_up(0.4, number) - accuracy,
+        accuracy - (1 - rounded_up(0.05, number)),
+    ]
+
+
+def three_counts(name: str, w: np.ndarray) -> Mapping[str, float]:
+    rows = TABLES[name]
+    found = chosen_class(rows, w)
+    number = len(found)
+    middle = [i for i in range(number) if rows.y[i] == 1]
+    taken = [i for i in range(number) if found[i] == 2]
+    accuracy = sum(found[i] == rows.y[i] for i in range(number)) / number
+    return {
+        "rows": number,
+        "accuracy": accuracy,
+        "recall of label = 1": sum(found[i] == 1 for i in middle) / len(middle),
+        "precision of label = 2": sum(rows.y[i] == 2 for i in taken) / len(taken),
+    }
 
 
 def logistic_regression(name: str) -> fp.Share:
@@ -414,9 +565,28 @@ TASKS = [
         np_counts_of_three,
         from_table(NeymanPearson, bound=BOUND, three_classes=True),
     ),
-    fairness_case("loss", mean_loss),
-    fairness_case("demographic_parity", probability),
-    fairness_case("equal_opportunity", probability, positives_only=True),
+    fairness_case("loss"),
+    fairness_case("demographic_parity"),
+    fairness_case("equal_opportunity"),
+    fairness_case("equalized_odds"),
+    TaskCase(
+        "classification, two classes",
+        several(TWO, 2),
+        4,
+        errors_on_the_others,
+        two_bounded,
+        two_counts,
+        from_table(Classification, **TWO),
+    ),
+    TaskCase(
+        "classification, three classes",
+        several(THREE, 3),
+        12,
+        lambda name, w: cross_entropy(TABLES[name], w, everyone(TABLES[name])) / 3,
+        three_bounded,
+        three_counts,
+        from_table(Classification, three_classes=True, **THREE),
+    ),
     regression_case("squared"),
     regression_case("poisson"),
     TaskCase(

@@ -20,6 +20,8 @@ from fedpact.functions import (
     PoissonLoss,
     Quadratic,
     Smooth,
+    SmoothedRate,
+    SmoothedRates,
     SmoothMap,
     SoftmaxLoss,
     SquaredLoss,
@@ -81,6 +83,11 @@ y_THIN = np.arange(15) % 3
 NUMBERS = 2 * _random(17, 20)
 COUNTS = np.arange(20) % 4
 OFFSET = _random(18, 20)
+SIGNED = _random(19, 20)
+SIGNED_OF_THREE = _random(20, 15, 3)
+SEVERAL = _random(21, 4, 20)
+SEVERAL_OF_THREE = _random(22, 4, 15, 3)
+CONSTANT = _random(23, 4)
 
 quadratic = Quadratic(_symmetric(5), _random(6, DIM))
 logistic = LogisticLoss(X, y)
@@ -109,6 +116,13 @@ CASES: dict[str, Function | Map] = {
     "poisson": PoissonLoss(X, COUNTS),
     "poisson, all given": PoissonLoss(_sparse(X), COUNTS, WEIGHT, OFFSET),
     "mean exponential": MeanExponential(X, COUNTS, WEIGHT, OFFSET),
+    "rate": SmoothedRate(X, SIGNED),
+    "rate, sparse and narrow": SmoothedRate(_sparse(X), SIGNED, 0.3),
+    "rate, three classes": SmoothedRate(X_THIN, SIGNED_OF_THREE, 0.7, 3),
+    "rate, three classes, sparse": SmoothedRate(_sparse(X_THIN), SIGNED_OF_THREE, 0.7, 3),
+    "rates": SmoothedRates(X, SEVERAL, CONSTANT, 0.5),
+    "rates, sparse": SmoothedRates(_sparse(X), SEVERAL, CONSTANT),
+    "rates, three classes": SmoothedRates(X_THIN, SEVERAL_OF_THREE, CONSTANT, 0.7, 3),
     "smooth": smooth,
     "smooth, no hessian": Smooth(rosenbrock),
     "sum of functions": 0.5 * logistic + (quadratic - smooth) / 3 - 0.2,
@@ -214,9 +228,11 @@ def test_contract(name: str) -> None:
         lambda data: HuberLoss(data(X), NUMBERS, 0.5, WEIGHT, OFFSET),
         lambda data: PoissonLoss(data(X), COUNTS, WEIGHT, OFFSET),
         lambda data: SoftmaxLoss(data(X_THIN), y_THIN, 3),
+        lambda data: SmoothedRate(data(X_THIN), SIGNED_OF_THREE, 0.7, 3),
+        lambda data: SmoothedRates(data(X), SEVERAL, CONSTANT, 0.5),
         lambda data: as_map(Affine(data(X), WEIGHT)),
     ],
-    ids=["quadratic", "logistic", "squared", "huber", "poisson", "softmax", "affine"],
+    ids=["quadratic", "logistic", "squared", "huber", "poisson", "softmax", "rate", "rates", "affine"],
 )
 def test_dense_equals_sparse(make: object, kind: object) -> None:
     dense, sparse = make(lambda a: a), make(kind)

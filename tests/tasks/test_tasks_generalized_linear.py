@@ -423,10 +423,7 @@ def test_misuse_is_told(asked: dict[str, Any], code: str, fact: str) -> None:
         Regression(**GOOD, **asked)
 
 
-def test_classifiers_that_do_not_weigh_rows_say_so() -> None:
-    for asked in ({"sample_weight": "w"}, {"class_weight": "balanced"}):
-        with raises_code("FP-OPTION-712", "", "'neyman_pearson'"):
-            NeymanPearson(**GOOD, bound=1.0, **asked)
+def test_weights_of_classes_are_for_all_of_them() -> None:
     with raises_code("FP-OPTION-711", "", "0, 1"):
         NeymanPearson(**GOOD, bound=1.0, class_weight={"0": 1.0})
 

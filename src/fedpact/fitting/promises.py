@@ -29,8 +29,9 @@ from fedpact.types import Vector
 PROPOSED = 200
 #: Exchanges that narrow the threshold down, after the first.
 NARROWED = 3
-#: The first thresholds reach this many deviations of the scores to either side.
+#: The first thresholds reach this many deviations of the scores to either side; as often as no one passes, WIDER more.
 FAR = 40.0
+WIDER = 100.0
 #: Bounds of the models that are tested, as parts of the bounds asked for, from strict to loose.
 PATH = (0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -91,15 +92,21 @@ def common_threshold(session: Session, task: Classification, w: Vector, deviatio
     thresholds = FAR * deviation * steps * np.abs(steps)  # closer together in the middle
     if not rising:
         thresholds = thresholds[::-1]
-    for _ in range(1 + NARROWED):
-        failed = session.ask(propose, Propose(w=w, thresholds=thresholds)).total.failed
-        passing = int(np.sum(np.cumsum(failed > 0.5) == 0))  # the first failure ends it
-        if passing == 0:
-            return float(thresholds[0])
-        last = float(thresholds[passing - 1])
-        following = float(thresholds[min(passing, PROPOSED - 1)])
-        thresholds = np.linspace(last, following, PROPOSED)
-    return last
+    passing = count_passing(session, w, thresholds)
+    while passing == 0:  # scores of an owner that lie far from all others
+        thresholds = WIDER * thresholds
+        passing = count_passing(session, w, thresholds)
+    for _ in range(NARROWED):
+        following = thresholds[min(passing, PROPOSED - 1)]
+        thresholds = np.linspace(thresholds[passing - 1], following, PROPOSED)
+        passing = count_passing(session, w, thresholds)
+    return float(thresholds[passing - 1])
+
+
+def count_passing(session: Session, w: Vector, thresholds: Vector) -> int:
+    """One exchange: how many thresholds, from the first, keep the promises of all owners."""
+    failed = session.ask(propose, Propose(w=w, thresholds=thresholds)).total.failed
+    return int(np.sum(np.cumsum(failed > 0.5) == 0))  # the first failure ends it
 
 
 def keeps_promises(session: Session, task: Classification, w: Vector) -> bool:

@@ -35,6 +35,8 @@ LOSS_WIDTHS = (1.0, 0.3, 0.1)
 CORRECTIONS = 8
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
 TIGHTER = 0.5
+#: Decisions are smoothed by so much more after each solve whose counts meet the bounds, but which is not certified.
+WIDER = 1.5
 #: A total of counts that is above its bound by less is only rounded.
 ROUNDING = 1e-9
 
@@ -140,6 +142,10 @@ class Sharpened:
         theirs = (other.missed, not other.solution.solved, other.errors)
         return mine < theirs
 
+    def stopped(self, solution: Solution) -> Sharpened:
+        """The same model, where a later solve was stopped."""
+        return replace(self, solution=replace(self.solution, status=solution.status, reason=solution.reason))
+
 
 #: Statuses after which nothing more can be asked.
 OVER = ("interrupted", "client_lost")
@@ -166,23 +172,23 @@ class Path:
                 widths = (SOFTEST, *ERROR_WIDTHS)
             if w is not None:
                 task = replace(task, spread=measure_spread(self.session, task, w))
-        sharpest: tuple[Classification, Solution] | None = None  # that is certified
+        smoothed = task
+        sharpest: Solution | None = None
         for width in widths:
-            smoothed = replace(task, width=width)
-            solution = self.solve(smoothed, w)
-            w = solution.w
+            narrower = replace(task, width=width)
+            solution = self.solve(narrower, w)
             if solution.status in OVER:
-                return Sharpened(smoothed, solution, -1, np.inf)
-            if sharpest is not None and not solution.solved and task.own_intercept:
-                break  # thresholds of their own make up for what is not sharpened
-            if solution.solved or sharpest is None:
-                sharpest = (smoothed, solution)
+                return Sharpened(narrower, solution, -1, np.inf)
+            if smoothed.width and not solution.solved:
+                break  # so narrow it is too hard; the width before will do
+            smoothed = narrower
+            sharpest = solution
+            w = solution.w
         assert w is not None
         assert sharpest is not None
         if task.own_intercept:  # its own threshold keeps an owner's bound, by count
-            smoothed, solution = sharpest
             kept = replace(smoothed, decide_own=True, proven=bool(task.promised))
-            return Sharpened(kept, solution, *self.count(kept, solution.w))
+            return Sharpened(kept, sharpest, *self.count(kept, w))
         found = self.correct(smoothed, w)
         if found.missed > 0:
             return self.relax(found)
@@ -197,13 +203,16 @@ class Path:
             solution = self.solve(centred, w)
             w = solution.w
             if solution.status in OVER:
-                return best or Sharpened(centred, solution, -1, np.inf)
+                return best.stopped(solution) if best else Sharpened(centred, solution, -1, np.inf)
             found = Sharpened(centred, solution, *self.count(centred, w))
             if best is None or found.better_than(best):
                 best = found
             if found.holds or solution.status == "infeasible":
                 break
-            tighter += TIGHTER
+            if found.missed:
+                tighter += TIGHTER
+            else:
+                task = replace(task, width=WIDER * task.width)
         assert best is not None
         return best
 
@@ -263,7 +272,10 @@ class Path:
             else:
                 found = self.correct(replace(strict, width=passed.task.width), passed.solution.w)
             if found.solution.status in OVER:
-                return passed or found
+                if passed is None:
+                    return found
+                passed = passed.stopped(found.solution)
+                break
             if not found.holds:
                 if passed is None:
                     continue  # bounds this strict cannot be met; nothing was tested yet

@@ -101,8 +101,9 @@ class SoftDecisions:
     def _curved(self, curvature: Vector) -> Matrix:
         """X' diag(curvature) X, for a curvature of either sign."""
         if isinstance(self.X, sp.csr_array):
-            return np.asarray((self.X.T @ sp.diags_array(curvature) @ self.X).toarray())
-        matrix = self.X.T @ (curvature[:, None] * self.X)
+            matrix = np.asarray((self.X.T @ sp.diags_array(curvature) @ self.X).toarray())
+        else:
+            matrix = self.X.T @ (curvature[:, None] * self.X)
         return 0.5 * (matrix + matrix.T)
 
 

@@ -283,12 +283,13 @@ class Classification(ClassTask, GroupedTask):
         everyone = Holding(self, owner, rows.X, labels, group, weight, factor)
         trained = everyone.select(~held)
         decisions = Decisions(trained, everyone.select(held))
+        trained.check()
+        decisions.check_promises()
         constraint = None
         coupled = None
         if self.constrained:
             constraint = trained.constraint()
             coupled = trained.coupled()
-            decisions.check_promises()
         objective = None if owner == SERVER else trained.objective()
         private = int(self.own_intercept)
         return Share(objective, constraint, coupled, name=owner, measures=decisions, private=private)

@@ -117,17 +117,29 @@ class Holding:
             checks.some_of_each(self.owner, task.label, self.y, unguarded, task.classes)
         return others
 
+    @property
+    def held_by(self) -> str:
+        """Which constraints this holder has for itself."""
+        return "server" if self.owner == SERVER else "each"
+
+    @property
+    def own(self) -> list[Requirement]:
+        return [one for one in self.task.requirements if one.held_by == self.held_by]
+
+    def check(self) -> None:
+        """Raise an error unless every constraint of the holder is about some of its rows, before anything is solved."""
+        for one in self.own:
+            if one.is_gap and self.group is None and not self.task.constrained:
+                continue  # a model without constraints needs no groups
+            check_rows(one, self.task.levels, self.owner, self.y, self.group)
+
     def constraint(self) -> Constraint | None:
         """What the holder itself must meet."""
-        wanted = "server" if self.owner == SERVER else "each"
-        own = [one for one in self.task.requirements if one.held_by == wanted]
-        for one in own:
-            check_rows(one, self.task.levels, self.owner, self.y, self.group)
         found: list[Constraint] = []
-        lines = self.lines(wanted)
+        lines = self.lines(self.held_by)
         if lines and self.task.width:
             found.append(Constraint(self._smooth(lines), Nonnegative(len(lines))))
-        for one in own:
+        for one in self.own:
             if not one.rates:
                 rows = self._losses(one)
                 found.append(Constraint(rows, Nonnegative(rows.length or 0)))
@@ -392,13 +404,12 @@ class Decisions:
 
     def tally(self, w: Vector) -> tuple[bool, Vector]:
         """Whether the holder's own constraints on decisions are met, counted; and its part of those all hold."""
-        wanted = "server" if self.rows.owner == SERVER else "each"
-        lines = self.rows.lines(wanted)
+        lines = self.rows.lines(self.rows.held_by)
         w = self.common(w)
         at = self.decide_at(w)
         excess = self.rows.count(lines, w, at) - [line.allowed for line in lines] if lines else np.zeros(0)
         part = np.zeros(0)
-        if self.rows.task.coupled and wanted == "each":
+        if self.rows.task.coupled and self.rows.owner != SERVER:
             together = self.rows.lines("all")
             part = self.rows.count(together, w, at) - [line.allowed / self.rows.task.owners for line in together]
         return bool(np.all(excess <= ROUNDING)), np.asarray(part)
@@ -489,9 +500,8 @@ def _group_measures(decided: Labels, y: Labels, group: Labels, groups: int, clas
 def _constrained_measures(rows: Holding, decided: Labels) -> dict[str, Measure]:
     """The value of every constraint on decisions of this holder, counted, by the words for it."""
     told: dict[str, Measure] = {}
-    wanted = "server" if rows.owner == SERVER else "each"
     for one in rows.task.rates:
-        if one.held_by != wanted:
+        if one.held_by != rows.held_by:
             continue
         k = rows.task.levels.class_of(one)
         values = [value for rate in one.rates for value in _rate_values(rows, one, rate, k, decided)]

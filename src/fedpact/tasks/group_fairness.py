@@ -64,6 +64,11 @@ class GroupFairness(Classification):
             return (at_owners,)
         return at_owners, replace(at_owners, held_by="server")
 
+    def build(self, owner: str, rows: Table) -> Share:
+        if owner != SERVER:
+            checks.bound_for(self.bound, owner)  # an error names the key that was stated
+        return super().build(owner, rows)
+
     def sentence(self) -> str:
         asked = self._describe(self.requirements[0])
         more = [self._describe(one) for one in self.requirements[1:] if one.held_by != "server"]

@@ -64,6 +64,11 @@ class NeymanPearson(Classification):
             return (Requirement(kind="recall", of=guarded, at_least=self.min_recall),)
         return (Requirement(kind=LOSS, of=guarded, at_most=self.bound),)
 
+    def build(self, owner: str, rows: Table) -> Share:
+        if not self.min_recall:
+            checks.bound_for(self.bound, owner)  # an error names the key that was stated
+        return super().build(owner, rows)
+
     def measure_name(self, name: str) -> str:
         if name == "protected rows":
             return f"rows with {self.label} = {self.protected or self.classes[-1]}"
