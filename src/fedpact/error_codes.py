@@ -436,6 +436,7 @@ CODES = {
     "FP-OPTION-812": "a constraint has no kind; state one",
     "FP-OPTION-813": "a constraint is about a class that does not exist; name one of the classes",
     "FP-OPTION-814": "a gap between groups is asked for without groups; name the column of the groups",
+    "FP-OPTION-815": "what all owners meet together has bounds by owner; give one number",
     "FP-OPTION-820": "holdout is not between 0 and 1; give the part of the rows that is kept out of training",
     "FP-OPTION-821": "a confidence is stated, and no constraint is about decisions; take it out, or add one",
     "FP-OPTION-822": "a constraint between groups has no groups; name the column of the groups",

@@ -234,12 +234,12 @@ def test_the_outline_is_in_the_order_of_the_lines() -> None:
         (
             {"kind": "recall", "at_least": 0.5, "confidence": 0.9, "held_by": "server"},
             "FP-OPTION-804",
-            ["confidence", "each owner", '"server"'],
+            ["confidence", "coordinator's table"],
         ),
         (
-            {"kind": "recall", "at_least": 0.5, "confidence": 0.9, "held_by": "all"},
-            "FP-OPTION-804",
-            ["confidence", "each owner", '"all"'],
+            {"kind": "recall", "at_least": {"a": 0.5}, "held_by": "all"},
+            "FP-OPTION-815",
+            ["recall", "one number"],
         ),
         ({"kind": "equalized_odds", "at_least": 0.1}, "FP-OPTION-805", ["equalized_odds", "at_most"]),
         ({"kind": "recall", "gap": True, "at_least": 0.1, "at_most": 0.2}, "FP-OPTION-805", ["recall", "at_most"]),
@@ -275,7 +275,11 @@ def test_constraints_that_cannot_be_right(stated: dict[str, Any], code: str, fac
         ({"holdout": 1.0}, "FP-OPTION-820", ["holdout = 1"]),
         ({"constraints": ()}, "FP-OPTION-821", ["confidence = 0.9"]),
         ({"constraints": (Requirement(kind="loss", at_most=0.5),)}, "FP-OPTION-821", ["confidence = 0.9"]),
-        ({"constraints": (Requirement(kind="recall", at_least=0.5, held_by="all"),)}, "FP-OPTION-821", ["confidence"]),
+        (
+            {"constraints": (Requirement(kind="recall", at_least=0.5, held_by="server"),)},
+            "FP-OPTION-821",
+            ["confidence"],
+        ),
         ({"intercept": False}, "FP-OPTION-823", ["a promise", "intercept"]),
     ],
 )
@@ -307,7 +311,7 @@ def test_the_confidence_of_the_task_is_that_of_its_rates() -> None:
             Requirement(kind="accuracy", at_least=0.5, held_by="server"),
         ),
     )
-    assert [one.confidence for one in task.requirements] == [0.9, 0.8, 0.0, 0.0, 0.0]
+    assert [one.confidence for one in task.requirements] == [0.9, 0.8, 0.0, 0.9, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ CORRECTIONS = 8
 TIGHTER = 0.5
 #: Decisions are smoothed by so much more after each solve whose counts meet the bounds, but which is not certified.
 WIDER = 1.5
+#: With less smoothing the objective may be so many times as large as before; else the solve went astray.
+WORSE = 1.25
 #: A total of counts that is above its bound by less is only rounded.
 ROUNDING = 1e-9
 
@@ -179,7 +181,7 @@ class Path:
             solution = self.solve(narrower, w)
             if solution.status in OVER:
                 return Sharpened(narrower, solution, -1, np.inf)
-            if smoothed.width and not solution.solved:
+            if sharpest is not None and sharpest.solved and not goes_on(sharpest, solution):
                 break  # so narrow it is too hard; the width before will do
             smoothed = narrower
             sharpest = solution
@@ -286,6 +288,11 @@ class Path:
         if passed is not None:
             return replace(passed, task=replace(passed.task, proven=True))
         return replace(found, missed=max(found.missed, 1), advice=describe_shortage(task))
+
+
+def goes_on(before: Solution, now: Solution) -> bool:
+    """Whether a solve with less smoothing ended certified, and not at a far worse point: such as no model at all."""
+    return now.solved and now.objective <= WORSE * abs(before.objective)
 
 
 def describe_relaxation(task: Classification, excess: float) -> str:

@@ -101,10 +101,10 @@ class SoftDecisions:
     def _curved(self, curvature: Vector) -> Matrix:
         """X' diag(curvature) X, for a curvature of either sign."""
         if isinstance(self.X, sp.csr_array):
-            matrix = np.asarray((self.X.T @ sp.diags_array(curvature) @ self.X).toarray())
+            matrix: Matrix = np.asarray((self.X.T @ sp.diags_array(curvature) @ self.X).toarray())
         else:
             matrix = self.X.T @ (curvature[:, None] * self.X)
-        return 0.5 * (matrix + matrix.T)
+        return np.asarray(0.5 * (matrix + matrix.T))
 
 
 class SmoothedRate(Function):

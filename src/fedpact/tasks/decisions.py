@@ -39,6 +39,8 @@ from fedpact.types import Matrix, Vector
 if TYPE_CHECKING:
     from fedpact.tasks.classification import Classification
 
+#: An owner's own threshold is lower by so much: in the units of the columns scores are rounded differently.
+MARGIN = 1e-9
 #: Counts are compared up to rounding.
 ROUNDING = 1e-9
 
@@ -257,11 +259,9 @@ class Holding:
 
 
 def counted_threshold(scores: Vector, rate: float) -> float:
-    """The largest threshold above which at least this share of the scores lies."""
-    needed = ceil(rate * len(scores) - ROUNDING)
-    if needed == 0:
-        return float(np.max(scores, initial=0.0))
-    return float(np.nextafter(np.sort(scores)[len(scores) - needed], -np.inf))
+    """The score such that at least this share of the scores is not below it."""
+    needed = max(ceil(rate * len(scores) - ROUNDING), 1)
+    return float(np.sort(scores)[len(scores) - needed])
 
 
 def bound_of(one: Requirement, owner: str) -> float:
@@ -374,7 +374,8 @@ class Decisions:
             else:
                 limit = counted_threshold(sign * self.rows.scores(w)[:, 1][self.rows.y == k], rate)
             limits.append(limit)
-        return sign * min(limits)
+        lowest = min(limits)
+        return sign * (lowest - MARGIN * (1 + abs(lowest)))
 
     def keeps_promises(self, w: Vector) -> bool:
         """Whether the held-out rows bear out every promise: exact tests, all of which must pass."""

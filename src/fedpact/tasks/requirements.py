@@ -121,6 +121,12 @@ class Requirement:
             )
         if self.kind == LOSS and self.at_least is not None:
             raise OptionError("a loss is bounded from above; use at_most", code="FP-OPTION-808", key="at_least")
+        if self.held_by == "all" and any(isinstance(bound, Mapping) for _, _, bound in self.sides):
+            raise OptionError(
+                f"{self.words} of all owners together has one bound; give one number",
+                code="FP-OPTION-815",
+                key="held_by",
+            )
         names: set[str] = set()
         for side in (self.at_least, self.at_most):
             names |= set(side) if isinstance(side, Mapping) else set()
