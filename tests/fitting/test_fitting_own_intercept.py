@@ -97,7 +97,7 @@ def test_an_estimator_predicts_by_client() -> None:
         recall = np.mean(predicted[(client == name) & (y == 1)])
         assert recall >= 0.9
         assert recall == pytest.approx(model.measures_[name]["recall"], abs=1e-12)
-    with raises_code("FP-DATA-806", "client="):
+    with raises_code("FP-DATA-806", "predict", "client="):
         model.predict(X)
 
 

@@ -29,13 +29,15 @@ ERROR_WIDTHS = (0.5, 0.2, 0.08)
 #: The first width where intercepts are the owners' own: from a sharper start they may run away to where all decisions
 #: are certain.
 SOFTEST = 1.0
-#: Widths where a loss is minimised, which sets the scale of the scores.
+#: Widths where a loss is minimised, in units of the scores, or in their deviations where these are less.
 LOSS_WIDTHS = (1.0, 0.3, 0.1)
 #: Solves with corrected rates, at most.
 CORRECTIONS = 8
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
 TIGHTER = 0.5
-#: Decisions are smoothed by so much more after each solve whose counts meet the bounds, but which is not certified.
+#: By how much the smoothing changes after a solve: less of it is nearer to the counts, more is easier to certify.
+NARROWER = 0.6
+NARROWEST = 0.3
 WIDER = 1.5
 #: With less smoothing the objective may be so many times as large as before; else the solve went astray.
 WORSE = 1.25
@@ -167,16 +169,17 @@ class Path:
     def sharpen(self, task: Classification, start: Vector | None) -> Sharpened:
         """The best model: certified, and within its bounds by count, if there is one. start: of the first solve"""
         w = start
-        widths: tuple[float, ...] = LOSS_WIDTHS
-        if replace(task, width=1.0).minimises_errors:
-            widths = ERROR_WIDTHS
-            if task.own_intercept:
-                widths = (SOFTEST, *ERROR_WIDTHS)
-            if w is not None:
-                task = replace(task, spread=measure_spread(self.session, task, w))
+        errors = replace(task, width=1.0).minimises_errors
+        widths: tuple[float, ...] = ERROR_WIDTHS if errors else LOSS_WIDTHS
+        if errors and task.own_intercept:
+            widths = (SOFTEST, *ERROR_WIDTHS)
+        if errors and w is not None:
+            task = replace(task, spread=measure_spread(self.session, task, w))
         smoothed = task
         sharpest: Solution | None = None
         for width in widths:
+            if w is not None and not errors:  # where a loss is minimised, scores may shrink, and decisions with them
+                task = replace(task, spread=min(1.0, measure_spread(self.session, task, w)))
             narrower = replace(task, width=width)
             solution = self.solve(narrower, w)
             if solution.status in OVER:
@@ -192,7 +195,7 @@ class Path:
             kept = replace(smoothed, decide_own=True, proven=bool(task.promised))
             return Sharpened(kept, sharpest, *self.count(kept, w))
         found = self.correct(smoothed, w)
-        if found.missed > 0:
+        if found.missed > 0 and not task.relaxed:
             return self.relax(found)
         return found
 
@@ -200,6 +203,7 @@ class Path:
         """Solve with rates that are corrected at the model before, until the counts meet every bound."""
         best: Sharpened | None = None
         tighter = 0.0
+        narrowest = NARROWEST * task.width
         for _ in range(CORRECTIONS):
             centred = replace(task, centre=tuple(w.tolist()), tighter=tighter)
             solution = self.solve(centred, w)
@@ -213,6 +217,7 @@ class Path:
                 break
             if found.missed:
                 tighter += TIGHTER
+                task = replace(task, width=max(NARROWER * task.width, narrowest))
             else:
                 task = replace(task, width=WIDER * task.width)
         assert best is not None
@@ -240,15 +245,8 @@ class Path:
         relaxable = last > 1 and len(task.classes) == 2 and task.requirements[-1].held_by == "each"
         if not relaxable or task.requirements[-1].kind == "precision" or found.solution.status in OVER:
             return found
-        loosened = replace(task, relaxed=last, centre=(), tighter=0.0)
-        w = np.append(found.solution.w, 1.0)  # the relaxation is one more variable
-        for width in LOSS_WIDTHS:
-            loosened = replace(loosened, width=width / task.spread)
-            solution = self.solve(loosened, w)
-            w = solution.w
-            if solution.status in OVER:
-                return found
-        best = self.correct(loosened, w)
+        loosened = replace(task, relaxed=last, width=0.0, spread=1.0, centre=(), tighter=0.0)
+        best = self.sharpen(loosened, np.append(found.solution.w, 1.0))  # the relaxation is one more variable
         if not best.holds:
             return found
         return replace(found, advice=describe_relaxation(task, float(best.solution.w[-1])))

@@ -58,7 +58,8 @@ class Classification(ClassTask, GroupedTask):
     Keys of a job first; then what a fit finds on its way:
 
     width:     of the smoothing of decisions, in units of `spread`; 0: rates are left out, which gives the start
-    spread:    deviation of the scores of the start, where errors are minimised: nothing else sets their scale
+    spread:    deviation of the scores of the start, where errors are minimised: nothing else sets their scale; where a
+               loss is minimised, of the model before if it is below 1
     centre:    model at which smoothed rates are corrected by the counts; empty: nowhere
     tighter:   rows by which every owner tightens its rates, since the models before missed them
     cells:     rows of every cell at all owners together, for constraints that all hold together
