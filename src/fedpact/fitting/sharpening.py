@@ -25,13 +25,14 @@ from fedpact.types import Vector
 
 #: Widths of the smoothing where errors are minimised, in deviations of the first scores.
 ERROR_WIDTHS = (0.5, 0.25, 0.12)
-#: Widths where a loss is minimised, which sets the scale of the scores.
+#: Widths where a loss is minimised, in deviations of the scores of the model before, or of a loss where that is less.
 LOSS_WIDTHS = (1.0, 0.3, 0.1)
 #: Solves with corrected rates, at most.
 CORRECTIONS = 8
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
 TIGHTER = 0.5
-#: Decisions are smoothed by so much more after each solve whose counts meet the bounds, but which is not certified.
+#: By how much the smoothing changes: less of it is nearer to the counts, more of it is easier to certify.
+NARROWER = 0.6
 WIDER = 1.5
 #: A total of counts that is above its bound by less is only rounded.
 ROUNDING = 1e-9
@@ -161,14 +162,20 @@ class Path:
         """The best model: certified, and within its bounds by count, if there is one. start: of the first solve"""
         smoothed = task
         w = start
-        widths: tuple[float, ...] = LOSS_WIDTHS
-        if replace(task, width=1.0).minimises_errors:
-            widths = ERROR_WIDTHS
-            if w is not None:
-                w = w / measure_spread(self.session, task, w)
-        for width in widths:
-            narrower = replace(task, width=width)
+        errors = replace(task, width=1.0).minimises_errors
+        widths = ERROR_WIDTHS if errors else LOSS_WIDTHS
+        unit = 1.0
+        if errors and w is not None:
+            w = w / measure_spread(self.session, task, w)
+        for part in widths:
+            if w is not None and not errors:  # where a loss is minimised, scores may shrink, and decisions with them
+                unit = min(1.0, measure_spread(self.session, task, w))
+            narrower = replace(task, width=part * unit)
             solution = self.solve(narrower, w)
+            if smoothed.width and not solution.solved and solution.status not in OVER:
+                halfway = float(np.sqrt(narrower.width * smoothed.width))
+                narrower = replace(task, width=halfway)
+                solution = self.solve(narrower, w)
             if solution.status in OVER:
                 return Sharpened(narrower, solution, -1, np.inf)
             if smoothed.width and not solution.solved:
@@ -198,6 +205,7 @@ class Path:
                 break
             if found.missed:
                 tighter += TIGHTER
+                task = replace(task, width=NARROWER * task.width)
             else:
                 task = replace(task, width=WIDER * task.width)
         assert best is not None
