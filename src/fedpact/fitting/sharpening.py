@@ -184,7 +184,7 @@ class Path:
             w = solution.w
         assert w is not None
         found = self.correct(smoothed, w)
-        if found.missed > 0:
+        if found.missed > 0 and not task.relaxed:
             return self.relax(found)
         return found
 
@@ -233,11 +233,8 @@ class Path:
         relaxable = last > 1 and len(task.classes) == 2 and task.requirements[-1].held_by == "each"
         if not relaxable or task.requirements[-1].kind == "precision" or found.solution.status in OVER:
             return found
-        loosened = replace(task, relaxed=last, centre=(), tighter=0.0)
-        excess = self.solve(loosened, np.append(found.solution.w, 1.0))
-        if not excess.solved:
-            return found
-        best = self.correct(replace(loosened, width=task.width), excess.w)
+        loosened = replace(task, relaxed=last, width=0.0, centre=(), tighter=0.0)
+        best = self.sharpen(loosened, np.append(found.solution.w, 1.0))
         if not best.holds:
             return found
         return replace(found, advice=describe_relaxation(task, float(best.solution.w[-1])))
