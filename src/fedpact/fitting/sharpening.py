@@ -217,7 +217,8 @@ class Path:
                 break
             if found.missed:
                 tighter += TIGHTER
-                task = replace(task, width=max(NARROWER * task.width, narrowest))
+                if not task.minimises_errors:  # whose widths are narrow already
+                    task = replace(task, width=max(NARROWER * task.width, narrowest))
             else:
                 task = replace(task, width=WIDER * task.width)
         assert best is not None
