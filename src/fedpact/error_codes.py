@@ -441,6 +441,8 @@ CODES = {
     "FP-OPTION-822": "a constraint between groups has no groups; name the column of the groups",
     "FP-OPTION-823": "a promise for new rows needs a threshold; let the model have an intercept",
     "FP-OPTION-824": "a gap in loss over all owners together cannot be stated; let each owner hold it",
+    "FP-OPTION-860": "calibrate is for two classes; leave it out",
+    "FP-OPTION-861": "owners that hold a constraint together have one bound; give one number",
     "FP-DATA-802": "all rows of an owner would be held out; lower holdout",
     "FP-DATA-803": "an owner has too few held-out rows for a promise; give it more rows, or ask for less",
     "FP-DATA-806": "clients decide at thresholds of their own; say who holds each row",

@@ -58,16 +58,22 @@ def propose(share: Share, state: Any, order: Propose) -> tuple[Any, Proposed]:
 
 @dataclass(frozen=True, kw_only=True)
 class Tested(Reply):
-    """failed: 1 when the owner's held-out rows do not bear out its promises"""
+    """failed: 1 when the owner's held-out rows do not bear out its promises
+
+    hits, rows: held-out ones in every cell of what all owners promise together
+    """
 
     failed: Summed[float]
+    hits: Summed[Vector]
+    rows: Summed[Vector]
 
 
 @client_step
 def test(share: Share, state: Any, order: Propose) -> tuple[Any, Tested]:
     """Test the promises of a model on the held-out rows."""
     assert isinstance(share.measures, Decisions)
-    return state, Tested(failed=float(not share.measures.keeps_promises(order.w)))
+    hits, rows = share.measures.count_together(order.w, held_out=True)
+    return state, Tested(failed=float(not share.measures.keeps_promises(order.w)), hits=hits, rows=rows)
 
 
 def common_threshold(session: Session, task: Classification, w: Vector, deviation: float) -> float:
@@ -95,4 +101,5 @@ def common_threshold(session: Session, task: Classification, w: Vector, deviatio
 def keeps_promises(session: Session, task: Classification, w: Vector) -> bool:
     """One exchange: whether the held-out rows of all owners bear out the promises."""
     session.pose(task)
-    return session.ask(test, Propose(w=w, thresholds=np.zeros(0))).total.failed < 0.5
+    tested = session.ask(test, Propose(w=w, thresholds=np.zeros(0))).total
+    return tested.failed < 0.5 and task.promises_hold_together(tested.hits, tested.rows)

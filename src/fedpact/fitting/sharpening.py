@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.fitting.promises import PATH, common_threshold, keeps_promises
-from fedpact.problem import Share
+from fedpact.problem import Measure, Share
 from fedpact.solvers import Solution
 from fedpact.statistics import rows_needed_for_gap
 from fedpact.tasks import Classification
 from fedpact.tasks.decisions import Decisions
-from fedpact.tasks.requirements import count_cells
+from fedpact.tasks.requirements import Requirement, count_cells
 from fedpact.types import Vector
 
 #: Widths of the smoothing where errors are minimised, in deviations of the first scores.
@@ -106,6 +107,29 @@ def agree_on_cells(session: Session, task: Classification) -> Classification:
     return replace(task, cells=dict(zip(names, rows.tolist(), strict=True)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Together(Reply):
+    """hits, rows: the owner's, in every cell of the constraints that all owners hold together"""
+
+    hits: Summed[Vector]
+    rows: Summed[Vector]
+
+
+@client_step
+def count_together(share: Share, state: Any, order: Decide) -> tuple[Any, Together]:
+    """Count the owner's part of the values that all owners bound together."""
+    assert isinstance(share.measures, Decisions)
+    hits, rows = share.measures.count_together(order.w)
+    return state, Together(hits=hits, rows=rows)
+
+
+def measure_together(session: Session, task: Classification, w: Vector) -> dict[str, Measure]:
+    """One exchange: the values of the constraints that all owners hold together, over the rows of all."""
+    session.pose(task)
+    counted = session.ask(count_together, Decide(w=w)).total
+    return task.tell_together(counted.hits, counted.rows)
+
+
 # ----------------------------------------------------------------------------------------------------------------- path
 
 
@@ -114,7 +138,7 @@ class Sharpened:
     """A model on the path.
 
     task:   with the width and the centre that it was found with
-    missed: holders whose counted rates miss a bound, or who cannot promise them; errors: counted, in all
+    missed: holders whose counted rates miss a bound; errors: counted, in all
     advice: what could be had where the bounds cannot
     """
 
@@ -253,19 +277,27 @@ class Path:
             passed = found
         if passed is not None:
             return replace(passed, task=replace(passed.task, proven=True))
-        return replace(found, missed=max(found.missed, 1), advice=describe_shortage(task))
+        if found.holds:  # on the rows it was trained on, not on those held out
+            return replace(found, advice=describe_shortage(task))
+        return found
 
 
 def describe_relaxation(task: Classification, excess: float) -> str:
-    """\"with recall of at least 0.9, a false-positive rate of at most 0.2 is not possible; at 0.34 it is\"."""
+    """\"with a recall of at least 0.9, a false-positive rate of at most 0.2 is not possible ...; at 0.34 it is\"."""
     *others, last = task.requirements
-    kept = " and ".join(f"{one.words} {one.bounds_in_words()}" for one in others)
+    kept = " and ".join(_ask(one) for one in others)
     _, sign, bound = last.sides[-1]
-    least = 0.0
+    room = ceil(1000 * excess) / 1000  # what is told must be possible, too
+    reachable = f"with {room:.3f} more room it is"
     if not isinstance(bound, Mapping):
-        least = bound + sign * excess
-    reachable = f"at {least:.3g} it is" if least else f"with {excess:.3g} more room it is"
-    return f"with {kept}, {last.words} {last.bounds_in_words()} is not possible; {reachable}"
+        reachable = f"at {bound + sign * room:.3f} it is"
+    return f"with {kept}, {_ask(last)} is not possible at every owner; {reachable}"
+
+
+def _ask(one: Requirement) -> str:
+    """\"a recall of at least 0.9\"."""
+    article = "an" if one.words.startswith("a") else "a"
+    return f"{article} {one.words} {one.bounds_in_words()}"
 
 
 def describe_shortage(task: Classification) -> str:

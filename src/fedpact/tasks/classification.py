@@ -21,11 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.errors import DataError, OptionError
-from fedpact.problem import Share
+from fedpact.problem import Measure, Share
+from fedpact.problem.certificate import TOGETHER
 from fedpact.prox import Prox, SquaredL2
+from fedpact.statistics import gap_holds, rate_holds
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, key
-from fedpact.tasks.checks import Labels
+from fedpact.tasks.checks import Labels, bound_for
 from fedpact.tasks.decisions import Decisions, Holding
 from fedpact.tasks.model import Model
 from fedpact.tasks.requirements import (
@@ -34,6 +36,8 @@ from fedpact.tasks.requirements import (
     Requirement,
     count_cells,
     counted_rows,
+    describe_gap,
+    describe_rate,
     outline,
     read_requirements,
     recall_of,
@@ -88,6 +92,9 @@ class Classification(ClassTask, GroupedTask):
         choices=("common", "own"),
     )  # fmt: skip
     holdout: float = key(0.5, "part of the rows that a promise is about, kept out of training to test it", "number")
+    calibrate: bool = key(
+        False, "make probabilities of the scores of two classes at the end, by sums over the training rows", "bool"
+    )
 
     width: float = 0.0
     centre: tuple[float, ...] = ()
@@ -111,6 +118,13 @@ class Classification(ClassTask, GroupedTask):
                 "below 1",
                 code="FP-OPTION-820",
                 key="holdout",
+            )
+
+        if self.calibrate and len(self.classes) != 2:
+            raise OptionError(
+                f"calibrate is for two classes, and there are {len(self.classes)}; leave it out",
+                code="FP-OPTION-860",
+                key="calibrate",
             )
 
     def _check_constraints(self) -> None:
@@ -319,10 +333,106 @@ class Classification(ClassTask, GroupedTask):
         return found
 
     def model(self, w: Vector) -> Model:
-        found = super().model(w)
+        found = replace(super().model(w), log_odds=not self.sharpened, own_threshold=self.decide_own)
         if not self.decide_at:
             return found
         return replace(found, intercept=found.intercept - self.decide_at)
+
+    def measure_name(self, name: str) -> str:
+        if name == "protected rows":
+            k = len(self.classes) - 1 if self.guarded_class is None else self.guarded_class
+            return f"rows with {self._class_in_words(k)}"
+        for k in range(len(self.classes)):
+            if name == f"decided as class {k}":
+                return f"decided as {self._class_in_words(k)}"
+        return super().measure_name(name)
+
+    def _class_in_words(self, k: int) -> str:
+        return f"{self.label} = {self.classes[k]}"
+
+    def one_class(self, told: Mapping[str, float]) -> str:
+        if told.get("accuracy", 1.0) == 1.0:  # right about all of them, if there are of one class only
+            return ""
+        for k in range(len(self.classes)):
+            if self._gives_all(k, told):
+                return self._class_in_words(k)
+        return ""
+
+    def _gives_all(self, k: int, told: Mapping[str, float]) -> bool:
+        """Whether the measures show that every row is given class k."""
+        if told.get(f"decided as class {k}") == 1.0:
+            return True
+        rates = [value for name, value in told.items() if name.startswith("positive rate of group ")]
+        if rates and len(self.classes) == 2:
+            return all(value == k for value in rates)
+        guarded = len(self.classes) - 1 if self.guarded_class is None else self.guarded_class
+        decided = (told.get("recall"), told.get("specificity"))
+        if k == guarded:
+            return decided == (1.0, 0.0)
+        return len(self.classes) == 2 and decided == (0.0, 1.0)
+
+    # ---------------------------------------------------------------------------------- what all owners hold together
+
+    def cells_together(self) -> Iterator[tuple[Requirement, str, slice]]:
+        """The rates or losses that all owners hold together, and where their cells are among all of these."""
+        start = 0
+        for one in self.requirements:
+            if one.held_by != "all":
+                continue
+            cells = len(self.groups) if one.is_gap else 1
+            for rate in one.rates or (LOSS,):
+                yield one, rate, slice(start, start + cells)
+                start += cells
+
+    def tell_together(self, hits: Vector, rows: Vector) -> dict[str, Measure]:
+        """The values of these constraints, by the words for them, from the sums of `Decisions.count_together`."""
+        told: dict[str, Measure] = {}
+        for one, rate, cells in self.cells_together():
+            everyone = rate == LOSS and not one.of
+            what = describe_rate(rate, self.levels.class_of(one), self.levels, everyone=everyone)
+            counts = rows[cells].astype(int)
+            means = hits[cells] / np.maximum(counts, 1)
+            if not one.is_gap:
+                told[what] = Measure(float(means[0]), int(counts[0]))
+                continue
+            for a, b in self.levels.pairs:
+                gap = describe_gap(what, a, b, self.levels)
+                fewest = int(min(counts[a], counts[b]))
+                told[gap] = Measure(abs(float(means[b] - means[a])), fewest)
+                told[row_of(gap)] = Measure(1 / max(fewest, 1), fewest)
+        return told
+
+    def promises_hold_together(self, hits: Vector, rows: Vector) -> bool:
+        """Whether the held-out rows of all owners bear out what they promise together: exact tests."""
+        for one, _, cells in self.cells_together():
+            if not one.confidence:
+                continue
+            delta = 1 - one.confidence
+            found = hits[cells].round().astype(int).tolist()
+            counts = rows[cells].round().astype(int).tolist()
+            sides = {side: bound_for(bound, TOGETHER, side) for side, _, bound in one.sides}
+            if one.is_gap:
+                holds = gap_holds(found, counts, sides["at_most"], delta)
+            else:
+                holds = rate_holds(found[0], counts[0], delta=delta, **sides)
+            if not holds:
+                return False
+        return True
+
+    # ------------------------------------------------------------------------------------------------ in words
+
+    def promise_in_words(self) -> str:
+        """How the promises for new rows are kept; empty without any."""
+        if not self.promised:
+            return ""
+        how = "the model was tested on them, and is the last of a fixed sequence of models that passed"
+        if self.promised_class is not None:
+            threshold = "one threshold for all owners is" if self.threshold == "common" else "every owner's threshold is"
+            how = f"{threshold} set by the scores of these rows"
+        return (
+            "Promises are about rows not yet seen, drawn as the owners' rows were. A part of the rows "
+            f"({self.holdout:g} of those concerned) was held out of training: {how}."
+        )
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
         row = 0
@@ -331,19 +441,24 @@ class Classification(ClassTask, GroupedTask):
                 rows = slice(row, row + bound.rows)
                 row += bound.rows
                 paid = float(price[rows].max()) if price[rows].size else float("nan")
-                if one.rates:
+                if one.rates or owner == TOGETHER:
                     value = told.get(bound.what, float("nan"))
                 else:
                     value = float(values[rows].max() + bound.bound) if values[rows].size else float("nan")
+                counted = 0
+                if isinstance(value, Measure) and one.rates and not one.is_gap:
+                    counted = value.rows
                 yield Bounded(
                     owner,
                     bound.what,
-                    value,
+                    float(value),
                     bound.bound,
                     paid,
                     least=bound.least,
-                    allowed=told.get(row_of(bound.what), 0.0),
+                    allowed=float(told.get(row_of(bound.what), 0.0)),
                     promise=self._promise(one),
+                    confidence=one.confidence,
+                    rows=counted,
                 )
 
     def _promise(self, one: Requirement) -> str:
@@ -353,7 +468,7 @@ class Classification(ClassTask, GroupedTask):
 
     def _held_by(self, owner: str) -> list[Requirement]:
         """The constraints of a holder, in the order of their rows: those on decisions first."""
-        wanted = "server" if owner == SERVER else "each"
+        wanted = {SERVER: "server", TOGETHER: "all"}.get(owner, "each")
         own = [one for one in self.requirements if one.held_by == wanted]
         if not self.width:
             return [one for one in own if not one.rates]

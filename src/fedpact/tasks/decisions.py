@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError
@@ -23,6 +24,7 @@ from fedpact.tasks.base import SERVER
 from fedpact.tasks.checks import Labels, bound_for
 from fedpact.tasks.regression import losses, mean_loss, scores
 from fedpact.tasks.requirements import (
+    LOSS,
     Line,
     Requirement,
     check_rows,
@@ -198,6 +200,24 @@ class Holding:
         score[:, -1] -= at
         return np.asarray(np.argmax(score, axis=1))
 
+    def count_hits(
+        self, one: Requirement, rate: str, w: Vector, decided: Labels
+    ) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """Which rows a rate or loss is a mean over, and what every row adds."""
+        k = self.task.levels.class_of(one)
+        if rate != LOSS:
+            return count_rate(rate, k, self.y, decided)
+        inside = np.asarray(self.y == k) if one.of else np.ones(len(self.y), dtype=bool)
+        score = self.scores(w)
+        return inside, logsumexp(score, axis=1) - score[np.arange(len(score)), self.y]
+
+    def cells_of(self, one: Requirement, inside: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+        """The rows of each group where a gap is bounded; else all of them."""
+        if not one.is_gap:
+            return [inside]
+        assert self.group is not None  # `check_rows` has seen to it
+        return [inside & (self.group == g) for g in range(len(self.task.groups))]
+
     def _losses(self, one: Requirement) -> Map:
         limit = bound_of(one, self.owner)
         rows = np.ones(len(self.y), dtype=bool)
@@ -230,6 +250,25 @@ class Holding:
             total = self.task.cells[f"class {k}"]
         part = float(rows.sum()) / total
         return as_map(part * (mean_loss(self.X[rows], self.y[rows], self.classes) - bound_of(one, self.owner)))
+
+
+def own_threshold(task: Classification, owner: str, score: Vector, y: Labels) -> float:
+    """The threshold that keeps an owner's promised recalls of one class: an order statistic of its held-out scores.
+
+    score, y: of the rows held out
+    """
+    k = task.promised_class
+    assert k is not None
+    sign = 1.0 if k == 1 else -1.0
+    limits = []
+    for one in task.promised:
+        bound = recall_of(one, task.levels)
+        assert bound is not None
+        rate = bound_for(bound[1], owner, "at_least")
+        limit = promised_threshold(sign * score[y == k], rate, task.miss_rate(one))
+        assert limit is not None  # `check_promises` has seen to it
+        limits.append(limit)
+    return sign * min(limits)
 
 
 def bound_of(one: Requirement, owner: str) -> float:
@@ -272,9 +311,9 @@ class Decisions:
         return self.rows.task.decide_at
 
     def score(self, w: Vector) -> Vector:
-        """Of the last class over the others, on the training rows."""
+        """Of the last class over the others, on the training rows: above 0 where all owners decide for it."""
         score = self.rows.scores(w)
-        return np.asarray(score[:, -1] - score[:, :-1].max(axis=1))
+        return np.asarray(score[:, -1] - score[:, :-1].max(axis=1) - self.rows.task.decide_at)
 
     @property
     def labels(self) -> Vector:
@@ -314,21 +353,8 @@ class Decisions:
         return np.asarray(thresholds < limit)
 
     def _own_threshold(self, w: Vector) -> float:
-        """The threshold that keeps all promised recalls of the class: an order statistic of the held-out scores."""
-        task = self.rows.task
-        k = task.promised_class
-        assert k is not None
-        score = self.kept.scores(w)[:, 1][self.kept.y == k]
-        sign = 1.0 if k == 1 else -1.0
-        limits = []
-        for one in task.promised:
-            bound = recall_of(one, task.levels)
-            assert bound is not None
-            rate = bound_for(bound[1], self.rows.owner, "at_least")
-            limit = promised_threshold(sign * score, rate, task.miss_rate(one))
-            assert limit is not None  # `check_promises` has seen to it
-            limits.append(limit)
-        return sign * min(limits)
+        """The threshold that keeps all promised recalls of the class."""
+        return own_threshold(self.rows.task, self.rows.owner, self.kept.scores(w)[:, 1], self.kept.y)
 
     def keeps_promises(self, w: Vector) -> bool:
         """Whether the held-out rows bear out every promise: exact tests, all of which must pass."""
@@ -351,6 +377,22 @@ class Decisions:
         cells = [inside & (kept.group == g) for g in range(len(task.groups))]
         hits = [int(hit[cell].sum()) for cell in cells]
         return gap_holds(hits, [int(cell.sum()) for cell in cells], bound_of(one, kept.owner), delta)
+
+    def count_together(self, w: Vector, held_out: bool = False) -> tuple[Vector, Vector]:
+        """Hits and rows in every cell of the constraints that all owners hold together, for a loss its sum.
+
+        held_out: of the rows that test promises, in the place of those trained on
+        """
+        rows = self.kept if held_out else self.rows
+        decided = rows.decide(w, self.decide_at(w))
+        hits: list[float] = []
+        sizes: list[float] = []
+        for one, rate, _ in rows.task.cells_together():
+            inside, hit = rows.count_hits(one, rate, w, decided)
+            for cell in rows.cells_of(one, inside):
+                hits.append(float(hit[cell].sum()))
+                sizes.append(float(cell.sum()))
+        return np.array(hits), np.array(sizes)
 
     # ------------------------------------------------------------------------------------------------- on the way
 
@@ -377,6 +419,8 @@ def describe_decisions(rows: Holding, w: Vector, at: float) -> dict[str, Measure
     if task.guarded_class is not None or (rows.classes == 2 and rows.group is None):
         k = rows.classes - 1 if task.guarded_class is None else task.guarded_class
         told |= _class_measures(score, decided, y, k)
+    elif rows.classes > 2:
+        told |= {f"decided as class {k}": Measure(_mean(decided == k), number) for k in range(rows.classes)}
     told["accuracy"] = Measure(float(np.mean(decided == y)), number)
     if rows.group is not None and task.group:
         told |= _group_measures(decided, y, rows.group, len(task.groups), rows.classes)

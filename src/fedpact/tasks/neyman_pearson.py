@@ -64,11 +64,6 @@ class NeymanPearson(Classification):
             return (Requirement(kind="recall", of=guarded, at_least=self.min_recall),)
         return (Requirement(kind=LOSS, of=guarded, at_most=self.bound),)
 
-    def measure_name(self, name: str) -> str:
-        if name == "protected rows":
-            return f"rows with {self.label} = {self.protected or self.classes[-1]}"
-        return super().measure_name(name)
-
 
 def neyman_pearson(
     owners: Mapping[str, tuple[ArrayLike, ArrayLike]],

@@ -95,6 +95,12 @@ class Requirement:
                 code="FP-OPTION-803",
                 key="confidence",
             )
+        if self.held_by == "all" and any(isinstance(bound, Mapping) for _, _, bound in self.sides):
+            raise OptionError(
+                f"{self.kind}: owners that hold a constraint together have one bound; give one number",
+                code="FP-OPTION-861",
+                key="held_by",
+            )
         if self.confidence and self.held_by == "server":
             raise OptionError(
                 "confidence is for constraints of owners; leave it out for the coordinator's table",
@@ -270,8 +276,7 @@ def outline(requirement: Requirement, levels: Levels, owner: str) -> Iterator[Bo
         if requirement.is_gap:
             limit = bound_for(requirement.at_most or 0.0, owner, "at_most")
             for a, b in levels.pairs:
-                between = f"between {levels.column} = {levels.groups[a]} and {levels.groups[b]}"
-                yield Bound(f"gap in {what} {between}", False, limit, 2)
+                yield Bound(describe_gap(what, a, b, levels), False, limit, 2)
             continue
         for side, sign, bound in requirement.sides:
             yield Bound(what, sign < 0, bound_for(bound, owner, side), 1)
@@ -434,6 +439,11 @@ def describe_rows(rate: str, k: int, levels: Levels) -> str:
     if rate in ("specificity", "false_positive_rate"):
         return f" with another {levels.label} than {levels.classes[k]}"
     return ""
+
+
+def describe_gap(what: str, a: int, b: int, levels: Levels) -> str:
+    """\"gap in recall of ill = yes between sex = f and m\"."""
+    return f"gap in {what} between {levels.column} = {levels.groups[a]} and {levels.groups[b]}"
 
 
 def describe_rate(rate: str, k: int, levels: Levels, everyone: bool = False) -> str:
