@@ -443,6 +443,8 @@ CODES = {
     "FP-OPTION-824": "a gap in loss over all owners together cannot be stated; let each owner hold it",
     "FP-OPTION-860": "calibrate is for two classes; leave it out",
     "FP-OPTION-861": "owners that hold a constraint together have one bound; give one number",
+    "FP-OPTION-862": "every owner decides at a threshold of its own; give --owner and --job where its table is",
+    "FP-OPTION-863": "the threshold of this owner cannot be found here; name an owner whose table the job has",
     "FP-DATA-802": "all rows of an owner would be held out; lower holdout",
     "FP-DATA-803": "an owner has too few held-out rows for a promise; give it more rows, or ask for less",
     "FP-DATA-806": "clients decide at thresholds of their own; say who holds each row",

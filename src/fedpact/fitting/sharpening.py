@@ -239,7 +239,7 @@ class Path:
             return found
         loosened = replace(task, relaxed=last, centre=(), tighter=0.0)
         excess = self.solve(loosened, np.append(found.solution.w, 1.0))
-        if not excess.solved:
+        if excess.status in OVER:
             return found
         best = self.correct(replace(loosened, width=task.width), excess.w)
         if not best.holds:

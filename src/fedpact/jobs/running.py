@@ -31,8 +31,9 @@ from fedpact.report.tracking import forget, tracker
 from fedpact.solvers import Progress
 from fedpact.solvers.solution import Status
 from fedpact.statistics import interval
-from fedpact.tasks import Classification, TableTask
+from fedpact.tasks import Classification, Model, TableTask
 from fedpact.tasks.base import SERVER, Bounded
+from fedpact.tasks.decisions import own_threshold
 
 log = logging.getLogger("fedpact")
 
@@ -230,8 +231,8 @@ def judge(found: Fit) -> tuple[Status, str]:
     solution = found.solution
     if solution.solved and not found.solved:
         return "stalled", found.shortfall
-    if solution.status == "stalled" and found.missed > 0:
-        return solution.status, f"{solution.reason}; {found.shortfall}"
+    if solution.status in ("stalled", "infeasible", "max_rounds") and found.missed > 0:
+        return solution.status, f"{found.shortfall}; {solution.reason}"
     return solution.status, solution.reason
 
 
@@ -285,6 +286,25 @@ def list_measured(found: Fit) -> Iterator[Measured]:
             if name in told and told[name].rows and not math.isnan(told[name]):
                 intervals[name] = interval(round(told[name] * told[name].rows), told[name].rows)
         yield Measured(owner, numbers, intervals, tuple(withheld), found.task.one_class(told))
+
+
+def find_threshold(file: JobFile, owner: str, model: Model) -> float:
+    """The threshold at which an owner decides, from its held-out rows: where its table is, and nowhere else.
+
+    Raises OptionError for an unknown owner or a site, DataError when the table cannot be read.
+    """
+    path = file.owners.get(owner)
+    if path is None or file.superlink or not isinstance(file.task, Classification):
+        raise OptionError(
+            f"the threshold of owner {owner!r} cannot be found here: the job has no table of this owner; name one of "
+            f"{', '.join(file.owners)}, with a job that states where its table is",
+            code="FP-OPTION-863",
+            key="owners",
+        )
+    task = replace(file.task, owners=len(file.owners))
+    rows = task.read(Path(path))
+    held = task.held_out(owner, rows.y, rows.group)
+    return own_threshold(task, owner, model.scores(rows.X[held])[:, 0], rows.y[held])
 
 
 def versions() -> dict[str, str]:

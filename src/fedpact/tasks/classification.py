@@ -427,8 +427,8 @@ class Classification(ClassTask, GroupedTask):
             return ""
         how = "the model was tested on them, and is the last of a fixed sequence of models that passed"
         if self.promised_class is not None:
-            threshold = "one threshold for all owners is" if self.threshold == "common" else "every owner's threshold is"
-            how = f"{threshold} set by the scores of these rows"
+            whose = "one threshold for all owners" if self.threshold == "common" else "every owner's own threshold"
+            how = f"{whose} is set by the scores of these rows"
         return (
             "Promises are about rows not yet seen, drawn as the owners' rows were. A part of the rows "
             f"({self.holdout:g} of those concerned) was held out of training: {how}."
