@@ -27,9 +27,9 @@ BEFORE = " without constraints"
 MET = {
     "met": "yes",
     "within tolerance": "yes",
-    "within one row": "yes, within one row",
-    "kept": "promise kept",
-    "not kept": "PROMISE NOT KEPT",
+    "within one row": "yes",
+    "kept": "kept",
+    "not kept": "NOT KEPT",
     "withheld": "withheld",
     "not known": "not known",
 }
@@ -125,7 +125,7 @@ def _show_bounded(record: Record) -> None:
     columns = ["owner", "constraint", "value", "95 %", "bound", "price", "met"]
     if not estimated:
         columns.remove("95 %")
-    rows = table(*columns)
+    rows = table(*columns, words=("constraint",))
     for one in record.bounded:
         value = "withheld" if one.withheld else f"{one.value:.4f}"
         interval = "{:.3f} to {:.3f}".format(*one.interval) if one.interval else ""

@@ -32,6 +32,8 @@ LOSS_WIDTHS = (1.0, 0.3, 0.1)
 CORRECTIONS = 8
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
 TIGHTER = 0.5
+#: Where a constraint holds, in words.
+HOLDING = {"each": "at every owner", "all": "over all owners together", "server": "at the coordinator"}
 #: A total of counts that is above its bound by less is only rounded.
 ROUNDING = 1e-9
 
@@ -176,7 +178,14 @@ class Path:
     server: Callable[[Any], Share | None]
 
     def sharpen(self, task: Classification, start: Vector | None) -> Sharpened:
-        """The best model: certified, and within its bounds by count, if there is one. start: of the first solve"""
+        """The best model; where it misses a bound, with what could be had instead. start: of the first solve"""
+        found = self.seek(task, start)
+        if found.missed > 0:
+            return self.relax(found)
+        return found
+
+    def seek(self, task: Classification, start: Vector | None) -> Sharpened:
+        """The best model: certified, and within its bounds by count, if there is one."""
         smoothed = task
         w = start
         widths: tuple[float, ...] = LOSS_WIDTHS
@@ -191,10 +200,7 @@ class Path:
             if solution.status in OVER:
                 return Sharpened(smoothed, solution, -1, np.inf)
         assert w is not None
-        found = self.correct(smoothed, w)
-        if found.missed > 0:
-            return self.relax(found)
-        return found
+        return self.correct(smoothed, w)
 
     def correct(self, task: Classification, w: Vector) -> Sharpened:
         """Solve with rates that are corrected at the model before, until the counts meet every bound."""
@@ -239,7 +245,7 @@ class Path:
             return found
         loosened = replace(task, relaxed=last, centre=(), tighter=0.0)
         excess = self.solve(loosened, np.append(found.solution.w, 1.0))
-        if excess.status in OVER:
+        if not excess.solved:
             return found
         best = self.correct(replace(loosened, width=task.width), excess.w)
         if not best.holds:
@@ -263,7 +269,7 @@ class Path:
         for part in PATH:
             strict = replace(task, strictness=part)
             if passed is None:
-                found = self.sharpen(strict, start)
+                found = self.seek(strict, start)
             else:
                 found = self.correct(replace(strict, width=passed.task.width), passed.solution.w)
             if found.solution.status in OVER:
@@ -279,19 +285,21 @@ class Path:
             return replace(passed, task=replace(passed.task, proven=True))
         if found.holds:  # on the rows it was trained on, not on those held out
             return replace(found, advice=describe_shortage(task))
+        if found.missed > 0:
+            return self.relax(found)
         return found
 
 
 def describe_relaxation(task: Classification, excess: float) -> str:
     """\"with a recall of at least 0.9, a false-positive rate of at most 0.2 is not possible ...; at 0.34 it is\"."""
     *others, last = task.requirements
-    kept = " and ".join(_ask(one) for one in others)
+    kept = " and ".join(f"{_ask(one)} {HOLDING[one.held_by]}" for one in others)
     _, sign, bound = last.sides[-1]
     room = ceil(1000 * excess) / 1000  # what is told must be possible, too
     reachable = f"with {room:.3f} more room it is"
     if not isinstance(bound, Mapping):
         reachable = f"at {bound + sign * room:.3f} it is"
-    return f"with {kept}, {_ask(last)} is not possible at every owner; {reachable}"
+    return f"with {kept}, {_ask(last)} is not possible; {reachable}"
 
 
 def _ask(one: Requirement) -> str:

@@ -232,7 +232,7 @@ def judge(found: Fit) -> tuple[Status, str]:
     if solution.solved and not found.solved:
         return "stalled", found.shortfall
     if solution.status in ("stalled", "infeasible", "max_rounds") and found.missed > 0:
-        return solution.status, f"{found.shortfall}; {solution.reason}"
+        return solution.status, f"{found.shortfall} ({solution.reason})"
     return solution.status, solution.reason
 
 

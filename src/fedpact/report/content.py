@@ -171,7 +171,7 @@ def _constraint_row(one: Bounded, tol: float) -> Row:
         used = Cell(f"{100 * fraction:.1f} %", fraction, used=fraction)
     verdict = Cell(f"{MARKS[state]} {state}", good=state in wording.GOOD)
     if one.promise:
-        verdict = replace(verdict, remark=wording.promise(one))
+        verdict = replace(verdict, remark=f"for new rows, confidence {given(one.confidence)}")
     elif one.withheld:
         verdict = Cell(f"{MARKS[state]} {state}")
     bound = Cell(wording.limit(one), one.bound)
@@ -188,7 +188,7 @@ def _value_cell(one: Bounded) -> Cell:
     if one.interval is None:
         return _cell(one.value)
     low, high = one.interval
-    return replace(_cell(one.value), remark=f"{number(low)} to {number(high)}, {one.rows:,} rows")
+    return replace(_cell(one.value), remark=f"{low:.3f} to {high:.3f}, {one.rows:,} rows")
 
 
 def _prices(record: Record) -> Section:

@@ -48,6 +48,10 @@ ENDINGS = {
         "Bring that owner back and continue from the last checkpoint with “fedpact run JOB --resume”.",
     ),
 }
+#: What to do where the decisions of a certified model are not those asked for.
+ASK_FOR_LESS = (
+    "Ask for less (a looser bound, a lower recall), or give the model more columns. More exchanges do not help."
+)
 #: A price below this fraction of the largest one is rounding error: the bound is not active.
 FREE = 1e-6
 #: The effect of a price is shown for a bound that is loosened by this fraction; of a rate by one point.
@@ -289,8 +293,16 @@ def _praise(record: Record) -> str:
 
 def _unsolved(record: Record) -> Verdict:
     headline, todo = ENDINGS.get(record.status, (f"Not solved: the run ended as {record.status}", "See the notes."))
+    states = [state(one, record.tol[1]) for one in record.bounded]
+    missed = sum(one.counted and found == "not met" for one, found in zip(record.bounded, states, strict=True))
     if record.status == "infeasible" and not record.convex:
         headline = "Not solved: no model that meets all constraints was found"
+    elif record.status == "stalled" and missed:
+        headline = "Not solved: the model's decisions miss a bound"
+        todo = ASK_FOR_LESS
+    elif record.status == "stalled" and "not kept" in states:
+        headline = "Not solved: the promises for new rows are not borne out"
+        todo = f"Give the owners more rows. {ASK_FOR_LESS}"
     reason = record.reason.strip() or "no reason was recorded"
     if not reason.endswith((".", "!", "?")):
         reason += "."

@@ -12,7 +12,7 @@ so that at a model that reproduces itself the bound is on the counts. An owner f
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -235,8 +235,11 @@ class Classification(ClassTask, GroupedTask):
     def sentence(self) -> str:
         if not self.requirements:
             return "Least loss on all rows, without constraints."
-        asked = [self._describe(one) for one in self.requirements]
-        return f"{'; '.join(asked)}; {self._aim()}."
+        return self._ask_for(self.requirements)
+
+    def _ask_for(self, requirements: Iterable[Requirement]) -> str:
+        words = "; ".join([*map(self._describe, requirements), self._aim()])
+        return f"{words[0].upper()}{words[1:]}."
 
     def _describe(self, one: Requirement) -> str:
         k = self.levels.class_of(one)
@@ -246,8 +249,7 @@ class Classification(ClassTask, GroupedTask):
         between = f" between groups of {self.group}" if one.is_gap else ""
         where = {"each": self.everyone(), "all": "over all owners together", "server": "at the coordinator"}
         promised = f", on rows not yet seen with confidence {one.confidence:g}" if one.confidence else ""
-        words = f"{one.words}{of_class}{between} {one.bounds_in_words()} {where[one.held_by]}{promised}"
-        return words[0].upper() + words[1:]
+        return f"{one.words}{of_class}{between} {one.bounds_in_words()} {where[one.held_by]}{promised}"
 
     def _aim(self) -> str:
         about = "loss" if self.objective == "loss" or not self.rates or self.guarded_class is None else "errors"
@@ -429,6 +431,8 @@ class Classification(ClassTask, GroupedTask):
         if self.promised_class is not None:
             whose = "one threshold for all owners" if self.threshold == "common" else "every owner's own threshold"
             how = f"{whose} is set by the scores of these rows"
+        if not self.proven:
+            how = "what it shows does not bear the promises out"
         return (
             "Promises are about rows not yet seen, drawn as the owners' rows were. A part of the rows "
             f"({self.holdout:g} of those concerned) was held out of training: {how}."
