@@ -49,9 +49,7 @@ ENDINGS = {
     ),
 }
 #: What to do where the decisions of a certified model are not those asked for.
-ASK_FOR_LESS = (
-    "Ask for less (a looser bound, a lower recall), or give the model more columns. More exchanges do not help."
-)
+ASK_FOR_LESS = "Ask for less (a looser bound, a lower recall), or give the model more columns."
 #: A price below this fraction of the largest one is rounding error: the bound is not active.
 FREE = 1e-6
 #: The effect of a price is shown for a bound that is loosened by this fraction; of a rate by one point.
