@@ -28,6 +28,8 @@ from fedpact.types import Vector
 ERROR_WIDTHS = (0.5, 0.25, 0.12)
 #: Widths where a loss is minimised, which sets the scale of the scores.
 LOSS_WIDTHS = (1.0, 0.3, 0.1)
+#: A rate of errors from which on a model is right about hardly any of the rows that it minimises errors on.
+ALL_WRONG = 0.999
 #: Solves with corrected rates, at most.
 CORRECTIONS = 8
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
@@ -194,11 +196,14 @@ class Path:
             if w is not None:
                 w = w / measure_spread(self.session, task, w)
         for width in widths:
-            smoothed = replace(task, width=width)
-            solution = self.solve(smoothed, w)
-            w = solution.w
+            sharper = replace(task, width=width)
+            solution = self.solve(sharper, w)
             if solution.status in OVER:
-                return Sharpened(smoothed, solution, -1, np.inf)
+                return Sharpened(sharper, solution, -1, np.inf)
+            if smoothed.width and sharper.minimises_errors and solution.objective >= ALL_WRONG:
+                break  # a step went so far that no decision moves any more; the model before is better
+            smoothed = sharper
+            w = solution.w
         assert w is not None
         return self.correct(smoothed, w)
 
