@@ -170,7 +170,7 @@ def test_the_numbers_are_those_of_the_record() -> None:
     of = found.column
     bounded = record.bounded
     assert [t for t, _ in of("Constraints by owner", "Owner")] == [one.owner for one in bounded]
-    assert [v for _, v in of("Constraints by owner", "At most")] == [one.bound for one in bounded]
+    assert of("Constraints by owner", "Bound") == [(f"at most {one.bound:g}", one.bound) for one in bounded]
     assert [v for _, v in of("Constraints by owner", "Value")] == [one.value for one in bounded]
     assert [v for _, v in of("Constraints by owner", "Slack")] == [one.bound - one.value for one in bounded]
     assert [v for _, v in of("The certificate", "Reached")] == [record.stationarity, record.feasibility]

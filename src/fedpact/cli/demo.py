@@ -13,6 +13,7 @@ from fedpact import data
 from fedpact.fitting import Fit, fit
 from fedpact.problem import FederatedProblem, Share
 from fedpact.report.tables import table, terminal
+from fedpact.report.wording import GOOD, state
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Solution
 from fedpact.tasks import NeymanPearson, Rows
@@ -92,7 +93,7 @@ def _hospital_table(found: Fit) -> Table:
         measured = found.measures[name]
         before = found.before[name]["loss"]
         (bounded,) = found.task.bounded(name, found.values[name], price, measured)
-        satisfied = "yes" if bounded.slack >= -answer.tol[1] else "NO"
+        satisfied = "yes" if state(bounded, answer.tol[1]) in GOOD else "NO"
         counts = (f"{measured['rows']:.0f}", f"{measured['protected rows']:.0f}")
         losses = (f"{before:.4f}", f"{measured['loss']:.4f}", f"{bounded.bound:g}", f"{bounded.price:.4f}")
         rows.add_row(name, *counts, *losses, satisfied)

@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 
 from fedpact.data.cells import Cells, read_cells
+from fedpact.errors import OptionError
+from fedpact.jobs import find_threshold, read_job
 from fedpact.report.files import explain_write_errors
 from fedpact.tasks.model import Model, RegressionModel, load_model
 
@@ -17,19 +19,32 @@ from fedpact.tasks.model import Model, RegressionModel, load_model
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("table", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="File to write. [default: standard output]")
-def predict(run: Path, table: Path, out: Path | None) -> None:
+@click.option("--owner", help="Who holds the rows, where every owner decides at a threshold of its own.")
+@click.option("--job", type=click.Path(path_type=Path), help="The job of the run, with --owner.")
+def predict(run: Path, table: Path, out: Path | None, owner: str | None, job: Path | None) -> None:
     """Apply the model in the folder RUN to the rows of TABLE (CSV or Parquet).
 
     Writes a CSV file with one line per row: the class, and the probability of each class; or the number that a
     regression predicts. Columns are matched by name; those that the model does not use are ignored.
 
+    Where constraints are on decisions, the model gives scores and no probabilities, unless the job says calibrate =
+    true. The class is what the model decides at its threshold, which constraints move: it need not be the most
+    probable one.
+
+    With threshold = "own" every owner decides at a threshold that follows from its own held-out rows and never leaves
+    it. Then --owner and --job are needed, on the machine that has this owner's table.
+
     \b
     fedpact predict hospitals/run new_patients.csv
     fedpact predict hospitals/run new_patients.csv --out predicted.csv
+    fedpact predict hospitals/run new_patients.csv --owner north --job hospitals/job.toml
     """
     model = load_model(run)
     cells = read_cells(table)
-    lines = _regress(model, cells) if isinstance(model, RegressionModel) else _classify(model, cells)
+    if isinstance(model, RegressionModel):
+        lines = _regress(model, cells)
+    else:
+        lines = _classify(model, cells, _threshold(model, owner, job))
     if out is None:
         csv.writer(sys.stdout).writerows(lines)
         return
@@ -38,12 +53,33 @@ def predict(run: Path, table: Path, out: Path | None) -> None:
     click.echo(f"wrote {len(lines) - 1} predictions to {out}")
 
 
-def _classify(model: Model, cells: Cells) -> list[list[str]]:
-    """The lines of a classifier: classes and probabilities."""
+def _threshold(model: Model, owner: str | None, job: Path | None) -> float:
+    """The score above which the last class is decided: zero, or what the owner's held-out rows give."""
+    if not model.own_threshold:
+        return 0.0
+    if owner is None or job is None:
+        raise OptionError(
+            "every owner decides at a threshold of its own, which follows from its held-out rows and is not in the run "
+            "folder; give --owner NAME and --job JOB where this owner's table is",
+            code="FP-OPTION-862",
+        )
+    return find_threshold(read_job(job), owner, model)
+
+
+def _classify(model: Model, cells: Cells, threshold: float) -> list[list[str]]:
+    """The lines of a classifier: classes and probabilities, or scores where there are none."""
     X = model.matrix(cells)
-    lines = [["class", *(f"probability of {name}" for name in model.classes)]]
-    for k, probabilities in zip(model.predict(X), model.probabilities(X), strict=True):
-        lines.append([model.classes[k], *(f"{p:.6g}" for p in probabilities)])
+    heading = [f"probability of {name}" for name in model.classes]
+    numbers = model.probabilities(X)
+    if not model.has_probabilities:
+        heading = [f"score of {name}" for name in model.classes]
+        numbers = model.scores_by_class(X)
+        if len(model.classes) == 2:
+            heading = ["score"]
+            numbers = model.scores(X) - threshold
+    lines = [["class", *heading]]
+    for k, row in zip(model.predict(X, threshold), numbers, strict=True):
+        lines.append([model.classes[k], *(f"{value:.6g}" for value in row)])
     return lines
 
 

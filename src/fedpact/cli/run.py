@@ -14,6 +14,7 @@ from fedpact.federation import ENGINES
 from fedpact.jobs import JobFile, read_job, run_job
 from fedpact.jobs.evidence_file import FILE as EVIDENCE
 from fedpact.jobs.running import RATES
+from fedpact.report import wording
 from fedpact.report.record import Measured, Record
 from fedpact.report.tables import table, terminal
 from fedpact.tasks import TableTask
@@ -22,6 +23,16 @@ from fedpact.tasks import TableTask
 EXIT = {"solved": 0, "interrupted": 130}
 #: How measures of the model without constraints are named.
 BEFORE = " without constraints"
+#: What the table of constraints says of a state; "NO" for all others.
+MET = {
+    "met": "yes",
+    "within tolerance": "yes",
+    "within one row": "yes",
+    "kept": "kept",
+    "not kept": "NOT KEPT",
+    "withheld": "withheld",
+    "not known": "not known",
+}
 #: Columns of the table of measures that need an explanation.
 LEGEND = {
     "before": "before: the model without the constraints",
@@ -94,9 +105,12 @@ def show(record: Record) -> None:
     click.echo(f"{record.title}: {record.asked}\n")
     if record.bounded:
         _show_bounded(record)
+        _explain_bounded(record)
     keys = [key for key in RATES if any(key in m.numbers for m in record.measured)]
     if keys:
         _show_measured(record, keys)
+    for remark in wording.describe_one_class(record):
+        click.echo(f"WARNING: {remark}")
     click.echo(
         f"{record.status}: {record.reason}\n"
         f"certificate: stationarity {record.stationarity:.1e} (asked {record.tol[0]:g}), feasibility "
@@ -107,15 +121,30 @@ def show(record: Record) -> None:
 
 def _show_bounded(record: Record) -> None:
     """The constraints of every owner."""
-    rows = table("owner", "constraint", "value", "bound", "price", "met")
+    estimated = any(one.interval for one in record.bounded)
+    columns = ["owner", "constraint", "value", "95 %", "bound", "price", "met"]
+    if not estimated:
+        columns.remove("95 %")
+    rows = table(*columns, words=("constraint",))
     for one in record.bounded:
-        if one.withheld:
-            rows.add_row(one.owner, one.what, "withheld", f"{one.bound:.4f}", f"{one.price:.4f}", "withheld")
-            continue
-        met = "yes" if one.slack >= -record.tol[1] else "NO"
+        value = "withheld" if one.withheld else f"{one.value:.4f}"
+        interval = "{:.3f} to {:.3f}".format(*one.interval) if one.interval else ""
         price = "" if math.isnan(one.price) else f"{one.price:.4f}"
-        rows.add_row(one.owner, one.what, f"{one.value:.4f}", f"{one.bound:.4f}", price, met)
+        met = MET.get(wording.state(one, record.tol[1]), "NO")
+        cells = {"value": value, "95 %": interval, "bound": wording.limit(one), "price": price, "met": met}
+        rows.add_row(one.owner, one.what, *(cells[name] for name in columns[2:]))
     terminal().print(rows)
+
+
+def _explain_bounded(record: Record) -> None:
+    """Which rows the values are of, and what is promised for others."""
+    if any(one.counted for one in record.bounded):
+        click.echo("values: counted on the rows trained on; 95 %: exact confidence interval, from the number of rows")
+    for told in dict.fromkeys(wording.promise(one) for one in record.bounded if one.promise):
+        click.echo(f"promises {told}")
+    if record.promised:
+        click.echo(record.promised)
+    click.echo()
 
 
 def _show_measured(record: Record, keys: list[str]) -> None:

@@ -1,7 +1,8 @@
 """From a task to a certified model, in one session."""
 
-from fedpact.fitting.calibration import Calibration, calibrate
+from fedpact.fitting.calibration import calibrate
 from fedpact.fitting.fit import fit
 from fedpact.fitting.result import Fit
+from fedpact.tasks import Calibration
 
 __all__ = ["Calibration", "Fit", "calibrate", "fit"]

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from fedpact.errors import OptionError
 from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.problem import Share
+from fedpact.tasks import Calibration
 from fedpact.types import Matrix, Vector
 
 #: Exchanges of Newton's method at most; four to six are usual, and more where scores separate the classes.
@@ -53,23 +53,6 @@ class Scored(Protocol):
 
     def score(self, w: Vector) -> Vector:
         """The score of every row, above 0 where class 1 is decided."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """From scores to probabilities of class 1; slope > 0, so that their order stays.
-
-    limit: scores beyond it, either way, count as this
-    """
-
-    slope: float
-    intercept: float
-    limit: float = np.inf
-
-    def probabilities(self, score: ArrayLike) -> Vector:
-        """The probability of class 1 for every score."""
-        near = np.clip(np.asarray(score, dtype=np.float64), -self.limit, self.limit)
-        return np.asarray(expit(self.slope * near + self.intercept))
 
 
 # ------------------------------------------------------------------------------------------------------- owners' half
@@ -188,7 +171,7 @@ def calibrate(session: Session, w: Vector) -> Calibration | None:
         gain = -float(here.gradient @ step)
         if gain <= SETTLED * rows:
             slope, intercept = (line + step).tolist()
-            return Calibration(slope, intercept, limit)
+            return Calibration(slope, intercept, float(limit))
         ahead = judge(line + length * step)
         if ahead.loss > here.loss - SUFFICIENT * length * gain:
             length /= 2

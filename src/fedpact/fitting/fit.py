@@ -15,12 +15,13 @@ import numpy as np
 from fedpact.errors import OwnerLost
 from fedpact.federation import Session
 from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, measure
+from fedpact.fitting.calibration import calibrate
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
-from fedpact.fitting.sharpening import agree_on_cells
+from fedpact.fitting.sharpening import agree_on_cells, measure_together
 from fedpact.fitting.weights import agree_on_weights
-from fedpact.problem import RemoteProblem, Share
+from fedpact.problem import Measure, RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
 from fedpact.tasks import Classification, FileSource, HeldSource, Rows, Source, TableTask, Task
@@ -108,6 +109,8 @@ class Fitting:
             found = self._decide(task, start, before)
         else:
             found = self._fit(task, start, before)
+        if isinstance(task, Classification) and task.calibrate and found.solution.solved:
+            found = self._calibrate(found)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
@@ -183,9 +186,12 @@ class Fitting:
     def _conclude(self, task: Task, solution: Solution, before: Measures) -> Fit:
         """A model, measured; one that was certified stays when the measuring fails."""
         told: dict[str, Measured] = {}
+        together: dict[str, Measure] = {}
         try:
             if solution.status != "client_lost":
                 told = self._measure(task, solution.w)
+                if isinstance(task, Classification) and task.coupled:
+                    together = measure_together(self.session, task, solution.w)
         except OwnerLost as lost:
             reason = f"{lost}; the model was judged before that ({solution.status}), and is not measured"
             solution = replace(solution, status="client_lost", reason=reason)
@@ -193,7 +199,8 @@ class Fitting:
             reason = f"interrupted; the model was judged before that ({solution.status}), and is not measured"
             solution = replace(solution, status="interrupted", reason=reason)
         prices = dict(zip([SERVER, *self.session.owners], solution.multipliers, strict=True))
-        return Fit.of(task, solution, told, prices, before, self._solves)
+        found = Fit.of(task, solution, told, prices, before, self._solves)
+        return replace(found, together=together)
 
     def _solve(self, task: Task, start: Vector | None = None, **options: Any) -> Solution:
         self._solves += 1
@@ -210,6 +217,19 @@ class Fitting:
         if (server := self._server_share(task)) is not None:
             told[SERVER] = measure(server, None, Finished(w=w))[1]
         return told
+
+    def _calibrate(self, found: Fit) -> Fit:
+        """A few exchanges: probabilities from the model's scores. A certified model stays when that fails."""
+        solution = found.solution
+        self.session.pose(found.task)
+        try:
+            return replace(found, calibration=calibrate(self.session, solution.w))
+        except OwnerLost as lost:
+            reason = f"{lost}; the model was judged before that ({solution.status}), and is not calibrated"
+            return found.stopped("client_lost", reason)
+        except KeyboardInterrupt:
+            reason = f"interrupted; the model was judged before that ({solution.status}), and is not calibrated"
+            return found.stopped("interrupted", reason)
 
     def _attest(self, found: Fit) -> Fit:
         """One exchange: what the owners sign about the model. A certified model stays when that fails."""

@@ -22,7 +22,7 @@ from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.problem import Share
 from fedpact.solvers.steps import model_of
 from fedpact.tasks import Classification
-from fedpact.tasks.decisions import Decisions, keeps_together
+from fedpact.tasks.decisions import Decisions
 from fedpact.types import Vector
 
 #: Thresholds that are proposed in one exchange.
@@ -62,14 +62,14 @@ def propose(share: Share, state: Any, order: Propose) -> tuple[Any, Proposed]:
 
 @dataclass(frozen=True, kw_only=True)
 class Tested(Reply):
-    """What held-out rows say about promises.
+    """failed: 1 when the owner's held-out rows do not bear out its promises
 
-    failed:   1 when the owner's do not bear out its own
-    together: hits and rows that it adds to the rates that all owners promise together
+    hits, rows: held-out ones in every cell of what all owners promise together
     """
 
     failed: Summed[float]
-    together: Summed[Vector]
+    hits: Summed[Vector]
+    rows: Summed[Vector]
 
 
 @client_step
@@ -77,8 +77,8 @@ def test(share: Share, state: Any, order: Propose) -> tuple[Any, Tested]:
     """Test the promises of a model on the held-out rows."""
     assert isinstance(share.measures, Decisions)
     point = model_of(share, state, order.w)
-    failed = not share.measures.keeps_promises(point)
-    return state, Tested(failed=float(failed), together=share.measures.count_together(point))
+    hits, rows = share.measures.count_together(point, held_out=True)
+    return state, Tested(failed=float(not share.measures.keeps_promises(point)), hits=hits, rows=rows)
 
 
 def common_threshold(session: Session, task: Classification, w: Vector, deviation: float) -> float:
@@ -116,5 +116,5 @@ def keeps_promises(session: Session, task: Classification, w: Vector) -> bool:
     (Hoeffding 1956), so that exact bounds of a single rate hold.
     """
     session.pose(task)
-    found = session.ask(test, Propose(w=w, thresholds=np.zeros(0))).total
-    return found.failed < 0.5 and keeps_together(task, found.together)
+    tested = session.ask(test, Propose(w=w, thresholds=np.zeros(0))).total
+    return tested.failed < 0.5 and task.promises_hold_together(tested.hits, tested.rows)

@@ -12,9 +12,10 @@ import numpy as np
 from fedpact.federation import Communication
 from fedpact.fitting.agreement import Measured
 from fedpact.fitting.evidence import Evidence
+from fedpact.problem import Measure
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
-from fedpact.tasks import Model, RegressionModel, TableTask, Task
+from fedpact.tasks import Calibration, Classification, Model, RegressionModel, TableTask, Task
 from fedpact.tasks.base import SERVER
 from fedpact.types import Vector
 
@@ -34,19 +35,23 @@ class Fit:
     missed:        holders whose decisions, counted, miss a bound; -1: they were not counted
     advice:        what could be had, where the bounds cannot be met or promised
     withheld:      names of the measures that an owner does not tell, since they rest on too few rows for its policy
+    together:      values of the constraints that all owners hold together, over the rows of all
+    calibration:   makes probabilities of the model's scores, where the task asks for it and there is a rising line
     evidence:      what the owners signed about all this; None where they have no keys
     """
 
     task: Task
     solution: Solution
     values: dict[str, Vector]
-    measures: dict[str, dict[str, float]]
+    measures: dict[str, dict[str, Measure]]
     before: dict[str, dict[str, float]]
     communication: Communication
     trials: int
     missed: int = 0
     advice: str = ""
     withheld: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    together: dict[str, Measure] = field(default_factory=dict)
+    calibration: Calibration | None = None
     evidence: Evidence | None = None
 
     @classmethod
@@ -64,14 +69,20 @@ class Fit:
         for name, reply in told.items():
             if not reply.bare:
                 values[name] = np.full(prices[name].size, np.nan)
-        measures = {name: reply.told() for name, reply in told.items()}
+        measures = {name: reply.measures() for name, reply in told.items()}
         withheld = {name: tuple(json.loads(reply.withheld)) for name, reply in told.items()}
         return cls(task, solution, values, measures, before, solution.communication, trials, withheld=withheld)
 
     @property
     def solved(self) -> bool:
-        """Whether the model is certified, and its decisions, counted, meet every bound."""
-        return self.solution.solved and self.missed == 0
+        """Whether the model is certified, its decisions, counted, meet every bound, and every promise is kept."""
+        return self.solution.solved and self.missed == 0 and not self.unproven
+
+    @property
+    def unproven(self) -> bool:
+        """Whether a promise for new rows was asked for, and the held-out rows do not bear it out."""
+        task = self.task
+        return isinstance(task, Classification) and bool(task.promised) and not task.proven
 
     @property
     def prices(self) -> dict[str, Vector]:
@@ -82,10 +93,20 @@ class Fit:
     @property
     def shortfall(self) -> str:
         """Why a certified model is not what was asked for, with what could be had."""
-        missed = f"decisions, counted, miss a bound at {self.missed} of those who hold one"
-        if self.missed < 0:
-            missed = "decisions were not counted"
+        missed = f"the model's decisions, counted, miss a bound at {self._count_holders()}"
+        if self.missed == 0:
+            missed = "the bounds are met on the rows trained on, and not shown to hold on new ones"
+        elif self.missed < 0:
+            missed = "the model's decisions were not counted"
         return f"{missed}: {self.advice}" if self.advice else missed
+
+    def _count_holders(self) -> str:
+        """\"2 of 5 owners\"; in other words where not only owners hold constraints on decisions."""
+        task = self.task
+        assert isinstance(task, Classification)  # no other task counts
+        if all(one.held_by == "each" for one in task.rates):
+            return f"{self.missed} of {task.owners} owners"
+        return f"{self.missed} of those who hold one (owners, the coordinator, or all owners together)"
 
     def stopped(self, status: Status, reason: str) -> Fit:
         """The same model, of a fit that ended before its time."""
@@ -94,6 +115,9 @@ class Fit:
     @property
     def model(self) -> Model | RegressionModel | None:
         """The model in the units of the columns; None for a task without one."""
-        if isinstance(self.task, TableTask) and self.task.comparable:
-            return self.task.model(self.solution.w)
-        return None
+        if not isinstance(self.task, TableTask) or not self.task.comparable:
+            return None
+        found = self.task.model(self.solution.w)
+        if isinstance(found, Model):
+            return replace(found, calibration=self.calibration)
+        return found

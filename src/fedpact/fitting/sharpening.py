@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.fitting.promises import PATH, common_threshold, keeps_promises
-from fedpact.problem import Share
+from fedpact.problem import Measure, Share
 from fedpact.solvers import Solution
 from fedpact.solvers.steps import model_of
 from fedpact.statistics import rows_needed_for_gap
 from fedpact.tasks import Classification
 from fedpact.tasks.decisions import Decisions
-from fedpact.tasks.requirements import count_cells
+from fedpact.tasks.requirements import Requirement, count_cells
 from fedpact.types import Vector
 
 #: Widths of the smoothing where errors are minimised, in deviations of the first scores.
@@ -31,6 +32,8 @@ ERROR_WIDTHS = (0.5, 0.2, 0.08)
 SOFTEST = 1.0
 #: Widths where a loss is minimised, in units of the scores, or in their deviations where these are less.
 LOSS_WIDTHS = (1.0, 0.3, 0.1)
+#: A rate of errors from which on a model is right about hardly any of the rows that it minimises errors on.
+ALL_WRONG = 0.999
 #: Solves with corrected rates, at most.
 CORRECTIONS = 8
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
@@ -41,6 +44,8 @@ NARROWEST = 0.3
 WIDER = 1.5
 #: With less smoothing the objective may be so many times as large as before; else the solve went astray.
 WORSE = 1.25
+#: Where a constraint holds, in words.
+HOLDING = {"each": "at every owner", "all": "over all owners together", "server": "at the coordinator"}
 #: A total of counts that is above its bound by less is only rounded.
 ROUNDING = 1e-9
 
@@ -117,6 +122,29 @@ def agree_on_cells(session: Session, task: Classification) -> Classification:
     return replace(task, cells=dict(zip(names, rows.tolist(), strict=True)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Together(Reply):
+    """hits, rows: the owner's, in every cell of the constraints that all owners hold together"""
+
+    hits: Summed[Vector]
+    rows: Summed[Vector]
+
+
+@client_step
+def count_together(share: Share, state: Any, order: Decide) -> tuple[Any, Together]:
+    """Count the owner's part of the values that all owners bound together."""
+    assert isinstance(share.measures, Decisions)
+    hits, rows = share.measures.count_together(order.w)
+    return state, Together(hits=hits, rows=rows)
+
+
+def measure_together(session: Session, task: Classification, w: Vector) -> dict[str, Measure]:
+    """One exchange: the values of the constraints that all owners hold together, over the rows of all."""
+    session.pose(task)
+    counted = session.ask(count_together, Decide(w=w)).total
+    return task.tell_together(counted.hits, counted.rows)
+
+
 # ----------------------------------------------------------------------------------------------------------------- path
 
 
@@ -125,7 +153,7 @@ class Sharpened:
     """A model on the path.
 
     task:   with the width and the centre that it was found with
-    missed: holders whose counted rates miss a bound, or who cannot promise them; errors: counted, in all
+    missed: holders whose counted rates miss a bound; errors: counted, in all
     advice: what could be had where the bounds cannot
     """
 
@@ -167,7 +195,14 @@ class Path:
     server: Callable[[Any], Share | None]
 
     def sharpen(self, task: Classification, start: Vector | None) -> Sharpened:
-        """The best model: certified, and within its bounds by count, if there is one. start: of the first solve"""
+        """The best model; where it misses a bound, with what could be had instead. start: of the first solve"""
+        found = self.seek(task, start)
+        if found.missed > 0:
+            return self.relax(found)
+        return found
+
+    def seek(self, task: Classification, start: Vector | None) -> Sharpened:
+        """The best model: certified, and within its bounds by count, if there is one."""
         w = start
         errors = replace(task, width=1.0).minimises_errors
         widths: tuple[float, ...] = ERROR_WIDTHS if errors else LOSS_WIDTHS
@@ -194,10 +229,7 @@ class Path:
         if task.own_intercept:  # its own threshold keeps an owner's bound, by count
             kept = replace(smoothed, decide_own=True, proven=bool(task.promised))
             return Sharpened(kept, sharpest, *self.count(kept, w))
-        found = self.correct(smoothed, w)
-        if found.missed > 0 and not task.relaxed:
-            return self.relax(found)
-        return found
+        return self.correct(smoothed, w)
 
     def correct(self, task: Classification, w: Vector) -> Sharpened:
         """Solve with rates that are corrected at the model before, until the counts meet every bound."""
@@ -247,7 +279,7 @@ class Path:
         if not relaxable or task.requirements[-1].kind == "precision" or found.solution.status in OVER:
             return found
         loosened = replace(task, relaxed=last, width=0.0, spread=1.0, centre=(), tighter=0.0)
-        best = self.sharpen(loosened, np.append(found.solution.w, 1.0))  # the relaxation is one more variable
+        best = self.seek(loosened, np.append(found.solution.w, 1.0))  # the relaxation is one more variable
         if not best.holds:
             return found
         return replace(found, advice=describe_relaxation(task, float(best.solution.w[-1])))
@@ -269,7 +301,7 @@ class Path:
         for part in PATH:
             strict = replace(task, strictness=part)
             if passed is None:
-                found = self.sharpen(strict, start)
+                found = self.seek(strict, start)
             else:
                 found = self.correct(replace(strict, width=passed.task.width), passed.solution.w)
             if found.solution.status in OVER:
@@ -286,7 +318,11 @@ class Path:
             passed = found
         if passed is not None:
             return replace(passed, task=replace(passed.task, proven=True))
-        return replace(found, missed=max(found.missed, 1), advice=describe_shortage(task))
+        if found.holds:  # on the rows it was trained on, not on those held out
+            return replace(found, advice=describe_shortage(task))
+        if found.missed > 0:
+            return self.relax(found)
+        return found
 
 
 def goes_on(before: Solution, now: Solution) -> bool:
@@ -295,15 +331,21 @@ def goes_on(before: Solution, now: Solution) -> bool:
 
 
 def describe_relaxation(task: Classification, excess: float) -> str:
-    """\"with recall of at least 0.9, a false-positive rate of at most 0.2 is not possible; at 0.34 it is\"."""
+    """\"with a recall of at least 0.9, a false-positive rate of at most 0.2 is not possible ...; at 0.34 it is\"."""
     *others, last = task.requirements
-    kept = " and ".join(f"{one.words} {one.bounds_in_words()}" for one in others)
+    kept = " and ".join(f"{_ask(one)} {HOLDING[one.held_by]}" for one in others)
     _, sign, bound = last.sides[-1]
-    least = 0.0
+    room = ceil(1000 * excess) / 1000  # what is told must be possible, too
+    reachable = f"with {room:.3f} more room it is"
     if not isinstance(bound, Mapping):
-        least = bound + sign * excess
-    reachable = f"at {least:.3g} it is" if least else f"with {excess:.3g} more room it is"
-    return f"with {kept}, {last.words} {last.bounds_in_words()} is not possible; {reachable}"
+        reachable = f"at {bound + sign * room:.3f} it is"
+    return f"with {kept}, {_ask(last)} is not possible; {reachable}"
+
+
+def _ask(one: Requirement) -> str:
+    """\"a recall of at least 0.9\"."""
+    article = "an" if one.words.startswith("a") else "a"
+    return f"{article} {one.words} {one.bounds_in_words()}"
 
 
 def describe_shortage(task: Classification) -> str:

@@ -17,18 +17,23 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Engine, Session
 from fedpact.fitting import Fit, fit
 from fedpact.jobs.evidence_file import FILE as EVIDENCE
 from fedpact.jobs.evidence_file import write_evidence
 from fedpact.jobs.job_file import JobFile
+from fedpact.problem.certificate import TOGETHER
 from fedpact.report.record import FILE, Measured, Record, Sent, Step
 from fedpact.report.tracking import forget, tracker
 from fedpact.solvers import Progress
+from fedpact.solvers.solution import Status
 from fedpact.statistics import interval
-from fedpact.tasks import TableTask
+from fedpact.tasks import Classification, Model, TableTask
 from fedpact.tasks.base import SERVER, Bounded
+from fedpact.tasks.decisions import own_threshold
 
 log = logging.getLogger("fedpact")
 
@@ -38,6 +43,8 @@ MESSAGES = "messages.log"
 ENDED = "ended: "
 #: Measures that are shown beside those of the model without constraints.
 RATES = ("recall", "specificity", "accuracy", "mean error", "root mean squared error")
+#: Those of them that are shown with an interval.
+ESTIMATED = ("recall", "specificity")
 #: Keys of [solve] that `Session` takes.
 SESSION = ("secure_sum", "on_failure", "deadline", "retries")
 #: Keys of [solve] that `fit` takes.
@@ -186,11 +193,7 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
     """The record of a run: what was asked, how it ended, and what everyone measured."""
     solution = found.solution
     task = found.task
-    status = solution.status
-    reason = solution.reason
-    if solution.solved and not found.solved:
-        status = "stalled"
-        reason = found.shortfall
+    status, reason = judge(found)
     settings = dict(file.settings)
     if isinstance(task, TableTask):
         settings["features used"] = list(task.encoding.names)
@@ -218,36 +221,91 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
         sent=tuple(Sent(name, **asdict(traffic)) for name, traffic in found.communication.owners.items()),
         settings=settings,
         versions=versions(),
-        notes=(
-            *solution.history.notes,
-            f"{found.trials} solves in all, {found.communication.rounds} exchanges",
-            "rates and their intervals are of the rows that the model was trained on; new rows may do worse",
-        ),
+        notes=tuple(list_notes(found)),
+        promised=task.promise_in_words() if isinstance(task, Classification) else "",
     )
 
 
+def judge(found: Fit) -> tuple[Status, str]:
+    """Status of a run and why: a certified model whose decisions miss a bound, or a promise, is not solved."""
+    solution = found.solution
+    if solution.solved and not found.solved:
+        return "stalled", found.shortfall
+    if solution.status in ("stalled", "infeasible", "max_rounds") and found.missed > 0:
+        return solution.status, f"{found.shortfall} ({solution.reason})"
+    return solution.status, solution.reason
+
+
+def list_notes(found: Fit) -> Iterator[str]:
+    """Choices made on the way, and how far the numbers go."""
+    yield from found.solution.history.notes
+    yield f"{found.trials} solves in all, {found.communication.rounds} exchanges"
+    task = found.task
+    about = "rates and their intervals are of the rows that the model was trained on; new rows may do worse"
+    if isinstance(task, Classification) and task.promised:
+        about += ", but for what is promised"
+    yield about
+    if not isinstance(task, Classification) or found.model is None:
+        return
+    if found.calibration is not None:
+        yield "probabilities are calibrated on the rows that the model was trained on, by sums over the owners"
+    elif task.calibrate:
+        yield "the scores could not be calibrated, since they do not rise with the last class; predictions are scores"
+    elif task.sharpened:
+        yield (
+            "constraints on decisions leave the order of the scores only: predictions are scores, not probabilities; "
+            "calibrate = true makes probabilities of them"
+        )
+
+
 def list_bounded(found: Fit) -> Iterator[Bounded]:
-    """The constraints in the user's terms, owner by owner, the coordinator first."""
+    """The constraints in the user's terms, owner by owner, the coordinator first; then those that all hold together."""
     owners = [name for name in found.values if name != SERVER]
     prices = dict(zip([SERVER, *owners], found.solution.multipliers, strict=False))
     for owner in sorted(found.values, key=lambda name: name != SERVER):
-        for one in found.task.bounded(owner, found.values[owner], prices[owner], found.measures[owner]):
-            yield replace(one, withheld=math.isnan(one.value))
+        told = found.measures[owner]
+        for one in found.task.bounded(owner, found.values[owner], prices[owner], told):
+            yield replace(one, withheld=math.isnan(one.value) and one.what not in told)
+    task = found.task
+    if found.values and isinstance(task, Classification) and task.coupled:
+        yield from task.bounded(TOGETHER, np.zeros(0), found.solution.coupled_multiplier, found.together)
 
 
 def list_measured(found: Fit) -> Iterator[Measured]:
     """What everyone tells about the model and, where there is one, about the model without constraints."""
+    bounded = {one.what for one in list_bounded(found)}  # shown with its bound, and not again
     for owner, told in found.measures.items():
-        hidden = {"loss", *(name for name in told if name.startswith("one row of "))}
+        hidden = {"loss", *bounded, *(name for name in told if name.startswith("one row of "))}
         numbers = {found.task.measure_name(name): float(value) for name, value in told.items() if name not in hidden}
         withheld = [found.task.measure_name(name) for name in found.withheld.get(owner, ()) if name not in hidden]
         for name in RATES:
             if name in found.before.get(owner, {}) and name in told:
                 numbers[f"{name} without constraints"] = found.before[owner][name]
         intervals = {}
-        if "protected rows" in told and "recall" in told:
-            intervals["recall"] = interval(round(told["recall"] * told["protected rows"]), int(told["protected rows"]))
-        yield Measured(owner, numbers, intervals, tuple(withheld))
+        for name in ESTIMATED:
+            if name in told and told[name].rows and not math.isnan(told[name]):
+                intervals[name] = interval(round(told[name] * told[name].rows), told[name].rows)
+        yield Measured(owner, numbers, intervals, tuple(withheld), found.task.one_class(told))
+
+
+def find_threshold(file: JobFile, owner: str, model: Model) -> float:
+    """The threshold at which an owner decides, from its held-out rows: where its table is, and nowhere else.
+
+    Raises OptionError for an unknown owner or a site, DataError when the table cannot be read.
+    """
+    path = file.owners.get(owner)
+    if path is None or file.superlink or not isinstance(file.task, Classification):
+        raise OptionError(
+            f"the threshold of owner {owner!r} cannot be found here: the job has no table of this owner; name one of "
+            f"{', '.join(file.owners)}, with a job that states where its table is",
+            code="FP-OPTION-863",
+            key="owners",
+        )
+    task = replace(file.task, owners=len(file.owners))
+    rows = task.read(Path(path))
+    held = task.held_out(owner, rows.y, rows.group)
+    scores = model.scores(rows.X)[:, 0]
+    return own_threshold(task, owner, (scores[~held], rows.y[~held]), (scores[held], rows.y[held]))
 
 
 def versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -30,13 +30,14 @@ from fedpact.jobs.evidence_file import FILE, REPORT, digest_of_file, files_of, r
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.running import describe_constraint, list_bounded, list_measured
 from fedpact.problem import Certificate, Share
+from fedpact.problem.certificate import TOGETHER
 from fedpact.report import content, wording
 from fedpact.report.page import page
 from fedpact.report.record import FILE as RECORD
 from fedpact.report.record import Failed, Record, Verification
 from fedpact.solvers import Solution
 from fedpact.tasks import FileSource, load_model, read_task
-from fedpact.tasks.base import SERVER
+from fedpact.tasks.base import SERVER, Bounded
 from fedpact.tasks.model import ARRAYS, LinearModel
 
 #: Two computations of one number agree to this, relative or absolute.
@@ -226,7 +227,10 @@ def _compare_record(
         time = one.statement["time"]
         if time and abs(datetime.fromisoformat(time) - ended) > CLOCKS:
             yield Failed(FILE, f"it was signed at {time}, the run ended at {ended.isoformat()}", owner)
-    everyone = {one.owner for one in record.bounded} | {one.owner for one in record.measured}
+    stated = {"bounded": (_of_all(record.bounded), _of_all(bounded))}
+    yield from _compare(RECORD, stated, TOGETHER)
+    everyone = {one.owner for one in record.bounded if one.owner != TOGETHER}
+    everyone |= {one.owner for one in record.measured}
     for owner in sorted(everyone - evidence.said.keys()):
         yield Failed(RECORD, "it has numbers of this owner, which signed nothing", owner)
 
@@ -281,6 +285,12 @@ def agree(a: Any, b: Any) -> bool:
         unknown = math.isnan(a) and math.isnan(b)
         return unknown or math.isclose(a, b, rel_tol=ROUNDING, abs_tol=ROUNDING)
     return bool(a == b)
+
+
+def _of_all(bounded: Iterable[Bounded]) -> list[dict[str, Any]]:
+    """What all owners hold together, without the values: those are sums that only the coordinator has seen."""
+    hidden = {"value": math.nan, "rows": 0, "allowed": 0.0}
+    return [{**asdict(one), **hidden} for one in bounded if one.owner == TOGETHER]
 
 
 def _of(owner: str, told: Any) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedpact.problem.certificate import TOGETHER
@@ -18,7 +18,16 @@ from fedpact.report.record import Measured, Record, Step, Verification
 from fedpact.report.wording import named
 from fedpact.tasks.base import Bounded
 
-MARKS = {"met": "✓", "within tolerance": "≈", "not met": "✗", "not known": "?", "withheld": "·"}
+MARKS = {
+    "met": "✓",
+    "within tolerance": "≈",
+    "within one row": "≈",
+    "kept": "✓",
+    "not kept": "✗",
+    "not met": "✗",
+    "not known": "?",
+    "withheld": "·",
+}
 #: How the ledger marks a field of which only the sum was seen.
 MASKED = " (masked)"
 #: More constraints than a reader sees at a glance: then they are sorted, the tightest first.
@@ -127,9 +136,12 @@ def report(record: Record, evidence: Verification | None = None) -> Report:
 def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
     if record.bounded:
         yield "Constraints met", f"{wording.count_met(record):,} of {len(record.bounded):,}", ""
-    if told := [one for one in record.bounded if not one.withheld]:
+    if promised := [one for one in record.bounded if one.promise]:
+        kept = sum(one.promise == "kept" for one in promised)
+        yield "Promises kept", f"{kept:,} of {len(promised):,}", "for rows not yet seen"
+    if told := wording.measurable(record):
         one = wording.tightest(told)
-        yield "Smallest slack", number(one.slack), f"at {named(one.owner)}"
+        yield "Smallest slack", number(one.slack), wording.placed(one.owner)
     yield "Stationarity", number(record.stationarity), f"{given(record.tol[0])} asked for"
     yield "Feasibility", number(record.feasibility), f"{given(record.tol[1])} asked for"
     yield "Objective", number(record.objective), "minimised"
@@ -146,34 +158,44 @@ def _constraints(record: Record) -> Section:
     if len(bounded) > MANY:
         bounded = sorted(bounded, key=wording.by_slack)
         caption += ", the tightest first"
-    about = (
-        "Slack is the distance to the bound; a negative slack exceeds it. A bound counts as met if it is exceeded by "
-        f"no more than the tolerance, {given(record.tol[1])}."
-    )
-    columns = ("Owner", "What is bounded", "At most", "Value", "Slack", "Bound used", "Verdict")
+    columns = ("Owner", "What is bounded", "Bound", "Value", "Slack", "Bound used", "Verdict")
     table = Table(caption, columns, tuple(_constraint_row(one, record.tol[1]) for one in bounded))
-    return Section("constraints", "Constraints, owner by owner", (about, table))
+    return Section("constraints", "Constraints, owner by owner", (*wording.explain_constraints(record), table))
 
 
 def _constraint_row(one: Bounded, tol: float) -> Row:
     state = wording.state(one, tol)
+    fraction = wording.used(one)
     used = Cell(NONE)
-    if one.bound > 0 and one.value >= 0 and math.isfinite(one.value / one.bound):
-        fraction = one.value / one.bound
+    if math.isfinite(fraction):
         used = Cell(f"{100 * fraction:.1f} %", fraction, used=fraction)
-    bound = Cell(given(one.bound), one.bound)
+    verdict = Cell(f"{MARKS[state]} {state}", good=state in wording.GOOD)
+    if one.promise:
+        verdict = replace(verdict, remark=f"for new rows, confidence {given(one.confidence)}")
+    elif one.withheld:
+        verdict = Cell(f"{MARKS[state]} {state}")
+    bound = Cell(wording.limit(one), one.bound)
+    if one.allowed:
+        bound = replace(bound, remark=f"and one row: {number(one.allowed)}")
     if one.withheld:
         silent = Cell("withheld")
-        return Cell(one.owner), Cell(one.what), bound, silent, silent, used, Cell(f"{MARKS[state]} {state}")
-    verdict = Cell(f"{MARKS[state]} {state}", good=state in ("met", "within tolerance"))
-    return Cell(one.owner), Cell(one.what), bound, _cell(one.value), _cell(one.slack), used, verdict
+        return Cell(one.owner), Cell(one.what), bound, silent, silent, used, verdict
+    return Cell(one.owner), Cell(one.what), bound, _value_cell(one), _cell(one.slack), used, verdict
+
+
+def _value_cell(one: Bounded) -> Cell:
+    """The value, and how sure it is."""
+    if one.interval is None:
+        return _cell(one.value)
+    low, high = one.interval
+    return replace(_cell(one.value), remark=f"{low:.3f} to {high:.3f}, {one.rows:,} rows")
 
 
 def _prices(record: Record) -> Section:
     columns = ("Owner", "What is bounded", "Price of one unit", "If loosened", "Objective falls by about", "Part of it")
     rows = []
     for one in wording.priced(record):
-        loosened = Cell(f"{given(one.bound)} → {given(one.bound + wording.step(one))}")
+        loosened = Cell(f"{given(one.bound)} → {given(wording.loosen(one))}")
         part = Cell(wording.relative_gain(record, one) or NONE)
         rows.append((Cell(one.owner), Cell(one.what), _cell(abs(one.price)), loosened, _cell(wording.gain(one)), part))
     blocks: list[str | Table] = [*wording.prices(record)]
@@ -226,6 +248,8 @@ def _measured(record: Record) -> Section:
             " A range is a 95 % confidence interval, from the number of rows behind the value. An owner with few rows "
             "has a wide one: on new rows its value may be anywhere in it."
         )
+    if remarks := wording.describe_one_class(record):
+        about += " " + " ".join(remarks)
     if any(one.withheld for one in record.measured):
         about += " A number is withheld where it would tell of fewer rows than the owner's policy allows."
     table = Table("Measured at the owners", ("Owner", *names), tuple(rows))

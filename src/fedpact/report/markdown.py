@@ -14,9 +14,8 @@ SIGNS = re.compile(r"([\\`*_{}\[\]#|~])")
 def markdown(report: Report) -> str:
     """The whole document."""
     verdict = report.verdict
-    mark = "✓" if verdict.good else "✗"
     parts = [f"# {plain(report.title)}", plain(report.asked)]
-    parts += [f"## {mark} {plain(verdict.headline)}", *map(plain, verdict.sentences)]
+    parts += [f"## {verdict.mark} {plain(verdict.headline)}", *map(plain, verdict.sentences)]
     if verdict.todo:
         parts.append(f"**What to do next.** {plain(verdict.todo)}")
     figures = [f"- {name}: {_with_remark(value, remark)}" for name, value, remark in report.figures]

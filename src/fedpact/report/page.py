@@ -50,18 +50,19 @@ def page(report: Report) -> str:
 
 def _verdict(verdict: Verdict, figures: tuple[tuple[str, str, str], ...]) -> str:
     """The verdict, and the run in a few numbers below it."""
-    mark = "✓" if verdict.good else "✗"
+    tone = "warned" if verdict.warned else _tone(verdict.good)
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in verdict.sentences)
     todo = ""
     if verdict.todo:
         todo = f'<p class="todo"><strong>What to do next.</strong> {escape(verdict.todo)}</p>'
+    mark = f'<span class="mark" aria-hidden="true">{verdict.mark}</span>'
     tiles = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd><dd>{escape(remark)}</dd></div>"
         for name, value, remark in figures
     )
     return (
-        f'<section id="verdict" tabindex="-1" aria-labelledby="verdict-title" class="{_tone(verdict.good)}">'
-        f'<h2 id="verdict-title"><span class="mark" aria-hidden="true">{mark}</span>{escape(verdict.headline)}</h2>'
+        f'<section id="verdict" tabindex="-1" aria-labelledby="verdict-title" class="{tone}">'
+        f'<h2 id="verdict-title">{mark}{escape(verdict.headline)}</h2>'
         f'{sentences}{todo}</section>\n<dl class="figures">{tiles}</dl>'
     )
 
@@ -108,8 +109,9 @@ def _table(table: Table) -> str:
 
 def _cell(cell: Cell) -> str:
     text = escape(cell.text)
+    remark = f"<small>{escape(cell.remark)}</small>" if cell.remark else ""
     if cell.good is not None:
-        return f'<span class="pill {_tone(cell.good)}">{text}</span>'
+        return f'<span class="pill {_tone(cell.good)}">{text}</span>{remark}'
     if cell.exact is None and len(cell.text) > WORDS:
         return f'<bdi class="words">{text}</bdi>'
     if cell.exact is None:
@@ -117,9 +119,7 @@ def _cell(cell: Cell) -> str:
     number = f'<data value="{cell.exact!r}" title="{cell.exact!r}">{text}</data>'
     if cell.used is not None:
         number = f'<span class="bar"><i style="width:{min(100 * cell.used, 100):.1f}%"></i></span>{number}'
-    if cell.remark:
-        number += f"<small>{escape(cell.remark)}</small>"
-    return number
+    return number + remark
 
 
 def _tone(good: bool) -> str:

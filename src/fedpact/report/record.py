@@ -22,12 +22,14 @@ class Measured:
     numbers:   by name, e.g. "rows", "recall", "specificity"
     intervals: 95 % confidence intervals of some of them, from the number of rows behind them
     withheld:  names of those that rest on too few rows for the owner's policy
+    one_class: the class that the model gives all rows of this owner, as "ill = yes"; empty: it tells rows apart
     """
 
     owner: str
     numbers: dict[str, float]
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     withheld: tuple[str, ...] = ()
+    one_class: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Record:
     versions: versions of Python and packages
     notes:    choices made on the way
     run:      name of the run in its messages; evidence is signed for it
+    promised: how promises for new rows are kept; empty: there are none
     """
 
     title: str
@@ -92,6 +95,7 @@ class Record:
     versions: dict[str, str]
     notes: tuple[str, ...] = ()
     run: str = ""
+    promised: str = ""
 
     @property
     def solved(self) -> bool:
@@ -159,11 +163,13 @@ class Verification:
 
 #: Fields of a record that are tuples of dataclasses.
 PARTS: dict[str, type] = {"bounded": Bounded, "measured": Measured, "history": Step, "sent": Sent}
+#: Fields of these that records of version 0.2.0 lack.
+NEWER = {"withheld", "least", "allowed", "promise", "confidence", "rows", "one_class"}
 
 
 def _build(kind: Any, found: dict[str, Any]) -> Any:
     """A dataclass from its JSON object. ValueError if a field is null, KeyError if one is missing."""
-    newer = {"withheld", "least", "allowed", "promise"} - found.keys()  # records of version 0.2.0 lack them
+    newer = NEWER - found.keys()
     values = {f.name: _from_json(found[f.name]) for f in fields(kind) if f.name not in newer}
     if None in values.values():
         raise ValueError(f"an entry of {kind.__name__.lower()} is null")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Container
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 
-def table(*columns: str) -> Table:
-    """An empty table: the first column is text, the others are numbers."""
+def table(*columns: str, words: Container[str] = ()) -> Table:
+    """An empty table: the first column is text, the others are numbers, but for `words`, which may take lines."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
-        made.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+        text = i == 0 or column in words
+        made.add_column(column, justify="left" if text else "right", no_wrap=column not in words)
     return made
 
 

@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fedpact.problem.certificate import TOGETHER
 from fedpact.report.numbers import given, number, percent
 from fedpact.report.record import Failed, Record, Verification
 from fedpact.tasks.base import Bounded
 
-State = Literal["met", "within tolerance", "not met", "not known", "withheld"]
+State = Literal["met", "within tolerance", "within one row", "kept", "not kept", "not met", "not known", "withheld"]
+#: States of a constraint that holds.
+GOOD = ("met", "within tolerance", "within one row", "kept")
+#: Counted rates are compared with their bounds up to rounding.
+ROUNDING = 1e-9
 
 #: Status of a run that is not solved -> headline, what to do next.
 ENDINGS = {
@@ -43,10 +48,13 @@ ENDINGS = {
         "Bring that owner back and continue from the last checkpoint with “fedpact run JOB --resume”.",
     ),
 }
+#: What to do where the decisions of a certified model are not those asked for.
+ASK_FOR_LESS = "Ask for less (a looser bound, a lower recall), or give the model more columns."
 #: A price below this fraction of the largest one is rounding error: the bound is not active.
 FREE = 1e-6
-#: The effect of a price is shown for a bound that is loosened by this fraction.
+#: The effect of a price is shown for a bound that is loosened by this fraction; of a rate by one point.
 LOOSENED = 0.1
+POINT = 0.01
 
 STATIONARITY = (
     "How much a small change of the model could still gain: the largest slope, over all coefficients, of the objective "
@@ -64,40 +72,104 @@ REPEAT = "The same job, the same files at the owners and the same versions repro
 
 @dataclass(frozen=True)
 class Verdict:
-    """good: solved, and every constraint met; todo: what to do next if not."""
+    """good: solved, and every constraint met; todo: what to do next if not; warned: good, but with a remark on it."""
 
     good: bool
     headline: str
     sentences: tuple[str, ...]
     todo: str = ""
+    warned: bool = False
+
+    @property
+    def mark(self) -> str:
+        if self.warned:
+            return "!"
+        return "✓" if self.good else "✗"
 
 
 # ---------------------------------------------------------------------------------------------------------- constraints
 
 
 def named(owner: str) -> str:
+    if owner == TOGETHER:
+        return owner
     return "the server" if owner == "server" else f"“{owner}”"
 
 
+def placed(owner: str) -> str:
+    """\"at “clinic”\"."""
+    if owner == TOGETHER:
+        return "over all owners together"
+    return f"at {named(owner)}"
+
+
+def limit(one: Bounded) -> str:
+    """\"at least 0.9\"."""
+    side = "at least" if one.least else "at most"
+    return f"{side} {given(one.bound)}"
+
+
+def promise(one: Bounded) -> str:
+    """\"for new rows, with confidence 0.95: kept\"."""
+    return f"for new rows, with confidence {given(one.confidence)}: {one.promise}"
+
+
 def state(one: Bounded, tol: float) -> State:
-    """tol: tolerance of feasibility; a bound exceeded by at most tol counts as met."""
+    """tol: tolerance of feasibility; a bound exceeded by at most tol counts as met, unless decisions are counted."""
     if one.promise:
-        return "met" if one.promise == "kept" else "not met"
+        return "kept" if one.promise == "kept" else "not kept"
     if one.withheld:
         return "withheld"
     if math.isnan(one.slack):
         return "not known"
-    if one.slack >= 0:
+    if one.slack >= 0 or (one.counted and one.slack >= -ROUNDING):
         return "met"
-    if -one.slack <= max(tol, one.allowed):
-        return "within tolerance"
-    return "not met"
+    if one.counted:
+        return "within one row" if -one.slack <= one.allowed + ROUNDING else "not met"
+    return "within tolerance" if -one.slack <= tol else "not met"
+
+
+def used(one: Bounded) -> float:
+    """The fraction of what a bound allows that is used; NaN where it has no meaning.
+
+    Of a rate that is bounded from below: of the misses that the bound allows.
+    """
+    if not one.least:
+        fine = one.bound > 0 and one.value >= 0
+        return one.value / one.bound if fine else math.nan
+    if not one.rows or one.bound >= 1:
+        return math.nan
+    return (1 - one.value) / (1 - one.bound)
 
 
 def count_met(record: Record) -> int:
-    """How many constraints are met, or exceeded within the tolerance."""
-    states = [state(one, record.tol[1]) for one in record.bounded]
-    return states.count("met") + states.count("within tolerance")
+    """How many constraints are met, or exceeded within what is allowed, or promised and kept."""
+    return sum(state(one, record.tol[1]) in GOOD for one in record.bounded)
+
+
+def measurable(record: Record) -> list[Bounded]:
+    """The constraints whose values decide: those that are told, and not a promise about other rows."""
+    return [one for one in record.bounded if not one.withheld and not one.promise]
+
+
+def explain_constraints(record: Record) -> list[str]:
+    """How the table of constraints is to be read."""
+    bounded = record.bounded
+    sentences = ["Slack is the distance to the bound; a negative slack is on its wrong side."]
+    if any(not one.counted and not one.promise for one in bounded):
+        sentences[0] += f" A bound counts as met if it is missed by no more than the tolerance, {given(record.tol[1])}."
+    if any(one.counted for one in bounded):
+        sentences.append(
+            "Rates are counted on the rows that the model was trained on, by its decisions themselves; a range is the "
+            "exact 95 % confidence interval of a rate, from the number of rows behind it."
+        )
+    if any(one.allowed for one in bounded):
+        sentences.append("A gap may exceed its bound by one row's worth: less than that, no count can show.")
+    if any(one.least and one.rows for one in bounded):
+        sentences.append("Of a rate with a lower bound, “bound used” is the part of the allowed misses that is used.")
+    if record.promised:
+        sentences.append(f"{record.promised} The values in the table are still those of the rows trained on.")
+    return sentences
 
 
 def by_slack(one: Bounded) -> tuple[bool, float]:
@@ -114,20 +186,65 @@ def _describe_slack(record: Record) -> list[str]:
     if not record.bounded:
         return []
     met = f"Constraints met: {count_met(record):,} of {len(record.bounded):,}."
-    told = [one for one in record.bounded if not one.withheld]
-    if silent := len(record.bounded) - len(told):
+    if silent := sum(state(one, record.tol[1]) == "withheld" for one in record.bounded):
         met += f" Withheld by their owners, and covered by the certificate alone: {silent:,}."
+    sentences = [met, *_describe_promises(record)]
+    told = measurable(record)
     if not told:
-        return [met]
+        return sentences
     one = tightest(told)
     if math.isnan(one.slack):
-        return [f"{met} Not known: {one.what} at {named(one.owner)}."]
-    where = f"at {named(one.owner)}, {one.what} is {number(one.value)} where at most {given(one.bound)} is allowed"
+        sentences[0] += f" Not known: {one.what} {placed(one.owner)}."
+        return sentences
+    allowed = "asked for" if one.least else "allowed"
+    where = f"{placed(one.owner)}, {one.what} is {number(one.value)} where {limit(one)} is {allowed}"
     if one.slack >= 0:
-        return [f"{met} Smallest slack: {number(one.slack)}; {where}."]
-    exceeded = sum(b.slack < 0 for b in record.bounded)
+        sentences[0] += f" Smallest slack: {number(one.slack)}; {where}."
+        return sentences
+    missed = [other for other in told if other.slack < 0]
+    verb = "missed" if any(other.least for other in missed) else "exceeded"
     tolerance = f"the tolerance is {given(record.tol[1])}"
-    return [f"{met} Bounds exceeded: {exceeded:,}, by at most {number(-one.slack)} ({tolerance}); {where}."]
+    if one.counted:
+        tolerance = "by count"
+    sentences[0] += f" Bounds {verb}: {len(missed):,}, by at most {number(-one.slack)} ({tolerance}); {where}."
+    return sentences
+
+
+def _describe_promises(record: Record) -> list[str]:
+    """What is promised for rows not yet seen, and whether that is kept."""
+    promised = [one for one in record.bounded if one.promise]
+    if not promised:
+        return []
+    kept = sum(one.promise == "kept" for one in promised)
+    levels = " and ".join(given(level) for level in sorted({one.confidence for one in promised}))
+    return [f"Promises for rows not yet seen, with confidence {levels}: {kept:,} of {len(promised):,} kept."]
+
+
+# ------------------------------------------------------------------------------------------------- one class for all
+
+
+ONE_CLASS = "Of no use: the model gives all rows one class"
+
+
+def describe_one_class(record: Record) -> list[str]:
+    """Where the model gives all rows one class, so that it tells nobody apart."""
+    owners: dict[str, list[str]] = {}
+    for one in record.measured:
+        if one.one_class:
+            owners.setdefault(one.one_class, []).append(one.owner)
+    sentences = []
+    for given_class, where in owners.items():
+        who = ", ".join(map(named, where))
+        if len(where) == len(record.measured):
+            who = "every owner"
+        sentences.append(f"At {who} the model calls every row {given_class}: it tells no rows apart there.")
+    return sentences
+
+
+def is_one_class(record: Record) -> bool:
+    """Whether the model gives one class to all rows of everybody."""
+    found = {one.one_class for one in record.measured}
+    return len(found) == 1 and found != {""}
 
 
 # -------------------------------------------------------------------------------------------------------------- verdict
@@ -138,7 +255,8 @@ def verdict(record: Record) -> Verdict:
     if not record.solved:
         return _unsolved(record)
     total = len(record.bounded)
-    missed = total - count_met(record) - sum(one.withheld for one in record.bounded)
+    silent = sum(state(one, record.tol[1]) == "withheld" for one in record.bounded)
+    missed = total - count_met(record) - silent
     sentences = (*_describe_slack(record), _certified(record))
     if missed:
         todo = "Do not use this model. Check that values and bounds are measured on the rows the run was given."
@@ -146,22 +264,49 @@ def verdict(record: Record) -> Verdict:
     if not within_tolerances(record):
         todo = "Do not rely on this record: a solved run meets its tolerances. Run the job again."
         return Verdict(False, "Called solved, but the certificate misses the tolerances", sentences, todo)
-    if not total:
-        return Verdict(True, "Solved, without constraints", sentences)
-    if any(one.slack < 0 for one in record.bounded):
-        return Verdict(True, "All constraints are met, within the tolerance", sentences)
-    return Verdict(True, "All constraints are met", sentences)
+    headline = _praise(record)
+    remarks = describe_one_class(record)
+    if is_one_class(record):
+        todo = "Do not use this model: it decides nothing. Ask for less, or give it columns that tell classes apart."
+        return Verdict(False, ONE_CLASS, (*remarks, f"{headline}.", *sentences), todo)
+    if remarks:
+        todo = "Do not use this model at the owners named above. Ask for less there, or give the model more columns."
+        return Verdict(True, f"{headline}, with a remark", (*remarks, *sentences), todo, warned=True)
+    return Verdict(True, headline, sentences)
+
+
+def _praise(record: Record) -> str:
+    """What is good about a solved run."""
+    if not record.bounded:
+        return "Solved, without constraints"
+    states = [state(one, record.tol[1]) for one in record.bounded]
+    if all(found == "kept" for found in states):
+        return "All promises for new rows are kept"
+    if "within tolerance" in states:
+        return "All constraints are met, within the tolerance"
+    if "within one row" in states:
+        return "All constraints are met, gaps within one row"
+    return "All constraints are met"
 
 
 def _unsolved(record: Record) -> Verdict:
     headline, todo = ENDINGS.get(record.status, (f"Not solved: the run ended as {record.status}", "See the notes."))
+    states = [state(one, record.tol[1]) for one in record.bounded]
+    missed = sum(one.counted and found == "not met" for one, found in zip(record.bounded, states, strict=True))
     if record.status == "infeasible" and not record.convex:
         headline = "Not solved: no model that meets all constraints was found"
+    elif record.status == "stalled" and missed:
+        headline = "Not solved: the model's decisions miss a bound"
+        todo = ASK_FOR_LESS
+    elif record.status == "stalled" and "not kept" in states:
+        headline = "Not solved: the promises for new rows are not borne out"
+        todo = f"Give the owners more rows. {ASK_FOR_LESS}"
     reason = record.reason.strip() or "no reason was recorded"
     if not reason.endswith((".", "!", "?")):
         reason += "."
     sentences = (
         f"Status {record.status}: {reason}",
+        *describe_one_class(record),
         *_describe_slack(record),
         "The model returned is the best point found. It carries no guarantee.",
     )
@@ -175,7 +320,10 @@ UNSIGNED = (
     "of them signs its numbers, and “fedpact verify” checks them."
 )
 #: What no owner can sign.
-REST = "history, traffic, times, and what it says about a table of its own"
+REST = (
+    "history, traffic, times, values over the rows of all owners together, how scores become probabilities, and what "
+    "it says about a table of its own"
+)
 #: Failures that a verdict lists; the section on evidence has them all.
 LISTED = 3
 
@@ -281,8 +429,15 @@ def certificate(record: Record) -> list[str]:
 
 
 def step(one: Bounded) -> float:
-    """By how much a bound is loosened to show the effect of its price: a tenth of it."""
+    """By how much a bound is loosened to show the effect of its price: a tenth of it, or one point of a rate."""
+    if one.counted:
+        return POINT
     return LOOSENED * abs(one.bound) or LOOSENED**2
+
+
+def loosen(one: Bounded) -> float:
+    """The bound, loosened by that much."""
+    return one.bound - step(one) if one.least else one.bound + step(one)
 
 
 def gain(one: Bounded) -> float:
@@ -307,9 +462,14 @@ def priced(record: Record) -> list[Bounded]:
 def prices(record: Record) -> list[str]:
     """What the bounds cost, for someone who has to decide about them."""
     sentences = [
-        "The price of a bound is by how much the objective would fall for each unit that the bound is raised (a shadow "
-        "price). It holds for small changes near this model."
+        "The price of a bound is by how much the objective would fall for each unit that the bound is loosened (a "
+        "shadow price): an upper bound raised, a lower one lowered. It holds for small changes near this model."
     ]
+    if any(one.counted for one in record.bounded):
+        sentences.append(
+            "Bounds on decisions are priced by the problem that was solved last, in which decisions are smoothed a "
+            "little: take these prices as estimates."
+        )
     if not record.solved:
         sentences.append("The run is not solved: these prices are those of the last iterate, not what the bounds cost.")
         return sentences
@@ -328,11 +488,14 @@ def prices(record: Record) -> list[str]:
 
 
 def _dearest(record: Record, one: Bounded) -> str:
-    loosened = f"{given(one.bound + step(one))} instead of {given(one.bound)}"
+    loosened = f"{given(loosen(one))} instead of {given(one.bound)}"
     falls = number(gain(one))
     if part := relative_gain(record, one):
         falls += f" ({part})"
-    return (
+    dearest = (
         f"The most expensive bound is that of {named(one.owner)} on {one.what}, with a price of "
         f"{number(abs(one.price))}: {loosened} would lower the objective by about {falls}."
     )
+    if one.counted and one.least:
+        dearest += " One point more would cost about as much."
+    return dearest

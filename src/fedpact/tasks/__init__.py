@@ -12,7 +12,7 @@ from fedpact.tasks.fair_classification import (
 from fedpact.tasks.generalized_linear import Regression
 from fedpact.tasks.group_fairness import GroupFairness, group_fairness, group_fairness_server, group_fairness_share
 from fedpact.tasks.linear_qp import Exact, LinearQP, exact, linear_qp, linear_qp_share
-from fedpact.tasks.model import Model, RegressionModel, load_model
+from fedpact.tasks.model import Calibration, Model, RegressionModel, load_model
 from fedpact.tasks.neyman_pearson import NeymanPearson, neyman_pearson, neyman_pearson_share
 from fedpact.tasks.regression import (
     class_accuracies,
@@ -33,6 +33,7 @@ TASKS: dict[str, type[Task]] = {
 
 __all__ = [
     "TASKS",
+    "Calibration",
     "ClassTask",
     "Classification",
     "Custom",

@@ -8,6 +8,7 @@ made from that.
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -19,6 +20,7 @@ from fedpact.federation.digest import digest
 from fedpact.federation.policy import UNCOUNTED, Counts
 from fedpact.problem import Share, Unscaled
 from fedpact.prox import Prox
+from fedpact.statistics import interval
 from fedpact.types import Vector
 
 #: The name of who coordinates, among owners.
@@ -76,6 +78,8 @@ class Bounded:
     least:    whether it is bounded from below
     allowed:  excess that counts as met: of a gap between counted rates one row's worth
     promise:  for rows not yet seen: "" (none is asked for), "kept" or "not kept", whatever the value here is
+    confidence: of the promise; 0 without one
+    rows:     on which a rate was counted; 0: it is none, such as a loss or a gap
     """
 
     owner: str
@@ -87,11 +91,25 @@ class Bounded:
     least: bool = False
     allowed: float = 0.0
     promise: str = ""
+    confidence: float = 0.0
+    rows: int = 0
 
     @property
     def slack(self) -> float:
         """How far the value is on the right side of its bound."""
         return self.value - self.bound if self.least else self.bound - self.value
+
+    @property
+    def counted(self) -> bool:
+        """Whether the value comes from counted decisions: met or not, without a tolerance of the solver."""
+        return self.rows > 0 or self.allowed > 0
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Exact 95 % confidence interval of a rate, from the rows it was counted on; None for anything else."""
+        if not self.rows or math.isnan(self.value):
+            return None
+        return interval(round(self.value * self.rows), self.rows)
 
 
 # ---------------------------------------------------------------------------------------------------------------- tasks
@@ -152,6 +170,13 @@ class Task(ABC):
     def measure_name(self, name: str) -> str:
         """A measure of the share in the user's words."""
         return name
+
+    def one_class(self, told: Mapping[str, float]) -> str:
+        """The class that a classifier gives all rows of an owner, as \"ill = yes\"; empty where it tells rows apart.
+
+        told: what the owner measured
+        """
+        return ""
 
     def stated(self) -> dict[str, Any]:
         """The task as JSON, on its way to an owner."""

@@ -12,7 +12,7 @@ so that at a model that reproduces itself the bound is on the counts. An owner f
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from fedpact.data import with_intercept
 from fedpact.errors import DataError, OptionError
-from fedpact.problem import Share
+from fedpact.problem import Measure, Share
+from fedpact.problem.certificate import TOGETHER
 from fedpact.prox import Prox, SquaredL2
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, key
@@ -35,6 +36,8 @@ from fedpact.tasks.requirements import (
     Requirement,
     count_cells,
     counted_rows,
+    describe_gap,
+    describe_rate,
     outline,
     read_requirements,
     recall_of,
@@ -94,6 +97,9 @@ class Classification(ClassTask, GroupedTask):
         False, "every owner has an intercept of its own, which it keeps for itself, in place of a common one", "bool"
     )
     holdout: float = key(0.5, "part of the rows that a promise is about, kept out of training to test it", "number")
+    calibrate: bool = key(
+        False, "make probabilities of the scores of two classes at the end, by sums over the training rows", "bool"
+    )
 
     width: float = 0.0
     spread: float = 1.0
@@ -118,6 +124,13 @@ class Classification(ClassTask, GroupedTask):
                 "below 1",
                 code="FP-OPTION-820",
                 key="holdout",
+            )
+
+        if self.calibrate and len(self.classes) != 2:
+            raise OptionError(
+                f"calibrate is for two classes, and there are {len(self.classes)}; leave it out",
+                code="FP-OPTION-860",
+                key="calibrate",
             )
 
     def _check_constraints(self) -> None:
@@ -251,8 +264,11 @@ class Classification(ClassTask, GroupedTask):
     def sentence(self) -> str:
         if not self.requirements:
             return "Least loss on all rows, without constraints."
-        asked = [self._describe(one) for one in self.requirements]
-        return f"{'; '.join(asked)}; {self._aim()}."
+        return self._ask_for(self.requirements)
+
+    def _ask_for(self, requirements: Iterable[Requirement]) -> str:
+        words = "; ".join([*map(self._describe, requirements), self._aim()])
+        return f"{words[0].upper()}{words[1:]}."
 
     def _describe(self, one: Requirement) -> str:
         k = self.levels.class_of(one)
@@ -262,8 +278,7 @@ class Classification(ClassTask, GroupedTask):
         between = f" between groups of {self.group}" if one.is_gap else ""
         where = {"each": self.everyone(), "all": "over all owners together", "server": "at the coordinator"}
         promised = f", on rows not yet seen with confidence {one.confidence:g}" if one.confidence else ""
-        words = f"{one.words}{of_class}{between} {one.bounds_in_words()} {where[one.held_by]}{promised}"
-        return words[0].upper() + words[1:]
+        return f"{one.words}{of_class}{between} {one.bounds_in_words()} {where[one.held_by]}{promised}"
 
     def _aim(self) -> str:
         about = "loss" if self.objective == "loss" or not self.rates or self.guarded_class is None else "errors"
@@ -358,11 +373,103 @@ class Classification(ClassTask, GroupedTask):
         return found
 
     def model(self, w: Vector) -> Model:
-        intercept = self.common_intercept
-        found = Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=intercept)
+        found = Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=self.common_intercept)
+        found = replace(found, log_odds=not self.sharpened, own_threshold=self.decide_own)
         if not self.decide_at:
             return found
         return replace(found, intercept=found.intercept - self.decide_at)
+
+    def measure_name(self, name: str) -> str:
+        if name == "protected rows":
+            k = len(self.classes) - 1 if self.guarded_class is None else self.guarded_class
+            return f"rows with {self._class_in_words(k)}"
+        for k in range(len(self.classes)):
+            if name == f"decided as class {k}":
+                return f"decided as {self._class_in_words(k)}"
+        return super().measure_name(name)
+
+    def _class_in_words(self, k: int) -> str:
+        return f"{self.label} = {self.classes[k]}"
+
+    def one_class(self, told: Mapping[str, float]) -> str:
+        if told.get("accuracy", 1.0) == 1.0:  # right about all of them, if there are of one class only
+            return ""
+        for k in range(len(self.classes)):
+            if self._gives_all(k, told):
+                return self._class_in_words(k)
+        return ""
+
+    def _gives_all(self, k: int, told: Mapping[str, float]) -> bool:
+        """Whether the measures show that every row is given class k."""
+        if told.get(f"decided as class {k}") == 1.0:
+            return True
+        rates = [value for name, value in told.items() if name.startswith("positive rate of group ")]
+        if rates and len(self.classes) == 2:
+            return all(value == k for value in rates)
+        guarded = len(self.classes) - 1 if self.guarded_class is None else self.guarded_class
+        decided = (told.get("recall"), told.get("specificity"))
+        if k == guarded:
+            return decided == (1.0, 0.0)
+        return len(self.classes) == 2 and decided == (0.0, 1.0)
+
+    # ---------------------------------------------------------------------------------- what all owners hold together
+
+    def cells_together(self) -> Iterator[tuple[Requirement, str, slice]]:
+        """The rates or losses that all owners hold together, and where their cells are among all of these."""
+        start = 0
+        for one in self.requirements:
+            if one.held_by != "all":
+                continue
+            cells = len(self.groups) if one.is_gap else 1
+            for rate in one.rates or (LOSS,):
+                yield one, rate, slice(start, start + cells)
+                start += cells
+
+    def tell_together(self, hits: Vector, rows: Vector) -> dict[str, Measure]:
+        """The values of these constraints, by the words for them, from the sums of `Decisions.count_together`."""
+        told: dict[str, Measure] = {}
+        for one, rate, cells in self.cells_together():
+            everyone = rate == LOSS and not one.of
+            what = describe_rate(rate, self.levels.class_of(one), self.levels, everyone=everyone)
+            counts = rows[cells].astype(int)
+            means = hits[cells] / np.maximum(counts, 1)
+            if not one.is_gap:
+                told[what] = Measure(float(means[0]), int(counts[0]))
+                continue
+            for a, b in self.levels.pairs:
+                gap = describe_gap(what, a, b, self.levels)
+                fewest = int(min(counts[a], counts[b]))
+                told[gap] = Measure(abs(float(means[b] - means[a])), fewest)
+                told[row_of(gap)] = Measure(1 / max(fewest, 1), fewest)
+        return told
+
+    def promises_hold_together(self, hits: Vector, rows: Vector) -> bool:
+        """Whether the held-out rows of all owners bear out what they promise together: exact tests."""
+        for one, _, cells in self.cells_together():
+            if not one.confidence:
+                continue
+            found = hits[cells].round().astype(int).tolist()
+            counts = rows[cells].round().astype(int).tolist()
+            if not one.borne_out(TOGETHER, found, counts):
+                return False
+        return True
+
+    # ------------------------------------------------------------------------------------------------ in words
+
+    def promise_in_words(self) -> str:
+        """How the promises for new rows are kept; empty without any."""
+        if not self.promised:
+            return ""
+        how = "the model was tested on them, and is the last of a fixed sequence of models that passed"
+        if self.promised_class is not None:
+            whose = "one threshold for all owners" if self.threshold == "common" else "every owner's own threshold"
+            how = f"{whose} is set by the scores of these rows"
+        if not self.proven:
+            how = "what it shows does not bear the promises out"
+        return (
+            "Promises are about rows not yet seen, drawn as the owners' rows were. A part of the rows "
+            f"({self.holdout:g} of those concerned) was held out of training: {how}."
+        )
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
         row = 0
@@ -371,19 +478,24 @@ class Classification(ClassTask, GroupedTask):
                 rows = slice(row, row + bound.rows)
                 row += bound.rows
                 paid = float(price[rows].max()) if price[rows].size else float("nan")
-                if one.rates:
+                if one.rates or owner == TOGETHER:
                     value = told.get(bound.what, float("nan"))
                 else:
                     value = float(values[rows].max() + bound.bound) if values[rows].size else float("nan")
+                counted = 0
+                if isinstance(value, Measure) and one.rates and not one.is_gap:
+                    counted = value.rows
                 yield Bounded(
                     owner,
                     bound.what,
-                    value,
+                    float(value),
                     bound.bound,
                     paid,
                     least=bound.least,
-                    allowed=told.get(row_of(bound.what), 0.0),
+                    allowed=float(told.get(row_of(bound.what), 0.0)),
                     promise=self._promise(one),
+                    confidence=one.confidence,
+                    rows=counted,
                 )
 
     def _promise(self, one: Requirement) -> str:
@@ -393,7 +505,7 @@ class Classification(ClassTask, GroupedTask):
 
     def _held_by(self, owner: str) -> list[Requirement]:
         """The constraints of a holder, in the order of their rows: those on decisions first."""
-        wanted = "server" if owner == SERVER else "each"
+        wanted = {SERVER: "server", TOGETHER: "all"}.get(owner, "each")
         own = [one for one in self.requirements if one.held_by == wanted]
         if not self.width:
             return [one for one in own if not one.rates]

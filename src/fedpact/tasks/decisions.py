@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError
@@ -18,12 +19,13 @@ from fedpact.functions import Affine, Function, Map, Quadratic, Stack, TwoSided,
 from fedpact.functions.rates import SmoothedRate, SmoothedRates
 from fedpact.problem import Constraint, Measure
 from fedpact.problem.share import combine
-from fedpact.statistics import gap_holds, promised_threshold, rate_holds, rows_needed
+from fedpact.statistics import promised_threshold, rows_needed
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.checks import Labels, bound_for
 from fedpact.tasks.regression import losses, mean_loss, scores
 from fedpact.tasks.requirements import (
+    LOSS,
     Line,
     Requirement,
     check_rows,
@@ -224,6 +226,24 @@ class Holding:
         score[:, -1] -= at
         return np.asarray(np.argmax(score, axis=1))
 
+    def count_hits(
+        self, one: Requirement, rate: str, w: Vector, decided: Labels
+    ) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """Which rows a rate or loss is a mean over, and what every row adds."""
+        k = self.task.levels.class_of(one)
+        if rate != LOSS:
+            return count_rate(rate, k, self.y, decided)
+        inside = np.asarray(self.y == k) if one.of else np.ones(len(self.y), dtype=bool)
+        score = self.scores(w)
+        return inside, logsumexp(score, axis=1) - score[np.arange(len(score)), self.y]
+
+    def cells_of(self, one: Requirement, inside: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+        """The rows of each group where a gap is bounded; else all of them."""
+        if not one.is_gap:
+            return [inside]
+        assert self.group is not None  # `check_rows` has seen to it
+        return [inside & (self.group == g) for g in range(len(self.task.groups))]
+
     def _losses(self, one: Requirement) -> Map:
         limit = bound_of(one, self.owner)
         rows = np.ones(len(self.y), dtype=bool)
@@ -256,6 +276,33 @@ class Holding:
             total = self.task.cells[f"class {k}"]
         part = float(rows.sum()) / total
         return as_map(part * (mean_loss(self.X[rows], self.y[rows], self.classes) - bound_of(one, self.owner)))
+
+
+def own_threshold(
+    task: Classification, owner: str, trained: tuple[Vector, Labels], kept: tuple[Vector, Labels]
+) -> float:
+    """An owner's own threshold: it keeps every bound on the recall of one class, counted or promised.
+
+    trained, kept: scores, in any units, and classes of the rows trained on and of those held out
+    """
+    k = task.recalled_class
+    assert k is not None
+    sign = 1.0 if k == 1 else -1.0
+    limits = []
+    for one in task.rates:
+        about = recall_of(one, task.levels)
+        assert about is not None
+        rate = bound_for(about[1], owner, "at_least")
+        scores, y = kept if one.confidence else trained
+        own = sign * scores[y == k]
+        if not one.confidence:
+            limits.append(counted_threshold(own, rate))
+            continue
+        limit = promised_threshold(own, rate, task.miss_rate(one))
+        assert limit is not None  # `check_promises` has seen to it
+        limits.append(limit)
+    lowest = min(limits)
+    return sign * (lowest - MARGIN * (1 + abs(lowest)))
 
 
 def counted_threshold(scores: Vector, rate: float) -> float:
@@ -311,9 +358,9 @@ class Decisions:
         return self.rows.task.decide_at
 
     def score(self, w: Vector) -> Vector:
-        """Of the last class over the others, on the training rows."""
+        """Of the last class over the others, on the training rows: above 0 where all owners decide for it."""
         score = self.rows.scores(w)
-        return np.asarray(score[:, -1] - score[:, :-1].max(axis=1))
+        return np.asarray(score[:, -1] - score[:, :-1].max(axis=1) - self.rows.task.decide_at)
 
     @property
     def labels(self) -> Vector:
@@ -358,24 +405,9 @@ class Decisions:
 
         Those of held-out rows where the bound is a promise, else those of the rows trained on.
         """
-        task = self.rows.task
-        k = task.recalled_class
-        assert k is not None
-        sign = 1.0 if k == 1 else -1.0
-        limits = []
-        for one in task.rates:
-            about = recall_of(one, task.levels)
-            assert about is not None
-            rate = bound_for(about[1], self.rows.owner, "at_least")
-            if one.confidence:
-                score = sign * self.kept.scores(w)[:, 1][self.kept.y == k]
-                limit = promised_threshold(score, rate, task.miss_rate(one))
-                assert limit is not None  # `check_promises` has seen to it
-            else:
-                limit = counted_threshold(sign * self.rows.scores(w)[:, 1][self.rows.y == k], rate)
-            limits.append(limit)
-        lowest = min(limits)
-        return sign * (lowest - MARGIN * (1 + abs(lowest)))
+        trained = (self.rows.scores(w)[:, 1], self.rows.y)
+        kept = (self.kept.scores(w)[:, 1], self.kept.y)
+        return own_threshold(self.rows.task, self.rows.owner, trained, kept)
 
     def keeps_promises(self, w: Vector) -> bool:
         """Whether the held-out rows bear out every promise: exact tests, all of which must pass."""
@@ -387,19 +419,27 @@ class Decisions:
         )
 
     def _keeps(self, one: Requirement, rate: str, decided: Labels) -> bool:
-        hits, rows = count_hits(self.kept, one, rate, decided)
-        return promise_holds(one, self.kept.owner, hits, rows)
+        inside, hit = count_rate(rate, self.kept.task.levels.class_of(one), self.kept.y, decided)
+        cells = self.kept.cells_of(one, inside)
+        hits = [int(hit[cell].sum()) for cell in cells]
+        return one.borne_out(self.kept.owner, hits, [int(cell.sum()) for cell in cells])
 
-    def count_together(self, w: Vector) -> Vector:
-        """Hits and rows among the held-out ones, for every rate that all owners promise together."""
+    def count_together(self, w: Vector, held_out: bool = False) -> tuple[Vector, Vector]:
+        """Hits and rows in every cell of the constraints that all owners hold together, for a loss its sum.
+
+        held_out: of the rows that test promises, in the place of those trained on
+        """
+        rows = self.kept if held_out else self.rows
         w = self.common(w)
-        decided = self.kept.decide(w, self.decide_at(w))
-        counts: list[int] = []
-        for one in self.rows.task.promised:
-            for rate in one.rates if one.held_by == "all" else ():
-                hits, rows = count_hits(self.kept, one, rate, decided)
-                counts += [*hits, *rows]
-        return np.array(counts, dtype=float)
+        decided = rows.decide(w, self.decide_at(w))
+        hits: list[float] = []
+        sizes: list[float] = []
+        for one, rate, _ in rows.task.cells_together():
+            inside, hit = rows.count_hits(one, rate, w, decided)
+            for cell in rows.cells_of(one, inside):
+                hits.append(float(hit[cell].sum()))
+                sizes.append(float(cell.sum()))
+        return np.array(hits), np.array(sizes)
 
     # ------------------------------------------------------------------------------------------------- on the way
 
@@ -416,39 +456,6 @@ class Decisions:
         return bool(np.all(excess <= ROUNDING)), np.asarray(part)
 
 
-def count_hits(kept: Holding, one: Requirement, rate: str, decided: Labels) -> tuple[list[int], list[int]]:
-    """Hits and rows of a rate; of a gap by group."""
-    inside, hit = count_rate(rate, kept.task.levels.class_of(one), kept.y, decided)
-    cells = [inside]
-    if one.is_gap:
-        assert kept.group is not None
-        cells = [inside & (kept.group == g) for g in range(len(kept.task.groups))]
-    return [int(hit[cell].sum()) for cell in cells], [int(cell.sum()) for cell in cells]
-
-
-def promise_holds(one: Requirement, owner: str, hits: Sequence[int], rows: Sequence[int]) -> bool:
-    """Whether counts bear out a promise, at its confidence."""
-    delta = 1 - one.confidence
-    if one.is_gap:
-        return gap_holds(hits, rows, bound_of(one, owner), delta)
-    sides = {side: bound_for(bound, owner, side) for side, _, bound in one.sides}
-    return rate_holds(hits[0], rows[0], delta=delta, **sides)
-
-
-def keeps_together(task: Classification, counts: Vector) -> bool:
-    """Whether the hits and rows of all owners, as `Decisions.count_together` lists them, bear out their promises."""
-    at = 0
-    for one in task.promised:
-        for _ in one.rates if one.held_by == "all" else ():
-            size = len(task.groups) if one.is_gap else 1
-            hits = [round(number) for number in counts[at : at + size]]
-            rows = [round(number) for number in counts[at + size : at + 2 * size]]
-            at += 2 * size
-            if not promise_holds(one, "", hits, rows):
-                return False
-    return True
-
-
 def describe_decisions(rows: Holding, w: Vector, at: float) -> dict[str, Measure]:
     """Rates of a model's decisions at a threshold, with the rows they rest on."""
     task = rows.task
@@ -460,6 +467,8 @@ def describe_decisions(rows: Holding, w: Vector, at: float) -> dict[str, Measure
     if task.guarded_class is not None or (rows.classes == 2 and rows.group is None):
         k = rows.classes - 1 if task.guarded_class is None else task.guarded_class
         told |= _class_measures(score, decided, y, k)
+    elif rows.classes > 2:
+        told |= {f"decided as class {k}": Measure(_mean(decided == k), number) for k in range(rows.classes)}
     told["accuracy"] = Measure(float(np.mean(decided == y)), number)
     if rows.group is not None and task.group:
         told |= _group_measures(decided, y, rows.group, len(task.groups), rows.classes)

@@ -70,9 +70,8 @@ class GroupFairness(Classification):
         return super().build(owner, rows)
 
     def sentence(self) -> str:
-        asked = self._describe(self.requirements[0])
-        more = [self._describe(one) for one in self.requirements[1:] if one.held_by != "server"]
-        return f"{'; '.join([asked, *more])}; {self._aim()}."
+        first, *others = self.requirements
+        return self._ask_for([first, *(one for one in others if one.held_by != "server")])
 
 
 def group_fairness(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from fedpact.data.cells import Cells
 from fedpact.data.encoding import Encoding, Scaling, categories_from
@@ -74,14 +75,37 @@ class LinearModel:
         return found
 
 
+@dataclass(frozen=True)
+class Calibration:
+    """From scores to probabilities of class 1; slope > 0, so that their order stays.
+
+    limit: scores beyond it, either way, count as this
+    """
+
+    slope: float
+    intercept: float
+    limit: float = np.inf
+
+    def probabilities(self, score: ArrayLike) -> Vector:
+        """The probability of class 1 for every score."""
+        near = np.clip(np.asarray(score, dtype=np.float64), -self.limit, self.limit)
+        return np.asarray(expit(self.slope * near + self.intercept))
+
+
 @dataclass(frozen=True, eq=False)
 class Model(LinearModel):
     """A classifier: the class with the largest score is predicted.
 
-    coefficients: (1, columns) for two classes, of the second one's score over the first's; else (classes, columns)
+    coefficients:  (1, columns) for two classes, of the second one's score over the first's; else (classes, columns)
+    log_odds:      whether scores are log-odds, as a loss makes them; constraints on decisions leave their order only
+    calibration:   makes probabilities of the scores of two classes
+    own_threshold: whether every owner decides at a threshold of its own, which it alone can find
     """
 
     classes: tuple[str, ...]
+    log_odds: bool = True
+    calibration: Calibration | None = None
+    own_threshold: bool = False
 
     @classmethod
     def of(
@@ -91,20 +115,42 @@ class Model(LinearModel):
         rows = 1 if len(classes) == 2 else len(classes)
         return cls(**arrays_of(w.reshape(rows, -1), encoding, scaling, intercept), classes=classes)
 
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether `probabilities` may be called so: the scores are calibrated, or log-odds."""
+        return self.calibration is not None or self.log_odds
+
     def probabilities(self, X: Matrix) -> Matrix:
-        """(rows, classes)"""
-        score = self.scores(X)
-        if score.shape[1] == 1:  # of the second class over the first
-            score = np.column_stack([np.zeros(len(score)), score])
+        """(rows, classes); only scores between 0 and 1 unless the model `has_probabilities`.
+
+        A class may be predicted that is not the most probable one, where a constraint moved the threshold.
+        """
+        if self.calibration is not None:
+            second = self.calibration.probabilities(self.scores(X)[:, 0])
+            return np.column_stack([1 - second, second])
+        score = self.scores_by_class(X)
         grown = np.exp(score - score.max(axis=1, keepdims=True))
         return np.asarray(grown / grown.sum(axis=1, keepdims=True))
 
-    def predict(self, X: Matrix) -> NDArray[np.int64]:
-        """The number of the class of every row."""
-        return np.asarray(np.argmax(self.probabilities(X), axis=1))
+    def scores_by_class(self, X: Matrix) -> Matrix:
+        """(rows, classes); with two classes that of the first is 0."""
+        score = self.scores(X)
+        if score.shape[1] == 1:  # of the second class over the first
+            score = np.column_stack([np.zeros(len(score)), score])
+        return score
+
+    def predict(self, X: Matrix, threshold: float = 0.0) -> NDArray[np.int64]:
+        """The number of the class of every row. threshold: that of an owner's own, for the last class"""
+        score = self.scores_by_class(X)
+        score[:, -1] -= threshold
+        return np.asarray(np.argmax(score, axis=1))
 
     def about(self) -> dict[str, Any]:
-        return {**super().about(), "classes": list(self.classes)}
+        found = {**super().about(), "classes": list(self.classes), "log_odds": self.log_odds}
+        found["threshold"] = "own" if self.own_threshold else "common"
+        if self.calibration is not None:
+            found["calibration"] = asdict(self.calibration)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +220,17 @@ def load_model(folder: str | Path) -> Model | RegressionModel:
             arrays = {key: file[key] for key in ARRAYS}
         if "log" in about:
             return RegressionModel(encoding, **arrays, log=about["log"], offset=about["offset"])
-        return Model(encoding, **arrays, classes=tuple(about["classes"]))
+        return Model(encoding, **arrays, **_read_decisions(about))
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         words = f"{source} holds no readable model ({error}); run the job again"
         raise FedpactError(words, code="FP-003") from error
+
+
+def _read_decisions(about: dict[str, Any]) -> dict[str, Any]:
+    """What model.json says of a classifier; files of version 0.2.0 have the classes alone."""
+    found: dict[str, Any] = {"classes": tuple(about["classes"])}
+    found["log_odds"] = about.get("log_odds", True)
+    found["own_threshold"] = about.get("threshold", "common") == "own"
+    if "calibration" in about:
+        found["calibration"] = Calibration(**about["calibration"])
+    return found

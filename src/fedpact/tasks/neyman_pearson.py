@@ -69,11 +69,6 @@ class NeymanPearson(Classification):
             checks.bound_for(self.bound, owner)  # an error names the key that was stated
         return super().build(owner, rows)
 
-    def measure_name(self, name: str) -> str:
-        if name == "protected rows":
-            return f"rows with {self.label} = {self.protected or self.classes[-1]}"
-        return super().measure_name(name)
-
 
 def neyman_pearson(
     owners: Mapping[str, tuple[ArrayLike, ArrayLike]],

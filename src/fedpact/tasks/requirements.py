@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.errors import DataError, OptionError
+from fedpact.statistics import gap_holds, rate_holds
 from fedpact.tasks import checks
 from fedpact.tasks.checks import Labels, bound_for
 from fedpact.types import Matrix
@@ -94,6 +95,12 @@ class Requirement:
                 "rate instead, such as recall",
                 code="FP-OPTION-803",
                 key="confidence",
+            )
+        if self.held_by == "all" and any(isinstance(bound, Mapping) for _, _, bound in self.sides):
+            raise OptionError(
+                f"{self.kind}: owners that hold a constraint together have one bound; give one number",
+                code="FP-OPTION-861",
+                key="held_by",
             )
         if self.confidence and self.held_by == "server":
             raise OptionError(
@@ -174,6 +181,14 @@ class Requirement:
             limit = "its own bound" if isinstance(bound, Mapping) else f"{bound:g}"
             shown.append(f"{side.replace('_', ' ')} {limit}")
         return f"of {' and '.join(shown)}"
+
+    def borne_out(self, owner: str, hits: Sequence[int], rows: Sequence[int]) -> bool:
+        """Whether counts on rows nobody trained on bear out the promise, at its confidence; of a gap by group."""
+        delta = 1 - self.confidence
+        sides = {side: bound_for(bound, owner, side) for side, _, bound in self.sides}
+        if self.is_gap:
+            return gap_holds(hits, rows, sides["at_most"], delta)
+        return rate_holds(hits[0], rows[0], delta=delta, **sides)
 
     @property
     def sides(self) -> list[tuple[str, int, float | Mapping[str, float]]]:
@@ -276,8 +291,7 @@ def outline(requirement: Requirement, levels: Levels, owner: str) -> Iterator[Bo
         if requirement.is_gap:
             limit = bound_for(requirement.at_most or 0.0, owner, "at_most")
             for a, b in levels.pairs:
-                between = f"between {levels.column} = {levels.groups[a]} and {levels.groups[b]}"
-                yield Bound(f"gap in {what} {between}", False, limit, 2)
+                yield Bound(describe_gap(what, a, b, levels), False, limit, 2)
             continue
         for side, sign, bound in requirement.sides:
             yield Bound(what, sign < 0, bound_for(bound, owner, side), 1)
@@ -440,6 +454,11 @@ def describe_rows(rate: str, k: int, levels: Levels) -> str:
     if rate in ("specificity", "false_positive_rate"):
         return f" with another {levels.label} than {levels.classes[k]}"
     return ""
+
+
+def describe_gap(what: str, a: int, b: int, levels: Levels) -> str:
+    """\"gap in recall of ill = yes between sex = f and m\"."""
+    return f"gap in {what} between {levels.column} = {levels.groups[a]} and {levels.groups[b]}"
 
 
 def describe_rate(rate: str, k: int, levels: Levels, everyone: bool = False) -> str:
