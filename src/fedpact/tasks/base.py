@@ -55,8 +55,8 @@ def key(default: Any, doc: str, kind: str, **about: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
-def keys_of(task: type[Task]) -> dict[str, tuple[str, Any, Key]]:
-    """The keys of a task's job: name in the file -> (field, default, key)."""
+def keys_of(task: Any) -> dict[str, tuple[str, Any, Key]]:
+    """The keys that a task, or another dataclass, declares: name in the file -> (field, default, key)."""
     declared = [(f.name, f.default, f.metadata["key"]) for f in fields(task) if "key" in f.metadata]
     return {about.name or name: (name, default, about) for name, default, about in declared}
 

@@ -73,8 +73,9 @@ class Classification(ClassTask, GroupedTask):
     has_server_data: ClassVar[bool] = True
 
     constraints: tuple[Requirement, ...] = key(
-        (), "the list of constraints; each is a table [[constraint]]", "constraints", name="constraint", shown="none"
-    )
+        (), "the list of constraints; each is a table [[constraint]]", "constraints", name="constraint", shown="none",
+        example='[{kind = "recall", at_least = 0.9}]',
+    )  # fmt: skip
     objective: Objective = key(  # noqa: RUF009 - a field
         "auto", "what is minimised: the loss, or errors on rows that no constraint is about", "text",
         choices=("auto", "loss", "errors"),
@@ -87,7 +88,9 @@ class Classification(ClassTask, GroupedTask):
         "common", "one threshold for all owners, or one of each owner's own, where a promise is made", "text",
         choices=("common", "own"),
     )  # fmt: skip
-    holdout: float = key(0.5, "part of the rows that a promise is about, kept out of training to test it", "number")
+    holdout: float = key(
+        0.5, "part of the rows that a promise is about, kept out of training to test it", "number", name="holdout_rows"
+    )
 
     width: float = 0.0
     centre: tuple[float, ...] = ()
