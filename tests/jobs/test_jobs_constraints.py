@@ -82,7 +82,7 @@ BAD: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "wrong type": ("at_least = 0.2", 'at_least = "high"', "FP-OPTION-370", ("give a number",)),
     "out of range": ("at_least = 0.2", "at_least = 20", "FP-OPTION-810", ("between 0 and 1",)),
     "unknown holder": ('held_by = "all"', 'held_by = "everyone"', "FP-OPTION-368", ("each, all, server",)),
-    "no such table": ('held_by = "all"', 'held_by = "server"', "FP-OPTION-832", ("[server]",)),
+    "no such table": ('held_by = "all"', 'held_by = "server"', "FP-OPTION-832", ("has no table",)),
     "certainty": ("confidence = 0.9", "confidence = 1", "FP-OPTION-802", ("0.95",)),
     "no such class": ('of = "yes"', 'of = "perhaps"', "FP-OPTION-813", ("no, yes",)),
     "no such owner": (
@@ -99,8 +99,13 @@ BAD: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     ),
     "no such owner in a table": ("coast = 0.6", "west = 0.6", "FP-OPTION-383", ("'west'",)),
     "a bound is no number": ("coast = 0.6", 'coast = "low"', "FP-OPTION-370", ("'low'",)),
-    "bounds of owners for all together": ("at_least = 0.2", "at_least = {north = 0.2, south = 0.2, coast = 0.2}", "FP-OPTION-831", ()),
-}  # fmt: skip
+    "bounds of owners for all together": (
+        "at_least = 0.2",
+        "at_least = {north = 0.2, south = 0.2, coast = 0.2}",
+        "FP-OPTION-831",
+        ("all owners' rows together",),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BAD)

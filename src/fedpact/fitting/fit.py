@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.errors import OptionError, OwnerLost
+from fedpact.errors import OwnerLost
 from fedpact.federation import Session
 from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, measure
 from fedpact.fitting.evidence import Evidence
@@ -25,6 +25,7 @@ from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
 from fedpact.tasks import Classification, FileSource, HeldSource, Rows, Source, TableTask, Task
 from fedpact.tasks.base import SERVER
+from fedpact.tasks.requirements import check_holder
 from fedpact.types import Vector
 
 #: What an owner holds: rows in memory, a file, or (None) what only its site knows.
@@ -60,20 +61,14 @@ def fit(
     Raises OptionError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
     """
     asked = replace(task, owners=len(owners))
-    _check_server(asked, server)
+    if isinstance(asked, Classification):
+        for one in asked.constraints:
+            check_holder(one, server)
     solving = {"method": method, "tol": tol, "max_rounds": max_rounds, "seed": seed, **options}
     if session is not None:
         return Fitting(session, owners, server, solving, callbacks).run(asked, compare)
     with Session() as made:
         return Fitting(made, owners, server, solving, callbacks).run(asked, compare)
-
-
-def _check_server(task: Task, server: Held) -> None:
-    """OptionError when a constraint of the list is about a table of the coordinator's, which is not given."""
-    if server is None and isinstance(task, Classification) and any(one.held_by == "server" for one in task.constraints):
-        raise OptionError(
-            'held_by = "server", and the coordinator has no table; give server=', code="FP-OPTION-832", key="held_by"
-        )
 
 
 class Fitting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,7 +18,7 @@ from fedpact.jobs.keys import KEYS, KINDS, LISTS, OPEN
 from fedpact.solvers import METHODS
 from fedpact.tasks import TASKS, TableTask, Task, keys_of
 from fedpact.tasks.base import SERVER
-from fedpact.tasks.requirements import Levels, Requirement, read_requirement
+from fedpact.tasks.requirements import Levels, Requirement, check_holder, read_requirement
 
 E = TypeVar("E", bound=FedpactError)
 
@@ -196,8 +196,6 @@ class _Reader:
             )
         self._check("", name, tables, task)
         for number, one in enumerate(tables, 1):
-            if not isinstance(one, dict):
-                self._fail("FP-OPTION-370", "", name, f"{name} = {tables!r}: give {KINDS[f'{name}s'].words}")
             for key, value in one.items():
                 self._check(nth(name, number), key, value, task)
 
@@ -239,8 +237,8 @@ class _Reader:
         right = isinstance(value, about.types)
         if isinstance(value, bool) and kind != "bool":  # Python counts True as a whole number
             right = False
-        if right and kind == "texts":
-            right = all(isinstance(one, str) for one in value)
+        if right and about.each is not None:
+            right = all(isinstance(one, about.each) for one in value)
         if not right:
             self._fail("FP-OPTION-370", table, key, f"{key} = {value!r}: give {about.words}")
         if isinstance(value, dict) and about.entries:
@@ -370,10 +368,7 @@ class _Reader:
             self._fail(
                 "FP-OPTION-833", "", "holdout", '[holdout]: sites have their own; state holdout = "..." in site.toml'
             )
-        for owner in stated:
-            if owner not in found["owners"]:
-                known = ", ".join(found["owners"])
-                self._fail("FP-OPTION-383", "holdout", owner, f"{owner!r} is not an owner; the owners are: {known}")
+        self._check_names("holdout", stated, found["owners"])
         return {owner: self._file("holdout", owner, path) for owner, path in stated.items()}
 
     def _file(self, table: str, key: str, path: str) -> Path:
@@ -418,31 +413,23 @@ class _Reader:
         read = []
         for number, stated in enumerate(found["constraint"], 1):
             table = nth("constraint", number)
-            self._check_holders(table, stated, found["owners"], server)
+            self._check_sides(table, stated, found["owners"])
             if "of" in stated:
                 stated = {**stated, "of": str(stated["of"])}
             try:
                 one = read_requirement(number, stated)
                 levels.class_of(one)
+                check_holder(one, server)
             except OptionError as error:
                 raise self._place(error, table, error.key) from error
             read.append(one)
         return tuple(read)
 
-    def _check_holders(
-        self, table: str, stated: Mapping[str, Any], owners: Mapping[str, Any], server: Path | None
-    ) -> None:
-        """Bounds by owner are those of the owners, and who shall hold the constraint has a table."""
+    def _check_sides(self, table: str, stated: Mapping[str, Any], owners: Mapping[str, Any]) -> None:
+        """Bounds by owner are those of the owners."""
         for side in ("at_least", "at_most"):
             if isinstance(stated.get(side), dict):
                 self._check_owners(f"{table}.{side}", stated[side], owners)
-        if stated.get("held_by") == "server" and server is None:
-            self._fail(
-                "FP-OPTION-832",
-                table,
-                "held_by",
-                'held_by = "server", and the coordinator has no table; state data = ... in [server]',
-            )
 
     def _check_bound(self, found: Mapping[str, Any]) -> None:
         if "bound" in found and "min_recall" in found:
@@ -458,10 +445,7 @@ class _Reader:
 
     def _check_owners(self, key: str, stated: Mapping[str, Any], owners: Mapping[str, Any]) -> None:
         """A table by owner has an entry for each, and for nobody else but the server."""
-        for owner in stated:
-            if owner not in (*owners, SERVER):
-                known = ", ".join(owners)
-                self._fail("FP-OPTION-383", key, owner, f"{owner!r} is not an owner; the owners are: {known}")
+        self._check_names(key, stated, (*owners, SERVER))
         table, _, name = key.rpartition(".")
         for owner in owners:
             if owner not in stated:
@@ -471,6 +455,13 @@ class _Reader:
                     name,
                     f"[{name}] has no entry for owner {owner!r}; give one for every owner",
                 )
+
+    def _check_names(self, table: str, stated: Iterable[str], known: Collection[str]) -> None:
+        """All names in this table are known ones."""
+        for name in stated:
+            if name not in known:
+                owners = ", ".join(one for one in known if one != SERVER)
+                self._fail("FP-OPTION-383", table, name, f"{name!r} is not an owner; the owners are: {owners}")
 
     def _columns(self, found: Mapping[str, Any], files: Mapping[str, Path], server: Path | None) -> tuple[str, ...]:
         """The features: as stated, or all other columns of the first owner; every owner has them all."""

@@ -19,12 +19,16 @@ from fedpact.tasks.base import Key
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value must be: Python types, words for the message, its JSON schema, and the kind of a table's entries."""
+    """What a value must be: Python types, words for the message, and its JSON schema.
+
+    entries: kind of a table's entries; each: type of what is in a list
+    """
 
     types: tuple[type, ...]
     words: str
     schema: Mapping[str, Any]
     entries: str = ""
+    each: type | None = None
 
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -37,7 +41,7 @@ KINDS: dict[str, Kind] = {
     "whole": Kind((int,), "a whole number", {"type": "integer"}),
     "bool": Kind((bool,), "true or false", {"type": "boolean"}),
     "list": Kind((list,), "a list, such as [0, 1]", {"type": "array", "items": _LEVEL}),
-    "texts": Kind((list,), 'a list of texts, such as ["age", "dose"]', _TEXTS),
+    "texts": Kind((list,), 'a list of texts, such as ["age", "dose"]', _TEXTS, each=str),
     "table": Kind((dict,), "a table of its own", {"type": "object"}),
     "levels": Kind(
         (dict,),
@@ -84,7 +88,7 @@ KINDS: dict[str, Kind] = {
         {"type": "object", "additionalProperties": {"type": "string"}},
         entries="text",
     ),
-    "constraints": Kind((list,), "a list of tables, each below a line [[constraint]]", {"type": "array"}),
+    "constraints": Kind((list,), "a list of tables, each below a line [[constraint]]", {"type": "array"}, each=dict),
 }
 #: Arrays of tables, [[name]], by the keys of each.
 LISTS = {"constraint": keys_of(Requirement)}

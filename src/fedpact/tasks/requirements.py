@@ -231,6 +231,16 @@ def read_requirement(number: int, stated: Requirement | Mapping[str, Any]) -> Re
     return Requirement(**stated)
 
 
+def check_holder(requirement: Requirement, server: object) -> None:
+    """Raise OptionError when the coordinator shall hold it, and has no table (None)."""
+    if requirement.held_by == "server" and server is None:
+        raise OptionError(
+            'held_by = "server", and the coordinator has no table; state one, or let the owners hold it',
+            code="FP-OPTION-832",
+            key="held_by",
+        )
+
+
 # ---------------------------------------------------------------------------------------------------------------- lines
 
 
