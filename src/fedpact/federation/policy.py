@@ -36,6 +36,9 @@ class SitePolicy:
 
     name: str = _key("site", "text", "the name by which the others know this owner")
     data: Path = _key("site", "path", "its table, CSV or Parquet: read here and nowhere else")  # noqa: RUF009
+    holdout: Path | None = _key(  # noqa: RUF009
+        "site", "path", "a table of its own that nobody trains on: `fedpact evaluate` measures models on it", None
+    )
     state: Path = _key("site", "path", "folder for its memory and its audit log")  # noqa: RUF009
     key: Path = _key("site", "path", "its private key; `fedpact site key FILE` makes one")  # noqa: RUF009
     functions: Path | None = _key("site", "path", 'its own Python file, for the task "custom"', None)  # noqa: RUF009

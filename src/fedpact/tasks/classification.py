@@ -12,21 +12,22 @@ so that at a model that reproduces itself the bound is on the counts. An owner f
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.errors import DataError, OptionError
+from fedpact.federation.policy import Counts
 from fedpact.problem import Share
 from fedpact.prox import Prox, SquaredL2
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, key
 from fedpact.tasks.checks import Labels
-from fedpact.tasks.decisions import Decisions, Holding
+from fedpact.tasks.decisions import Decisions, Holding, Unseen
 from fedpact.tasks.model import Model
 from fedpact.tasks.requirements import (
     LOSS,
@@ -39,7 +40,7 @@ from fedpact.tasks.requirements import (
     recall_of,
     row_of,
 )
-from fedpact.tasks.tables import ClassTask, GroupedTask, Rows
+from fedpact.tasks.tables import ClassTask, GroupedTask, Measures, Rows
 from fedpact.tasks.weights import row_weights
 from fedpact.types import Matrix, Vector
 
@@ -247,14 +248,10 @@ class Classification(ClassTask, GroupedTask):
     # ------------------------------------------------------------------------------------------------- at the owner
 
     def build(self, owner: str, rows: Rows) -> Share:
-        labels = checks.check_codes(owner, "label", rows.y, len(rows.X), len(self.classes))
-        group = rows.group
-        if group is not None:
-            group = checks.check_codes(owner, "group", group, len(rows.X), len(self.groups))
-        held = self.held_out(owner, labels, group)
         weight = row_weights(self, rows)
         factor = self.weight_of(owner, rows) if owner != SERVER else 0.0
-        everyone = Holding(self, owner, rows.X, labels, group, weight, factor)
+        everyone = self._holding(owner, rows, weight, factor)
+        held = self.held_out(owner, everyone.y, everyone.group)
         trained = everyone.select(~held)
         decisions = Decisions(trained, everyone.select(held))
         constraint = None
@@ -265,6 +262,23 @@ class Classification(ClassTask, GroupedTask):
             decisions.check_promises()
         objective = None if owner == SERVER else trained.objective()
         return Share(objective, constraint, coupled, name=owner, measures=decisions)
+
+    def _holding(self, owner: str, rows: Rows, weight: Vector | None, factor: float) -> Holding:
+        """The rows, with the numbers of their classes and groups checked."""
+        labels = checks.check_codes(owner, "label", rows.y, len(rows.X), len(self.classes))
+        group = rows.group
+        if group is not None:
+            group = checks.check_codes(owner, "group", group, len(rows.X), len(self.groups))
+        return Holding(self, owner, rows.X, labels, group, weight, factor)
+
+    def measures_of(self, owner: str, rows: Rows, held: Callable[[], Rows]) -> Measures:
+        trained: Decisions | None = None
+        if self.decide_own:
+            seen = held()
+            measures = self.build(owner, replace(seen, X=self.design(seen.X))).measures
+            assert isinstance(measures, Decisions)
+            trained = measures
+        return Unseen(self._holding(owner, rows, None, 0.0), trained)
 
     def held_out(self, owner: str, y: Labels, group: Labels | None) -> NDArray[np.bool_]:
         """Which rows are kept out of training to test promises: a part of every class and group that one is about."""
@@ -288,12 +302,17 @@ class Classification(ClassTask, GroupedTask):
             )
         return chosen
 
-    def count(self, held: Any) -> Any:
-        counts = super().count(held)
-        if held.group is None:
+    def count(self, held: Rows) -> Counts:
+        # Sums rest on the rows that are trained on, which a job that holds out nearly all could make few.
+        kept = self.held_out("", held.y, held.group)
+        return self.count_unseen(held.select(~kept))
+
+    def count_unseen(self, unseen: Rows) -> Counts:
+        counts = super().count(unseen)
+        if unseen.group is None:
             return counts
         # Constraints between groups are about means over the rows of a class of each group, too.
-        cells = count_cells(held.y, held.group, self.levels)
+        cells = count_cells(unseen.y, unseen.group, self.levels)
         wanted = set()
         for one in self.requirements:
             k = self.levels.class_of(one)

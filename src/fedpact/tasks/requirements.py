@@ -450,6 +450,15 @@ def row_of(what: str) -> str:
     return f"one row of the {what}"
 
 
+def rate_names(requirement: Requirement, levels: Levels) -> list[str]:
+    """What the rates are called that a requirement bounds; of a gap, those of every group."""
+    k = levels.class_of(requirement)
+    names = [describe_rate(rate, k, levels) for rate in requirement.rates]
+    if not requirement.is_gap:
+        return names
+    return [f"{name} where {levels.column} = {group}" for name in names for group in levels.groups]
+
+
 def describe_rows(rate: str, k: int, levels: Levels) -> str:
     """\" with ill = yes\": the rows that a rate is counted on."""
     if rate == "recall":

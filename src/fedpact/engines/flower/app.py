@@ -24,7 +24,8 @@ from fedpact.engines.flower.engine import server_app as make_server_app
 from fedpact.engines.flower.submit import SITES, ask_sites, engine_of
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation.policy import read_policy
-from fedpact.jobs import read_job, run_job
+from fedpact.jobs import JobFile, evaluate_run, read_job, run_job
+from fedpact.jobs.running import ENDED
 from fedpact.jobs.site import open_site
 
 #: Entries of a site's config; state-path is where Flower's node number is kept.
@@ -58,6 +59,7 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
 
     sites: list who is online instead
     ask:   have the sites recompute what they signed about the run in this folder; the file `answer` gets what differs
+    evaluate: have them measure the model of the run in this folder on tables that nobody trained on
     """
     if run_config.get("sites"):
         log.info("%s%s", SITES, json.dumps(greet_all(grid, float(run_config["sites"]))))
@@ -69,10 +71,22 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
         failed = [asdict(one) for one in ask_sites(Path(str(folder)), file, grid)]
         Path(str(run_config["answer"])).write_text(json.dumps(failed))
         return
+    if folder := run_config.get("evaluate"):
+        _evaluate(Path(str(folder)), file, grid)
+        return
     record = run_job(file, engine=engine_of(file, grid), resume=bool(run_config.get("resume")))
     log.info("%s: %s", record.status, record.reason)
     if not record.solved:
         raise FedpactError(f"{record.status}: {record.reason}", code="FP-301")  # so that Flower's run counts as failed
+
+
+def _evaluate(folder: Path, file: JobFile, grid: Any) -> None:
+    """Measure the model, and say in the log why when that cannot be done: whoever submitted it reads it there."""
+    try:
+        evaluate_run(folder, file, engine=engine_of(file, grid))
+    except FedpactError as error:
+        log.info("%s%s: %s", ENDED, error.code, error)
+        raise
 
 
 def policy_digest(node_config: Mapping[str, Any]) -> str:
