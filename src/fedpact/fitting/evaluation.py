@@ -26,8 +26,8 @@ from fedpact.tasks.decisions import Unseen
 from fedpact.tasks.requirements import Bound, Levels, Requirement, outline, rate_names
 from fedpact.types import Vector
 
-#: Who holds a bound that is met by all rows together.
-TOGETHER = "all owners"
+#: Who holds a bound that is met by all rows together, of the owners that were asked.
+TOGETHER = "together"
 #: Rates of a classifier, in the order in which they are shown.
 RATES = ("recall", "specificity", "accuracy")
 
@@ -86,7 +86,7 @@ class Evaluation:
 
     level:    of every interval
     bounds:   the constraints, holder by holder
-    rates:    recall, specificity and accuracy with their intervals, by owner; "all owners": of their rows together
+    rates:    recall, specificity and accuracy with their intervals, by owner; "together": of the rows of all of them
     measures: everything that the owners told, by owner and name
     withheld: names of what an owner did not tell
     """
@@ -290,7 +290,7 @@ def estimate_rates(told: Mapping[str, Measured], level: float) -> dict[str, dict
             rows = np.array([one.rows for one in own])
             hits = np.rint(np.array([one.value for one in own]) * rows)
             together[name] = _estimate(int(hits.sum()), int(rows.sum()), level)
-    return {**found, TOGETHER: together}
+    return {**found, TOGETHER: together} if len(found) > 1 else found
 
 
 def _estimate(hits: int, rows: int, level: float) -> Estimate:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
@@ -92,9 +91,3 @@ def keep(folder: Path, found: Evaluation) -> None:
 def job_of(folder: Path, job: Path | None = None) -> JobFile:
     """The job of a run. job: where it is, if not where the run names it"""
     return read_job(job or Trained.load(folder).job)
-
-
-def load_evaluation(folder: Path) -> Evaluation:
-    """What `fedpact evaluate` kept in the folder of a run."""
-    stated: dict[str, Any] = json.loads((folder / EVALUATION).read_text())
-    return Evaluation.from_json(stated)

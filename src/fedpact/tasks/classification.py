@@ -269,7 +269,7 @@ class Classification(ClassTask, GroupedTask):
         group = rows.group
         if group is not None:
             group = checks.check_codes(owner, "group", group, len(rows.X), len(self.groups))
-        return Holding(self, owner, rows.X, labels, group, weight, factor)
+        return Holding(self, owner, checks.features(owner, rows.X), labels, group, weight, factor)
 
     def measures_of(self, owner: str, rows: Rows, held: Callable[[], Rows]) -> Measures:
         trained: Decisions | None = None

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fedpact.errors import FedpactError, OptionError, class_of
 from fedpact.federation import Session
 from fedpact.fitting import Evaluation
-from fedpact.jobs.evaluation import evaluate_run, load_evaluation
-from fedpact.jobs.evidence_file import EVALUATION
+from fedpact.jobs.evaluation import evaluate_run
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.running import ENDED, is_finished, prepare, run_job, session_settings
 from fedpact.jobs.verification import ask_owners
@@ -136,11 +135,15 @@ def evaluate_on_flower(folder: Path, file: JobFile) -> Evaluation:
         with superlink.take_run() as grid:
             return evaluate_run(folder, file, engine=engine_of(file, grid))
     folder = folder.resolve()
-    (folder / EVALUATION).unlink(missing_ok=True)
-    done = superlink.submit(*_stream(job=file.path, evaluate=folder))
-    if not (folder / EVALUATION).exists():
-        raise _read_end(done.stdout) or _not_asked(done.stdout)
-    return load_evaluation(folder)
+    with tempfile.TemporaryDirectory(prefix="fedpact-ask-", dir=folder.parent) as made:  # where the SuperLink sees it
+        answer = Path(made, "answer.json")
+        done = superlink.submit(*_stream(job=file.path, evaluate=folder, answer=answer))
+        if not answer.exists():
+            raise _not_asked(done.stdout)
+        told = json.loads(answer.read_text())
+    if "code" in told:
+        raise class_of(told["code"])(told["text"], code=told["code"])
+    return Evaluation.from_json(told)
 
 
 def engine_of(file: JobFile, grid: Grid) -> Flower:
