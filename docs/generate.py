@@ -125,9 +125,17 @@ def job_keys() -> str:
             for key in keys
             if key.table == table
         ]
-        title = f"`[{table}]`" if table else "At the top"
+        title = _title(table)
         sections.append(f"## {title}\n\n{_table(('key', 'value', 'default', 'meaning', 'tasks'), rows)}")
     return "\n\n".join(sections)
+
+
+def _title(table: str) -> str:
+    from fedpact.jobs.keys import LISTS
+
+    if not table:
+        return "At the top"
+    return f"`[[{table}]]`" if table in LISTS else f"`[{table}]`"
 
 
 def read_site_keys() -> list[Key]:

@@ -18,6 +18,7 @@ from fedpact.federation.gate import Gate, approval_file, longest, method_of
 from fedpact.federation.identity import Identity, open_signed, sign_message, signed_by
 from fedpact.federation.messages import Order, Reply, Summed, seal
 from fedpact.federation.policy import Charter, Counts, SitePolicy, meets, read_policy
+from fedpact.tasks.requirements import KINDS
 
 pytest.importorskip("cryptography")
 
@@ -42,6 +43,7 @@ OPEN = SitePolicy(
     rows_per_parameter=0.0,
     similar_runs=100,
     length=10**9,
+    constraints=100,
 )
 
 
@@ -74,7 +76,8 @@ class Answer(Reply):
 def asked(site: Gate, changes: dict[str, Any], task: dict[str, Any], counts: Counts, order: Order, times: int) -> None:
     """What a coordinator asks of a site, from the first order to the last reply."""
     site.admit_run(charter(**changes), lambda: "digest")
-    site.admit_task({**JOB, **task})
+    asked_for = {**JOB, **task}
+    site.admit_task(asked_for, asked_for)
     site.admit_table(counts)
     for _ in range(times):
         site.admit_order("fedpact.solvers.constrained.interior_point:advance", order)
@@ -88,6 +91,7 @@ class Ask(Order):
     steps: int = 0
 
 
+RECALL = {"kind": "recall", "at_least": 0.9, "at_most": None, "of": "1", "held_by": "each", "confidence": 0.0}
 TABLE = Counts(100, (50, 50), (40, 60), 3)
 #: Code -> the rule, and what is refused with it and answered without it.
 ATTACKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -106,6 +110,8 @@ ATTACKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "FP-REFUSED-023": ({"groups": ()}, {"task": {"group": "sex"}}),
     "FP-REFUSED-024": ({"values": {"bound": {"least": 0.1, "most": 0.5}}}, {"task": {"bound": 0.01}}),
     "FP-REFUSED-030": ({"rows": 101}, {}),
+    "FP-REFUSED-050": ({"kinds": ("recall",)}, {"task": {"constraints": [RECALL, {**RECALL, "kind": "accuracy"}]}}),
+    "FP-REFUSED-051": ({"constraints": 12}, {"task": {"constraints": [RECALL] * 13}}),
     "FP-REFUSED-031": ({"rows_per_class": 51}, {}),
     "FP-REFUSED-032": ({"rows_per_group": 41}, {}),
     "FP-REFUSED-033": ({"rows_per_parameter": 34.0}, {}),
@@ -212,6 +218,90 @@ def test_a_person_approves_a_job_once(tmp_path: Path, identity: Identity) -> Non
 )
 def test_conditions(value: Any, condition: Any, met: bool) -> None:
     assert meets(value, condition, "a") is met
+
+
+@pytest.mark.parametrize(
+    ("bounds", "met"),
+    [
+        ([], True),
+        ([{"at_least": 0.9}], True),
+        ([{"at_least": {"a": 0.9, "b": 0.1}}], True),
+        ([{"at_least": 0.9}, {"at_least": 0.1}], False),
+        ([{"at_least": 0.9, "at_most": 0.99}], False),
+        ([{"at_least": {"b": 0.9}}], False),
+    ],
+)
+def test_a_condition_on_a_kind_is_on_every_bound_of_the_list(
+    bounds: list[dict[str, Any]], met: bool, tmp_path: Path, identity: Identity
+) -> None:
+    site = gate(tmp_path, identity, values={"recall": {"least": 0.5, "most": 0.95}})
+    task = {**JOB, "constraints": [{**RECALL, **one} for one in bounds]}
+    if met:
+        site.admit_task(task, task)
+        return
+    with pytest.raises(Refused) as error:
+        site.admit_task(task, task)
+    assert code_of(error) == "FP-REFUSED-024"
+
+
+def test_all_kinds_are_allowed_where_a_site_states_none() -> None:
+    assert OPEN.kinds == KINDS
+
+
+# ---------------------------------------------------------------------------------------------------- rows held out
+
+PROMISE = {"constraints": [{**RECALL, "confidence": 0.95}], "confidence": 0.0, "holdout": 0.5, "split": 0}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"holdout": 0.51},
+        {"split": 1},
+        {"confidence": 0.5},
+        {"constraints": []},
+        {"constraints": [{**RECALL, "of": "0", "confidence": 0.95}]},
+    ],
+)
+def test_rows_held_out_do_not_change_in_the_middle_of_a_run(
+    change: dict[str, Any], tmp_path: Path, identity: Identity
+) -> None:
+    """With one seed the part 0.51 holds out the rows of 0.5 and a few more: sums of both tell those few."""
+    site = gate(tmp_path, identity)
+    job = {**JOB, **PROMISE}
+    site.admit_task({**job, "width": 0.1, "centre": [1.0, 2.0]}, job)  # what a fit finds on its way
+    with pytest.raises(Refused) as error:
+        site.admit_task({**job, **change}, job)
+    assert code_of(error) == "FP-REFUSED-052"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "similar"),
+    [
+        (PROMISE, PROMISE, False),
+        (PROMISE, {**PROMISE, "width": 0.1, "centre": [1.0]}, False),
+        (PROMISE, {**PROMISE, "holdout": 0.51}, True),
+        (PROMISE, {**PROMISE, "holdout": 0.3}, True),
+        (PROMISE, {**PROMISE, "split": 1}, True),
+        ({}, PROMISE, False),
+        ({}, {**PROMISE, "holdout": 0.01}, True),
+        ({**PROMISE, "holdout": 0.01}, {}, True),
+        ({}, {"holdout": 0.01, "split": 3}, False),
+    ],
+)
+def test_runs_whose_rows_held_out_differ_by_few_are_similar(
+    before: dict[str, Any], after: dict[str, Any], similar: bool, tmp_path: Path, identity: Identity
+) -> None:
+    """Without a promise nothing is held out, whatever the part is; half of the rows tell nobody's."""
+    gate(tmp_path, identity, similar_runs=0).admit_run(charter(job={**JOB, **before}), lambda: "digest")
+    site = gate(tmp_path, identity, similar_runs=0)
+    later = charter("r2", job={**JOB, **after})
+    if not similar:
+        site.admit_run(later, lambda: "digest")
+        return
+    with pytest.raises(Refused) as error:
+        site.admit_run(later, lambda: "digest")
+    assert code_of(error) == "FP-REFUSED-012"
 
 
 def test_steps_belong_to_methods() -> None:

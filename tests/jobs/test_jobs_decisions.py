@@ -159,7 +159,7 @@ def test_promises_of_all_owners_together_are_tested_on_their_held_out_rows() -> 
 
 
 def test_owners_that_hold_something_together_have_one_bound() -> None:
-    with raises_code("FP-OPTION-861", "recall"):
+    with raises_code("FP-OPTION-831", "recall"):
         Requirement(kind="recall", at_least={"north": 0.9}, held_by="all")
 
 

@@ -16,7 +16,7 @@ from fedpact.cli.init import EXAMPLE, SCHEMA
 from fedpact.errors import OptionError
 from fedpact.jobs import read_job, run_job
 from fedpact.jobs.job_file import key_lines
-from fedpact.jobs.keys import KEYS, KINDS, OPEN, schema
+from fedpact.jobs.keys import KEYS, KINDS, LISTS, OPEN, schema
 from fedpact.tasks import TASKS
 
 # -------------------------------------------------------------------------------------------------- what a task uses
@@ -25,8 +25,7 @@ from fedpact.tasks import TASKS
 @pytest.mark.parametrize(
     ("line", "tasks"),
     [
-        ('group = "smoker"', "group_fairness, regression, custom"),
-        ('groups = ["never", "now"]', "group_fairness, regression, custom"),
+        ('family = "huber"', "regression"),
         ('parity = "loss"', "group_fairness"),
         ('functions = "mine.py"', "custom"),
     ],
@@ -42,9 +41,14 @@ def test_a_key_that_the_task_does_not_use_is_an_error(folder: Path, line: str, t
 @pytest.mark.parametrize(
     ("text", "key", "tasks"),
     [
-        ("[server]\ndata = 'one.npz'", "data", "group_fairness"),
-        ("[solve]\ncompare = true", "compare", "neyman_pearson, group_fairness, regression"),
-        ("[categories]\nage = ['old']", "categories", "neyman_pearson, group_fairness, regression, custom"),
+        ("[server]\ndata = 'one.npz'", "data", "neyman_pearson, group_fairness, classification"),
+        ("[solve]\ncompare = true", "compare", "neyman_pearson, group_fairness, classification, regression"),
+        (
+            "[categories]\nage = ['old']",
+            "categories",
+            "neyman_pearson, group_fairness, classification, regression, custom",
+        ),
+        ("[[constraint]]\nkind = 'recall'", "constraint", "neyman_pearson, group_fairness, classification"),
         ("[bound]\none = 1.0", "bound", "neyman_pearson, group_fairness"),
     ],
 )
@@ -115,10 +119,11 @@ def test_options_need_a_method(folder: Path) -> None:
 
 def test_the_example_states_every_key(folder: Path) -> None:
     """Each stands below its table, with a value of its kind and what it is for; those not in use behind #."""
-    uncommented = re.sub(r"^# (\[[\w.]+\]|\w+ = )", r"\1", (folder / "job.toml").read_text(), flags=re.MULTILINE)
+    uncommented = re.sub(r"^# (\[+[\w.]+\]+|\w+ = )", r"\1", (folder / "job.toml").read_text(), flags=re.MULTILINE)
     found = key_lines(uncommented)
     for key in KEYS.values():
-        assert (key.table, key.name) in found, key
+        place = ("", key.table) if key.table in LISTS else (key.table, key.name)  # a list is explained as a whole
+        assert place in found, key
         assert key.doc.split(";")[0] in uncommented or key.kind == "levels", key
     for table in OPEN:
         assert ("", table) in found
@@ -178,9 +183,18 @@ def test_the_schema_is_one_and_accepts_the_example(folder: Path) -> None:
         {"solve": {"method": "magic"}},
         {"output": {"track": ["wandb"]}},
         {"owners": {"north": 3}},
+        {"constraint": {"kind": "recall", "at_least": 0.9}},
+        {"constraint": [{"at_least": 0.9}]},
+        {"constraint": [{"kind": "recal", "at_least": 0.9}]},
+        {"constraint": [{"kind": "recall", "atleast": 0.9}]},
     ):
         assert not validator.is_valid({**job, **wrong}), wrong
-    for right in ({"bound": {"north": 0.2}}, {"solve": {"method": "proximal-al", "options": {"penalty": 3}}}):
+    listed = {"kind": "recall", "of": 1, "at_least": {"north": 0.9}, "held_by": "each", "confidence": 0.95}
+    for right in (
+        {"constraint": [listed]},
+        {"bound": {"north": 0.2}},
+        {"solve": {"method": "proximal-al", "options": {"penalty": 3}}},
+    ):
         assert validator.is_valid({**job, **right}), right
 
 
@@ -189,5 +203,6 @@ def test_the_schema_has_every_key_and_no_other() -> None:
     tables = {name: part["properties"] for name, part in top.items() if "properties" in part}
     found = {("", name) for name in top} - {("", name) for name in tables}
     found |= {(table, name) for table, part in tables.items() for name in part}
+    found |= {(table, name) for table in LISTS for name in top[table]["items"]["properties"]}
     openings = {tuple(name.rpartition(".")[::2]) for name in OPEN}
     assert found == set(KEYS) | openings

@@ -238,8 +238,8 @@ def test_the_outline_is_in_the_order_of_the_lines() -> None:
         ),
         (
             {"kind": "recall", "at_least": {"a": 0.5}, "held_by": "all"},
-            "FP-OPTION-815",
-            ["recall", "one number"],
+            "FP-OPTION-831",
+            ["recall", "give a number"],
         ),
         ({"kind": "equalized_odds", "at_least": 0.1}, "FP-OPTION-805", ["equalized_odds", "at_most"]),
         ({"kind": "recall", "gap": True, "at_least": 0.1, "at_most": 0.2}, "FP-OPTION-805", ["recall", "at_most"]),

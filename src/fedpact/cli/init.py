@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from fedpact.errors import OptionError
-from fedpact.jobs.keys import KEYS, OPEN, JobKey, schema
+from fedpact.jobs.keys import KEYS, LISTS, OPEN, JobKey, schema
 from fedpact.report.files import explain_write_errors
 from fedpact.tasks import TASKS, keys_of
 
@@ -33,6 +33,18 @@ EXAMPLE: dict[tuple[str, str], str] = {
 TASK = "neyman_pearson"
 #: Lines of the tables whose keys are names that the user chooses.
 CATEGORIES = ['smoker = ["never", "former", "now"]']
+#: Constraints of the example, commented out: each teaches something.
+CONSTRAINTS = (
+    ("recall at every owner, on the rows that the model is trained on", {"kind": '"recall"', "at_least": "0.8"}),
+    (
+        "a promise for patients not yet seen, with its confidence",
+        {"kind": '"recall"', "of": '"yes"', "at_least": "0.8", "confidence": "0.95"},
+    ),
+    (
+        "a gap between groups, which group = ... names above, promised as well",
+        {"kind": '"equal_opportunity"', "at_most": "0.3", "confidence": "0.95"},
+    ),
+)
 SCHEMA = "job.schema.json"
 #: A comment lists the choices of a key if there are at most so many; the reference page has all.
 LISTED = 5
@@ -57,8 +69,9 @@ def example_job(folder: Path) -> str:
         "",
         f"# [bound]  # {OPEN['bound']}",
         *(f"# {hospital} = {EXAMPLE['', 'bound']}" for hospital in HOSPITALS),
+        *_constraint_lines(),
     ]
-    for table in dict.fromkeys(table for table, _ in KEYS if table):
+    for table in dict.fromkeys(table for table, _ in KEYS if table and table not in LISTS):
         lines += _table_lines(table)
     lines += ["", f"# [roster]  # {OPEN['roster']}"]
     return "\n".join(lines) + "\n"
@@ -76,12 +89,25 @@ def _task_lines(task: str) -> list[str]:
     return lines
 
 
+def _constraint_lines() -> list[str]:
+    """What a constraint of the list is made of, and some that teach, commented out."""
+    lines = ["", f"# {KEYS['', 'constraint'].doc}; all of them must hold. Its keys:"]
+    for name in LISTS["constraint"]:
+        key = KEYS["constraint", name]
+        about = f"{key.doc}: {', '.join(key.choices)}" if key.choices else key.doc
+        default = f" [{key.default}]" if key.default else ""
+        lines.append(f"#   {name:<10}  {about}{default}")
+    for about, stated in CONSTRAINTS:
+        lines += ["", f"# [[constraint]]  # {about}", *(f"# {name} = {value}" for name, value in stated.items())]
+    return lines
+
+
 def _top_keys() -> list[JobKey]:
-    """Top-level keys as the example's task explains them; [categories] is a table of its own."""
+    """Top-level keys as the example's task explains them; tables and lists of tables stand below."""
     own = keys_of(TASKS[TASK])
     keys = []
     for key in KEYS.values():
-        if key.table or key.kind == "levels":
+        if key.table or key.kind == "levels" or key.name in LISTS:
             continue
         if key.name in own:
             key = replace(key, doc=own[key.name][2].doc)

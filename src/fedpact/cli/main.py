@@ -18,6 +18,7 @@ COMMANDS = {
     "run": ("fedpact.cli.run", "Run a job: train under its constraints; writes model, certificate and history."),
     "sites": ("fedpact.cli.sites", "List the sites that are online at a SuperLink, with version and policy."),
     "split": ("fedpact.cli.split", "Split one table into files of several owners, by rows or by columns."),
+    "evaluate": ("fedpact.cli.evaluate", "Measure the model of a run on tables that nobody trained on."),
     "predict": ("fedpact.cli.predict", "Classify the rows of a table with the model of a run."),
     "site": ("fedpact.cli.site", "Run a site: its key, its policy, its process, its approvals and its log."),
     "verify": ("fedpact.cli.verify", "Check that a run is what its owners signed."),

@@ -33,11 +33,18 @@ from fedpact.federation.policy import (
     SitePolicy,
     Traffic,
     check,
+    constraints_of,
 )
 from fedpact.federation.secure_sum import Peers
 
 #: Rooms of fedpact whose steps belong to the method that their file is named after.
 ROOMS = ("fedpact.solvers.constrained.", "fedpact.solvers.consensus.", "fedpact.solvers.vertical.")
+#: What of a task is as its job states it for a whole run: these say which rows are trained on, and what is told.
+FIXED = ("constraints", "confidence", "holdout", "split")
+#: Part of the rows that a job holds out, and its seed, where it holds out none.
+PLAIN = [0.0, 0]
+#: Two runs, one of which holds out less than this part of the rows and the other none, tell the rows between them.
+NEAR = 0.25
 #: Files there whose steps several methods share.
 SHARED = ("local_steps", "splitting", "shared")
 
@@ -104,7 +111,7 @@ class Gate:
         if charter.run != order.run:
             raise Refused(f"{self.policy.name}: an order under the charter of another run", code="FP-REFUSED-015")
         if message["task"] is not None:
-            self.admit_task(message["task"])
+            self.admit_task(message["task"], charter.job)
         self.admit_run(charter, data)
         self.admit_order(str(message["step"]), order)
         job = digest_of(charter.job)
@@ -126,19 +133,30 @@ class Gate:
             return
         check(self.policy, ABOUT_RUN, charter)
         job = digest_of(charter.job)
-        levels = _levels(charter.job)
-        held = data()
-        past = Past(self._runs_today(), self._similar(charter, held, levels), self._is_approved(job))
+        facts = {
+            "coordinator": charter.coordinator,
+            "owners": charter.owners,
+            "data": data(),
+            "levels": _levels(charter.job),
+            "held_out": _held_out(charter.job),
+        }
+        past = Past(self._runs_today(), self._similar(facts), self._is_approved(job))
         if self.policy.approval and not past.approved:
             self.audit.write("await approval", job=job, stated=charter.job, owners=charter.owners)
         check(self.policy, ABOUT_PAST, past)
-        facts = {"coordinator": charter.coordinator, "owners": charter.owners, "data": held, "levels": levels}
         self.audit.write("run", run=charter.run, charter=digest, job=job, **facts)
         self._begun.append({"run": charter.run, "time": datetime.now(UTC).isoformat(), **facts})
         self._runs[charter.run] = _Run(digest)
 
-    def admit_task(self, task: Mapping[str, Any]) -> None:
+    def admit_task(self, task: Mapping[str, Any], job: Mapping[str, Any]) -> None:
+        """Judge a task; the constraints it lists and the rows it holds out are those of the job of the run."""
         check(self.policy, ABOUT_TASK, task)
+        if changed := [name for name in FIXED if task.get(name) != job.get(name)]:
+            raise Refused(
+                f"{self.policy.name}: {changed[0]} of the task is not that of its job: two of them in one run would "
+                "tell rows apart",
+                code="FP-REFUSED-052",
+            )
 
     def admit_table(self, counts: Counts) -> None:
         check(self.policy, ABOUT_TABLE, counts)
@@ -193,13 +211,14 @@ class Gate:
         since = (datetime.now(UTC) - timedelta(days=1)).isoformat()
         return sum(entry["time"] >= since for entry in self._begun)
 
-    def _similar(self, charter: Charter, data: str, levels: list[str]) -> int:
+    def _similar(self, new: Mapping[str, Any]) -> int:
         """Earlier runs on the same data whose sums, beside those of this run, would tell one part of them alone."""
         found = 0
         for entry in self._begun:
-            apart = set(entry["owners"]) ^ set(charter.owners)
-            others = set(entry["levels"]) ^ set(levels)
-            found += entry["data"] == data and len(apart) + len(others) == 1
+            apart = set(entry["owners"]) ^ set(new["owners"])
+            others = set(entry["levels"]) ^ set(new["levels"])
+            near = _are_near(entry.get("held_out", PLAIN), new["held_out"])
+            found += entry["data"] == new["data"] and (len(apart) + len(others) == 1 or near)
         return found
 
 
@@ -264,3 +283,19 @@ def _levels(job: Mapping[str, Any]) -> list[str]:
     """Every category that the job lists, with its column."""
     categories = job.get("categories") or {}
     return [f"{column}={level}" for column, levels in categories.items() for level in levels]
+
+
+def _held_out(job: Mapping[str, Any]) -> list[float]:
+    """The part of the rows that a job keeps out of training, and the seed of the choice; `PLAIN`: none."""
+    confidences = [job.get("confidence"), *(one.get("confidence") for one in constraints_of(job))]
+    if not any(confidences):
+        return PLAIN
+    return [job.get("holdout") or 0.0, job.get("split") or 0]
+
+
+def _are_near(one: list[float], other: list[float]) -> bool:
+    """Whether two jobs train on rows that differ by few: with one seed, the larger part holds out the smaller one's."""
+    if one == other:
+        return False
+    plain = PLAIN in (one, other)
+    return not plain or abs(one[0] - other[0]) < NEAR

@@ -22,6 +22,21 @@ from fedpact.federation.identity import PUBLIC, Identity, check_public_keys, sig
 # ---------------------------------------------------------------------------------------------------------- the file
 
 
+#: All kinds of constraints (`fedpact.tasks.requirements.KINDS`).
+KINDS_LISTED = (
+    "recall",
+    "specificity",
+    "false_positive_rate",
+    "selection_rate",
+    "precision",
+    "accuracy",
+    "loss",
+    "demographic_parity",
+    "equal_opportunity",
+    "equalized_odds",
+)
+
+
 def _key(table: str, kind: str, doc: str, default: Any = MISSING) -> Any:
     """A key of site.toml: its table, what its value must be, and one line for the reader."""
     about = {"table": table, "kind": kind, "doc": doc}
@@ -36,6 +51,9 @@ class SitePolicy:
 
     name: str = _key("site", "text", "the name by which the others know this owner")
     data: Path = _key("site", "path", "its table, CSV or Parquet: read here and nowhere else")  # noqa: RUF009
+    holdout: Path | None = _key(  # noqa: RUF009
+        "site", "path", "a table of its own that nobody trains on: `fedpact evaluate` measures models on it", None
+    )
     state: Path = _key("site", "path", "folder for its memory and its audit log")  # noqa: RUF009
     key: Path = _key("site", "path", "its private key; `fedpact site key FILE` makes one")  # noqa: RUF009
     functions: Path | None = _key("site", "path", 'its own Python file, for the task "custom"', None)  # noqa: RUF009
@@ -53,8 +71,14 @@ class SitePolicy:
     methods: tuple[str, ...] = _key(
         "allow", "texts", "methods that may run", ("interior-point", "accelerated", "proximal-al")
     )
+    kinds: tuple[str, ...] = _key(
+        "allow", "texts", "kinds of constraints that the list of a job may hold", KINDS_LISTED
+    )
     values: Mapping[str, Any] = _key(
-        "allow.values", "conditions", "key of the job = a value, a list, or {least = ..., most = ...}", {}
+        "allow.values",
+        "conditions",
+        "key of the job, or kind of a constraint = a value, a list, or {least = ..., most = ...}",
+        {},
     )
 
     secure_sums: bool = _key("require", "bool", "the coordinator may see sums over the owners only", True)
@@ -68,11 +92,15 @@ class SitePolicy:
     exchanges: int = _key("limit", "whole", "exchanges of a run", 2000)
     questions: int = _key("limit", "whole", "answers of a run that tell numbers of this owner alone", 12)
     bytes: int = _key("limit", "whole", "bytes that leave in a run", 2**30)
+    constraints: int = _key("limit", "whole", "constraints in the list of a job: each is a question about its rows", 12)
     length: int = _key("limit", "whole", "numbers in one vector that a job asks for", 2_000_000)
     local_steps: int = _key("limit", "whole", "local steps that one order may ask for", 10_000)
     runs_a_day: int = _key("limit", "whole", "runs that may begin in 24 hours", 50)
     similar_runs: int = _key(
-        "limit", "whole", "runs on the same data whose owners or categories differ by one from an earlier run's", 0
+        "limit",
+        "whole",
+        "runs on the same data that differ from an earlier run's by one owner, one category, or the rows held out",
+        0,
     )
     small_cells: int = _key("limit", "whole", "counts below this, and rates on fewer rows, are withheld", 5)
 
@@ -363,8 +391,10 @@ ABOUT_TASK: tuple[Rule[Mapping[str, Any]], ...] = (
     Rule(
         "values",
         "FP-REFUSED-024",
-        lambda p, task: all(meets(task.get(name), condition, p.name) for name, condition in p.values.items()),
+        lambda p, task: all(meets_all(task, name, condition, p.name) for name, condition in p.values.items()),
     ),
+    Rule("kinds", "FP-REFUSED-050", lambda p, task: all(one.get("kind") in p.kinds for one in constraints_of(task))),
+    Rule("constraints", "FP-REFUSED-051", lambda p, task: len(constraints_of(task)) <= p.constraints),
 )
 #: Rules about the owner's own table.
 ABOUT_TABLE: tuple[Rule[Counts], ...] = (
@@ -403,6 +433,20 @@ def columns_used(task: Mapping[str, Any]) -> set[str]:
     """Columns that enter the model or weigh its rows."""
     more = (task.get(name) for name in ("offset", "sample_weight"))
     return {*(task.get("columns") or ()), *(column for column in more if column)}
+
+
+def constraints_of(task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The list of constraints that a task states."""
+    return [one for one in task.get("constraints") or () if isinstance(one, Mapping)]
+
+
+def meets_all(task: Mapping[str, Any], name: str, condition: Any, owner: str) -> bool:
+    """Whether a task satisfies a condition on one of its keys, or on the bounds of a kind of constraint in its list."""
+    if name not in KINDS_LISTED:
+        return meets(task.get(name), condition, owner)
+    listed = [one for one in constraints_of(task) if one.get("kind") == name]
+    bounds = [one.get(side) for one in listed for side in ("at_least", "at_most")]
+    return all(meets(bound, condition, owner) for bound in bounds if bound is not None)
 
 
 def meets(value: Any, condition: Any, owner: str) -> bool:

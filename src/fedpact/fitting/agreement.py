@@ -20,6 +20,16 @@ from fedpact.types import Vector
 #: A column whose deviation is smaller, relative to its mean, is constant but for rounding.
 ROUNDING = 1e-12
 
+
+def hide_sums(session: Session) -> None:
+    """Have sums masked from here on where the session asks for it; by default they are between organisations."""
+    wanted = session.secure_sum
+    if wanted is None:
+        wanted = session.networked and len(session.owners) > 1
+    if wanted:
+        session.secure()
+
+
 # ------------------------------------------------------------------------------------------------------------- scaling
 
 

@@ -7,29 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedpact.errors import OwnerLost
 from fedpact.federation import Session
-from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, measure
+from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, hide_sums, measure
 from fedpact.fitting.calibration import calibrate
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells, measure_together
+from fedpact.fitting.sources import Held, source_of
 from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import Measure, RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
-from fedpact.tasks import Classification, FileSource, HeldSource, Rows, Source, TableTask, Task
+from fedpact.tasks import Classification, TableTask, Task
 from fedpact.tasks.base import SERVER
+from fedpact.tasks.requirements import check_holder
 from fedpact.types import Vector
 
-#: What an owner holds: rows in memory, a file, or (None) what only its site knows.
-Held = Rows | str | Path | None
 #: Exchanges of one solve on the way to a model of decisions, where the caller states no limit.
 ON_THE_WAY = 150
 #: What everyone tells about a model, by owner and measure.
@@ -63,6 +62,9 @@ def fit(
     Raises OptionError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
     """
     asked = replace(task, owners=len(owners))
+    if isinstance(asked, Classification):
+        for one in asked.constraints:
+            check_holder(one, server)
     solving = {"method": method, "tol": tol, "max_rounds": max_rounds, "seed": seed, **options}
     if session is not None:
         return Fitting(session, owners, server, solving, callbacks).run(asked, compare)
@@ -85,8 +87,8 @@ class Fitting:
         callbacks: Iterable[Callable[[Progress], Any]],
     ) -> None:
         self.session = session
-        self._sources = {name: _source(name, held) for name, held in owners.items()}
-        self._server = _source(SERVER, server)
+        self._sources = {name: source_of(name, held) for name, held in owners.items()}
+        self._server = source_of(SERVER, server)
         self._solving = solving
         self._callbacks = tuple(callbacks)
         self._solves = 0
@@ -97,8 +99,7 @@ class Fitting:
         self.session.open(self._sources, self._identify(task, compare))
         self._require_method()
         begun = self.session.ledger.read()
-        if self._hides():
-            self.session.secure()
+        hide_sums(self.session)
         task = self._agree(task)
         before: Measures = {}
         start: Vector | None = None
@@ -129,12 +130,6 @@ class Fitting:
         kind = METHODS.get(method) if isinstance(method, str) else type(method)
         if kind is not None:
             self.session.require(kind.name, steps_of(kind))
-
-    def _hides(self) -> bool:
-        """Whether sums are masked from the first exchange; by default they are between organisations."""
-        if self.session.secure_sum is None:
-            return self.session.networked and len(self.session.owners) > 1
-        return self.session.secure_sum
 
     def _agree(self, task: Task) -> Task:
         """The task with the scaling of its columns and the rows of all owners, where it asks for them."""
@@ -258,11 +253,3 @@ class Fitting:
         share = self._server(task)
         assert isinstance(share, Share)  # the scaling is known by now
         return share
-
-
-def _source(owner: str, held: Held) -> Source | None:
-    if held is None:
-        return None
-    if isinstance(held, Rows):
-        return HeldSource(owner, held)
-    return FileSource(owner, held)

@@ -9,9 +9,11 @@ from typing import Self
 
 import numpy as np
 
-from fedpact.federation import Communication
+from fedpact.federation import Communication, Session
 from fedpact.fitting.agreement import Measured
+from fedpact.fitting.evaluation import Evaluation, evaluate
 from fedpact.fitting.evidence import Evidence
+from fedpact.fitting.sources import Held
 from fedpact.problem import Measure
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
@@ -107,6 +109,12 @@ class Fit:
         if all(one.held_by == "each" for one in task.rates):
             return f"{self.missed} of {task.owners} owners"
         return f"{self.missed} of those who hold one (owners, the coordinator, or all owners together)"
+
+    def evaluate(
+        self, owners: Mapping[str, Held], session: Session | None = None, *, trained: Mapping[str, Held] | None = None
+    ) -> Evaluation:
+        """The same measures on rows that nobody trained on, with exact intervals: `fedpact.fitting.evaluate`."""
+        return evaluate(self.task, self.solution.w, owners, session, trained=trained)
 
     def stopped(self, status: Status, reason: str) -> Fit:
         """The same model, of a fit that ended before its time."""

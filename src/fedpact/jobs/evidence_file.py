@@ -23,6 +23,8 @@ FILE = "evidence.json"
 FORMAT = "fedpact-evidence-1"
 #: Written by `fedpact report`, later and as often as one likes.
 REPORT = "report.html"
+#: Written by `fedpact evaluate`, likewise; nobody signs it.
+EVALUATION = "evaluation.json"
 #: Of the coordinator; empty where it has no key.
 SIGNATURE = re.compile(r"([0-9a-f]{128})?")
 #: What the file holds besides the fields of `Evidence`.
@@ -72,7 +74,7 @@ def files_of(folder: Path) -> Iterator[str]:
     """All files of a run folder that evidence speaks of, by their path inside it."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_file() and name not in (FILE, REPORT):
+        if path.is_file() and name not in (FILE, REPORT, EVALUATION):
             yield name
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any, NoReturn, TypeVar
 from fedpact.data.cells import column_names
 from fedpact.errors import DataError, FedpactError, OptionError
 from fedpact.federation.identity import check_public_keys
-from fedpact.jobs.keys import KEYS, KINDS, OPEN
+from fedpact.jobs.keys import KEYS, KINDS, LISTS, OPEN
 from fedpact.solvers import METHODS
 from fedpact.tasks import TASKS, TableTask, Task, keys_of
 from fedpact.tasks.base import SERVER
+from fedpact.tasks.requirements import Levels, Requirement, check_holder, read_requirement
 
 E = TypeVar("E", bound=FedpactError)
 
@@ -45,6 +47,7 @@ class JobFile:
     flower:    table [flower]: root_certificates, key, superexec_secret and patience
     roster:    public keys of the sites, by owner
     keys:      name -> file of the owner's private key; empty: nobody signs
+    holdout:   name -> table of the owner that nobody trains on, for `fedpact evaluate`
     settings:  the whole as it was read, for the report
     """
 
@@ -61,6 +64,7 @@ class JobFile:
     flower: dict[str, Any] = field(default_factory=dict)
     roster: dict[str, str] = field(default_factory=dict)
     keys: dict[str, Path] = field(default_factory=dict)
+    holdout: dict[str, Path] = field(default_factory=dict)
     solve: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -118,6 +122,7 @@ class _Reader:
             flower=self._flower(found, superlink),
             roster=self._roster(found, owners, superlink),
             keys=self._keys(found, superlink),
+            holdout=self._holdout(found, superlink),
             solve=solve,
             options=options,
             settings=found,
@@ -169,9 +174,11 @@ class _Reader:
         return str(found["task"])
 
     def _check_keys(self, found: Mapping[str, Any], task: str) -> None:
-        tables = {*NAMES, *(table for table, _ in KEYS if table)}
+        tables = {*NAMES, *(table for table, _ in KEYS if table)} - LISTS.keys()
         for key, value in found.items():
-            if key not in tables:
+            if key in LISTS:
+                self._check_list(key, value, task)
+            elif key not in tables:
                 self._check("", key, value, task)
             elif not isinstance(value, dict):
                 self._fail(
@@ -181,14 +188,26 @@ class _Reader:
                 for inner, content in value.items():
                     self._check(key, inner, content, task)
 
+    def _check_list(self, name: str, tables: Any, task: str) -> None:
+        """A list of tables, [[name]]: the task uses it, and so are the keys of each."""
+        if isinstance(tables, dict):
+            self._fail(
+                "FP-OPTION-830", "", name, f"[{name}]: there may be several; write [[{name}]], with two brackets each"
+            )
+        self._check("", name, tables, task)
+        for number, one in enumerate(tables, 1):
+            for key, value in one.items():
+                self._check(nth(name, number), key, value, task)
+
     def _check(self, table: str, key: str, value: Any, task: str) -> None:
-        """The key is known, the task uses it, and its value is of its kind."""
+        """The key is known, the task uses it, and its value is of its kind. table: of a list, the `nth`"""
+        declared = table.partition(" ")[0]
         if f"{table}.{key}" in OPEN:
             self._check_kind(table, key, value, "table")
             return
-        if (table, key) not in KEYS:
+        if (declared, key) not in KEYS:
             self._fail_unknown(table, key)
-        about = KEYS[table, key]
+        about = KEYS[declared, key]
         if about.tasks and task not in about.tasks:
             users = ", ".join(about.tasks)
             self._fail(
@@ -204,7 +223,7 @@ class _Reader:
             self._fail("FP-OPTION-368", table, key, f"{key} {value!r} is unknown; choose {', '.join(choices)}")
 
     def _fail_unknown(self, table: str, key: str) -> NoReturn:
-        names = [name for place, name in KEYS if place == table]
+        names = [name for place, name in KEYS if place == table.partition(" ")[0]]
         if not table:
             names += [*dict.fromkeys(place for place, _ in KEYS if place), *NAMES]
         near = get_close_matches(key, names, 1)
@@ -218,13 +237,13 @@ class _Reader:
         right = isinstance(value, about.types)
         if isinstance(value, bool) and kind != "bool":  # Python counts True as a whole number
             right = False
-        if right and kind == "texts":
-            right = all(isinstance(one, str) for one in value)
+        if right and about.each is not None:
+            right = all(isinstance(one, about.each) for one in value)
         if not right:
             self._fail("FP-OPTION-370", table, key, f"{key} = {value!r}: give {about.words}")
         if isinstance(value, dict) and about.entries:
             for name, entry in value.items():
-                self._check_kind(key, name, entry, about.entries)
+                self._check_kind(f"{table}.{key}".lstrip("."), name, entry, about.entries)
 
     def _check_solve(self, solve: Mapping[str, Any], options: dict[str, Any], superlink: str) -> None:
         if not 0 < solve.get("tol", 1e-3) < 1:
@@ -342,10 +361,20 @@ class _Reader:
             self._fail("FP-OPTION-633", "", "keys", f"[keys] names {', '.join(stated)}; give one for each of {owners}")
         return {owner: self._file("keys", owner, path) for owner, path in stated.items()}
 
+    def _holdout(self, found: Mapping[str, Any], superlink: str) -> dict[str, Path]:
+        """The tables that nobody trains on, from [holdout]: of the owners, or of some of them."""
+        stated = found.get("holdout", {})
+        if stated and superlink:
+            self._fail(
+                "FP-OPTION-833", "", "holdout", '[holdout]: sites have their own; state holdout = "..." in site.toml'
+            )
+        self._check_names("holdout", stated, found["owners"])
+        return {owner: self._file("holdout", owner, path) for owner, path in stated.items()}
+
     def _file(self, table: str, key: str, path: str) -> Path:
         file = self.folder / path
         if not file.is_file():
-            what = f"of owner {key!r} " if table in ("owners", "keys") else ""
+            what = f"of owner {key!r} " if table in ("owners", "keys", "holdout") else ""
             self._fail(
                 "FP-OPTION-381",
                 table,
@@ -367,6 +396,9 @@ class _Reader:
                 stated[name] = tuple(map(str, stated[name]))
         if "protected" in stated:
             stated["protected"] = str(stated["protected"])
+        if "constraints" in stated:
+            levels = Levels(stated.get("classes", keys["classes"][1]))
+            stated["constraints"] = self._constraints(found, levels, server)
         if "functions" in stated:
             stated["functions"] = str(self._file("", "functions", stated["functions"]).resolve())
         self._check_bound(found)
@@ -375,6 +407,29 @@ class _Reader:
         except OptionError as error:
             names = {field: name for name, (field, _, _) in keys.items()}
             raise self._place(error, "", names.get(error.key, "")) from error
+
+    def _constraints(self, found: Mapping[str, Any], levels: Levels, server: Path | None) -> tuple[Requirement, ...]:
+        """The list of constraints; an error points at its place in the table that it is about."""
+        read = []
+        for number, stated in enumerate(found["constraint"], 1):
+            table = nth("constraint", number)
+            self._check_sides(table, stated, found["owners"])
+            if "of" in stated:
+                stated = {**stated, "of": str(stated["of"])}
+            try:
+                one = read_requirement(number, stated)
+                levels.class_of(one)
+                check_holder(one, server)
+            except OptionError as error:
+                raise self._place(error, table, error.key) from error
+            read.append(one)
+        return tuple(read)
+
+    def _check_sides(self, table: str, stated: Mapping[str, Any], owners: Mapping[str, Any]) -> None:
+        """Bounds by owner are those of the owners."""
+        for side in ("at_least", "at_most"):
+            if isinstance(stated.get(side), dict):
+                self._check_owners(f"{table}.{side}", stated[side], owners)
 
     def _check_bound(self, found: Mapping[str, Any]) -> None:
         if "bound" in found and "min_recall" in found:
@@ -390,15 +445,23 @@ class _Reader:
 
     def _check_owners(self, key: str, stated: Mapping[str, Any], owners: Mapping[str, Any]) -> None:
         """A table by owner has an entry for each, and for nobody else but the server."""
-        for owner in stated:
-            if owner not in (*owners, SERVER):
-                known = ", ".join(owners)
-                self._fail("FP-OPTION-383", key, owner, f"{owner!r} is not an owner; the owners are: {known}")
+        self._check_names(key, stated, (*owners, SERVER))
+        table, _, name = key.rpartition(".")
         for owner in owners:
             if owner not in stated:
                 self._fail(
-                    "FP-OPTION-384", "", key, f"[{key}] has no entry for owner {owner!r}; give one for every owner"
+                    "FP-OPTION-384",
+                    table,
+                    name,
+                    f"[{name}] has no entry for owner {owner!r}; give one for every owner",
                 )
+
+    def _check_names(self, table: str, stated: Iterable[str], known: Collection[str]) -> None:
+        """All names in this table are known ones."""
+        for name in stated:
+            if name not in known:
+                owners = ", ".join(one for one in known if one != SERVER)
+                self._fail("FP-OPTION-383", table, name, f"{name!r} is not an owner; the owners are: {owners}")
 
     def _columns(self, found: Mapping[str, Any], files: Mapping[str, Path], server: Path | None) -> tuple[str, ...]:
         """The features: as stated, or all other columns of the first owner; every owner has them all."""
@@ -461,19 +524,35 @@ class _Reader:
 
     def _place(self, error: E, table: str, key: str) -> E:
         """The error, its message beginning with the file and the line of this key, or of its table."""
-        lines = self.lines.get((table, key)) or self.lines.get(("", table))
+        parent, _, inner = table.rpartition(".")
+        lines = self.lines.get((table, key)) or self.lines.get(("", table)) or self.lines.get((parent, inner))
         if lines:
             return error.within(f"{self.path}:{lines[0]}")
         return error.within(str(self.path))
 
 
+def nth(name: str, number: int) -> str:
+    """How one table of a list is called, counted from 1."""
+    return f"{name} {number}"
+
+
 def key_lines(text: str) -> dict[tuple[str, str], list[int]]:
-    """In which lines a key stands, by (table, key); a table itself is ("", table)."""
+    """In which lines a key stands, by (table, key); a table itself is ("", table), one of a list ("", its `nth`)."""
     found: dict[tuple[str, str], list[int]] = {}
+    seen: Counter[str] = Counter()
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+        if header := re.match(r"\s*\[\[\s*([^\[\]]+?)\s*\]\]", line):
+            name = header[1].strip("\"' ")
+            seen[name] += 1
+            table = nth(name, seen[name])
+            found.setdefault(("", name), [number])
+            found["", table] = [number]
+        elif header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
             table = header[1].strip("\"' ")
+            parent, _, inner = table.partition(".")
+            if seen[parent]:  # a table inside the last one of a list
+                table = f"{nth(parent, seen[parent])}.{inner}"
             found.setdefault(("", table), []).append(number)
         elif entry := re.match(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*=""", line):
             found.setdefault((table, entry[1].strip("\"'")), []).append(number)

@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from typing import Any
 
 from fedpact.federation import ENGINES
 from fedpact.report.tracking import TRACKERS
 from fedpact.solvers import METHODS
-from fedpact.tasks import TASKS, keys_of
+from fedpact.tasks import TASKS, Requirement, keys_of
 from fedpact.tasks.base import Key
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value must be: Python types, words for the message, its JSON schema, and the kind of a table's entries."""
+    """What a value must be: Python types, words for the message, and its JSON schema.
+
+    entries: kind of a table's entries; each: type of what is in a list
+    """
 
     types: tuple[type, ...]
     words: str
     schema: Mapping[str, Any]
     entries: str = ""
+    each: type | None = None
 
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -37,7 +41,7 @@ KINDS: dict[str, Kind] = {
     "whole": Kind((int,), "a whole number", {"type": "integer"}),
     "bool": Kind((bool,), "true or false", {"type": "boolean"}),
     "list": Kind((list,), "a list, such as [0, 1]", {"type": "array", "items": _LEVEL}),
-    "texts": Kind((list,), 'a list of texts, such as ["age", "dose"]', _TEXTS),
+    "texts": Kind((list,), 'a list of texts, such as ["age", "dose"]', _TEXTS, each=str),
     "table": Kind((dict,), "a table of its own", {"type": "object"}),
     "levels": Kind(
         (dict,),
@@ -84,7 +88,10 @@ KINDS: dict[str, Kind] = {
         {"type": "object", "additionalProperties": {"type": "string"}},
         entries="text",
     ),
+    "constraints": Kind((list,), "a list of tables, each below a line [[constraint]]", {"type": "array"}, each=dict),
 }
+#: Arrays of tables, [[name]], by the keys of each.
+LISTS = {"constraint": keys_of(Requirement)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +121,7 @@ OPEN = {
     "roster": "owner = its public key, for owners that are Flower sites",
     "categories": "column = the list of its levels",
     "bound": "owner = its bound, where they differ",
+    "holdout": "owner = a table that nobody trains on; `fedpact evaluate` measures the model on it",
     "coefficients": "column = {at_least = ..., at_most = ...}",
     "monotone": "column = increasing or decreasing, in quotes",
     "solve.options": "options of the method, as the reference page lists them",
@@ -126,6 +134,10 @@ def _declare() -> Iterator[JobKey]:
     yield _key("", "title", "text", "title of the report", "the name of the file", example='"Three hospitals"')
     yield _key("", "task", "text", "what is trained", example='"neyman_pearson"', choices=tuple(TASKS))
     yield from _declare_tasks()
+    yield from _declare_lists()
+    comparable = tuple(name for name, task in TASKS.items() if task.comparable)
+    unseen = "tables that nobody trains on: `fedpact evaluate` measures the model on them"
+    yield _key("", "holdout", "files", unseen, "none", example='{north = "north_new.csv"}', tasks=comparable)
     signing = "private keys of the owners: each signs what it measured, and `fedpact verify` checks it"
     yield _key("", "keys", "files", signing, "none", example='{clinic = "clinic.key"}')
     yield _key("solve", "method", "text", "how it is solved", '"auto"', choices=("auto", *METHODS))
@@ -140,7 +152,6 @@ def _declare() -> Iterator[JobKey]:
     yield _key("solve", "deadline", "number", "seconds an owner has for a reply", "none; 600 on Flower", example="600")
     yield _key("solve", "retries", "whole", "how often an order is sent again", "8; 30 on Flower", example="8")
     compare = "train without constraints too, to show what they cost"
-    comparable = tuple(name for name, task in TASKS.items() if task.comparable)
     yield _key("solve", "compare", "bool", compare, "true", tasks=comparable)
     with_server = tuple(name for name, task in TASKS.items() if task.has_server_data)
     server = "the coordinator's own table: the constraint holds on it, too"
@@ -176,16 +187,31 @@ def _declare_tasks() -> Iterator[JobKey]:
                 docs[name].append(f"{task}: {about.doc}")
     for name, (default, about) in declared.items():
         everyone = len(users[name]) == len(TASKS)
-        yield _key(
-            "",
-            name,
-            about.kind,
-            "; ".join(docs[name]),
-            about.shown or _in_toml(default),
-            example=about.example or _in_toml(default),
-            choices=about.choices,
-            tasks=() if everyone else tuple(users[name]),
-        )
+        tasks = () if everyone else tuple(users[name])
+        yield _declared("", name, default, replace(about, doc="; ".join(docs[name])), tasks)
+
+
+def _declare_lists() -> Iterator[JobKey]:
+    """The keys of the tables in each list of tables, with the tasks that use the list."""
+    for table, keys in LISTS.items():
+        tasks = tuple(name for name, task in TASKS.items() if table in keys_of(task))
+        for name, (_, default, about) in keys.items():
+            yield _declared(table, name, default, about, tasks)
+
+
+def _declared(table: str, name: str, default: Any, about: Key, tasks: tuple[str, ...]) -> JobKey:
+    """A key that a field of a dataclass declares."""
+    stated = _in_toml(default)
+    return _key(
+        table,
+        name,
+        about.kind,
+        about.doc,
+        about.shown or stated,
+        example=about.example or stated,
+        choices=about.choices,
+        tasks=tasks,
+    )
 
 
 def _in_toml(default: Any) -> str:
@@ -203,10 +229,14 @@ def schema() -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for key in KEYS.values():
         place = properties
-        if key.table:
-            empty = {"type": "object", "properties": {}, "additionalProperties": False}
+        empty = {"type": "object", "properties": {}, "additionalProperties": False}
+        if key.table in LISTS:
+            place = properties[key.table].setdefault("items", empty)["properties"]
+        elif key.table:
             place = properties.setdefault(key.table, empty)["properties"]
         place[key.name] = _schema_of(key)
+    for name, keys in LISTS.items():
+        properties[name]["items"]["required"] = [one for one, (_, default, _) in keys.items() if default is MISSING]
     for table, doc in OPEN.items():
         parent, _, inner = table.partition(".")
         place = properties[parent]["properties"] if inner else properties

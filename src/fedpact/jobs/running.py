@@ -6,6 +6,7 @@ import csv
 import json
 import logging
 import math
+import os
 import platform
 import shutil
 import time
@@ -22,8 +23,8 @@ import numpy as np
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Engine, Session
 from fedpact.fitting import Fit, fit
+from fedpact.jobs.evidence_file import EVALUATION, write_evidence
 from fedpact.jobs.evidence_file import FILE as EVIDENCE
-from fedpact.jobs.evidence_file import write_evidence
 from fedpact.jobs.job_file import JobFile
 from fedpact.problem.certificate import TOGETHER
 from fedpact.report.record import FILE, Measured, Record, Sent, Step
@@ -39,6 +40,8 @@ log = logging.getLogger("fedpact")
 
 #: Every message of the run, where the job asks for it.
 MESSAGES = "messages.log"
+#: The task as it was at last, and where its job is: what `fedpact evaluate` needs beside the solution.
+TASK = "task.json"
 #: Begins the line of the log that says why a run has no record; `fedpact run` on Flower reads it.
 ENDED = "ended: "
 #: Measures that are shown beside those of the model without constraints.
@@ -103,7 +106,7 @@ def run_job(
         log.info("%r: %s", found.solution, found.solution.reason)
         record = make_record(file, found, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
         record = replace(record, run=session.run)
-        write(folder, found, record)  # before trackers end: one that fails takes nothing away
+        write(folder, found, record, file.path)  # before trackers end: one that fails takes nothing away
         for tracking in trackers:
             tracking.conclude(found.solution)
     if found.evidence is not None:  # at the very end, since it holds the digest of every file
@@ -120,11 +123,13 @@ def session_settings(file: JobFile) -> dict[str, Any]:
     return settings | {name: file.solve[name] for name in SESSION if name in file.solve}
 
 
-def write(folder: Path, found: Fit, record: Record) -> None:
+def write(folder: Path, found: Fit, record: Record, job_file: Path) -> None:
     """Everything that a run leaves; docs/reference/run-folder.md describes it."""
     solution = found.solution
     if found.model is not None:
         found.model.save(folder)
+        stated = {"job_file": Path(os.path.relpath(job_file, folder)).as_posix(), "task": found.task.stated()}
+        (folder / TASK).write_text(json.dumps(stated, indent=1) + "\n")
     solution.save(folder / "solution.npz")
     certificate = {
         "status": record.status,
@@ -174,7 +179,8 @@ def prepare(folder: Path, resume: bool, force: bool) -> None:
             )
         if force:
             forget(folder)
-        (folder / EVIDENCE).unlink(missing_ok=True)  # it would not be true of what follows
+        for name in (EVIDENCE, EVALUATION):
+            (folder / name).unlink(missing_ok=True)  # it would not be true of what follows
         if not resume:
             for name in (FILE, MESSAGES):
                 (folder / name).unlink(missing_ok=True)

@@ -41,10 +41,14 @@ def memory_folder(policy: SitePolicy) -> Path:
 
 
 class SiteSource(FileSource):
-    """A site's own table, and its own code for the task "custom"."""
+    """A site's own table, one that nobody trains on if it has one, and its own code for the task "custom".
+
+    The digest is of the table that models are trained on: two runs on it are similar, whatever the other one holds.
+    """
 
     def __init__(self, policy: SitePolicy) -> None:
-        super().__init__(policy.name, policy.data)
+        unseen = None if policy.holdout is None else FileSource(policy.name, policy.holdout)
+        super().__init__(policy.name, policy.data, unseen)
         self._functions = policy.functions
 
     def accept(self, task: Task | Mapping[str, Any]) -> Task:

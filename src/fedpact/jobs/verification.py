@@ -28,7 +28,7 @@ from fedpact.fitting import Fit
 from fedpact.fitting.evidence import Evidence, digest_of_pair
 from fedpact.jobs.evidence_file import FILE, REPORT, digest_of_file, files_of, read_evidence, signed_part
 from fedpact.jobs.job_file import JobFile
-from fedpact.jobs.running import describe_constraint, list_bounded, list_measured
+from fedpact.jobs.running import TASK, describe_constraint, list_bounded, list_measured
 from fedpact.problem import Certificate, Share
 from fedpact.problem.certificate import TOGETHER
 from fedpact.report import content, wording
@@ -186,6 +186,9 @@ def check_results(folder: Path, evidence: Evidence) -> Iterator[Failed]:
         file = "model.json"
         if told.model is not None:
             yield from _compare_models(load_model(folder), told.model)
+            file = TASK
+            stated = json.loads((folder / file).read_text())
+            yield from _compare(file, {"task": (stated["task"], evidence.task)})
     except UNREADABLE as error:
         yield Failed(file, f"it cannot be read ({error})")
 

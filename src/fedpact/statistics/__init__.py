@@ -1,6 +1,6 @@
 """What held-out rows prove about rows not yet seen: exact confidence bounds of rates, and promises made with them."""
 
-from fedpact.statistics.exact import interval, lower, upper
+from fedpact.statistics.exact import gap_interval, interval, lower, upper
 from fedpact.statistics.promises import (
     gap_holds,
     last_passing,
@@ -13,6 +13,7 @@ from fedpact.statistics.promises import (
 
 __all__ = [
     "gap_holds",
+    "gap_interval",
     "interval",
     "last_passing",
     "lower",

@@ -21,6 +21,18 @@ def interval(hits: int, rows: int, level: float = 0.95) -> tuple[float, float]:
     return float(lower(hits, rows, one_sided)), float(upper(hits, rows, one_sided))
 
 
+def gap_interval(hits: ArrayLike, rows: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+    """Two-sided interval of the distance between the rates of two groups, from both of their exact intervals.
+
+    hits, rows: of the two groups. Each interval fails with half of 1 - level at most, so that both hold with `level`.
+    """
+    found, asked = check_counts(hits, rows)
+    each = (1 + check_share("level", level)) / 2
+    first, second = [interval(int(hit), int(row), each) for hit, row in zip(found, asked, strict=True)]
+    apart = max(first[0] - second[1], second[0] - first[1], 0.0)
+    return apart, max(first[1] - second[0], second[1] - first[0])
+
+
 def lower(hits: ArrayLike, rows: ArrayLike, level: float) -> Vector:
     """One-sided lower bound: the rate is above it with confidence `level`. Entry by entry; a number for numbers.
 

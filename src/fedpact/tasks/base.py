@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -57,8 +57,8 @@ def key(default: Any, doc: str, kind: str, **about: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
-def keys_of(task: type[Task]) -> dict[str, tuple[str, Any, Key]]:
-    """The keys of a task's job: name in the file -> (field, default, key)."""
+def keys_of(task: Any) -> dict[str, tuple[str, Any, Key]]:
+    """The keys that a task, or another dataclass, declares: name in the file -> (field, default, key)."""
     declared = [(f.name, f.default, f.metadata["key"]) for f in fields(task) if "key" in f.metadata]
     return {about.name or name: (name, default, about) for name, default, about in declared}
 
@@ -121,6 +121,7 @@ class Task(ABC):
 
     owners:      how many there are
     constrained: False leaves the constraints out: to compare with
+    evaluating:  asks about rows that nobody trains on: a model can be measured on them, and nothing else
     """
 
     name: ClassVar[str]
@@ -130,6 +131,7 @@ class Task(ABC):
 
     owners: int = 0
     constrained: bool = True
+    evaluating: bool = False
 
     @abstractmethod
     def read(self, path: Path) -> Any:
@@ -144,9 +146,25 @@ class Task(ABC):
     def share(self, owner: str, held: Any) -> Share | Unscaled:
         """The owner's share, from what `read` gave. Runs where the data is."""
 
+    def evaluation(self, owner: str, unseen: Any, held: Callable[[], Any]) -> Share:
+        """What measures a model on rows that nobody trains on: a share without objective and constraint.
+
+        unseen: what `read` gave of these rows; held: gives the same of those that were trained on, where it is needed
+        """
+        raise OptionError(
+            f"task {self.name!r} has no model that other tables could be measured with; train a classifier or a "
+            "regression",
+            code="FP-OPTION-834",
+            key="task",
+        )
+
     def count(self, held: Any) -> Counts:
         """Count what `read` gave, for the policy of a site. A task that does not say how is refused by most sites."""
         return UNCOUNTED
+
+    def count_unseen(self, unseen: Any) -> Counts:
+        """The same of rows that nobody trains on."""
+        return self.count(unseen)
 
     @abstractmethod
     def sentence(self) -> str:
@@ -200,19 +218,37 @@ def listed(value: Any) -> Any:
 
 
 class Source(ABC):
-    """What an owner holds: builds its share of any task, where the data is. Stands for the owner in `Session.open`."""
+    """What an owner holds: builds its share of any task, where the data is. Stands for the owner in `Session.open`.
 
-    def __init__(self, owner: str) -> None:
+    unseen: rows that nobody trains on, for tasks that are `evaluating`; None: it has none
+    """
+
+    def __init__(self, owner: str, unseen: Source | None = None) -> None:
         self.owner = owner
+        self.unseen = unseen
 
     def __call__(self, task: Task | Mapping[str, Any]) -> Share | Unscaled:
         asked = self.accept(task)
+        if asked.evaluating:
+            return asked.evaluation(self.owner, self._unseen(asked), lambda: self.held(asked))
         return asked.share(self.owner, self.held(asked))
 
     def counts(self, task: Task | Mapping[str, Any]) -> Counts:
         """Rows that the task would rest on, which a site's policy judges before there is a share."""
         asked = self.accept(task)
+        if asked.evaluating:
+            return asked.count_unseen(self._unseen(asked))
         return asked.count(self.held(asked))
+
+    def _unseen(self, task: Task) -> Any:
+        """What `Task.read` gives of the rows that nobody trains on. DataError where there are none."""
+        if self.unseen is None:
+            raise DataError(
+                f"owner {self.owner!r} has no table that nobody trains on; state one for it: in [holdout] of the job, "
+                "or a site in [site] of its site.toml",
+                code="FP-DATA-830",
+            )
+        return self.unseen.held(task)
 
     def accept(self, task: Task | Mapping[str, Any]) -> Task:
         """The task as it came with an order. Raises OptionError when it is not one."""
@@ -232,8 +268,8 @@ class Source(ABC):
 class FileSource(Source):
     """An owner's file, read where it is and once a session. It is small, so it can be sent to where the file is."""
 
-    def __init__(self, owner: str, path: str | Path) -> None:
-        super().__init__(owner)
+    def __init__(self, owner: str, path: str | Path, unseen: Source | None = None) -> None:
+        super().__init__(owner, unseen)
         self.path = Path(path)
         self._read: dict[object, Any] = {}
 
@@ -253,8 +289,8 @@ class FileSource(Source):
 class HeldSource(Source):
     """What an owner holds in memory, as a task's `read` would give it."""
 
-    def __init__(self, owner: str, held: Any) -> None:
-        super().__init__(owner)
+    def __init__(self, owner: str, held: Any, unseen: Source | None = None) -> None:
+        super().__init__(owner, unseen)
         self._held = held
 
     def held(self, task: Task) -> Any:

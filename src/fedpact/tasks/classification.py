@@ -12,23 +12,24 @@ so that at a model that reproduces itself the bound is on the counts. An owner f
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.data import with_intercept
 from fedpact.errors import DataError, OptionError
+from fedpact.federation.policy import Counts
 from fedpact.problem import Measure, Share
 from fedpact.problem.certificate import TOGETHER
 from fedpact.prox import Prox, SquaredL2
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, key
 from fedpact.tasks.checks import Labels
-from fedpact.tasks.decisions import Decisions, Holding
+from fedpact.tasks.decisions import Decisions, Holding, Unseen
 from fedpact.tasks.model import Model
 from fedpact.tasks.requirements import (
     LOSS,
@@ -43,7 +44,7 @@ from fedpact.tasks.requirements import (
     recall_of,
     row_of,
 )
-from fedpact.tasks.tables import ClassTask, GroupedTask, Rows
+from fedpact.tasks.tables import ClassTask, GroupedTask, Measures, Rows
 from fedpact.tasks.weights import row_weights
 from fedpact.types import Matrix, Vector
 
@@ -79,8 +80,9 @@ class Classification(ClassTask, GroupedTask):
     has_server_data: ClassVar[bool] = True
 
     constraints: tuple[Requirement, ...] = key(
-        (), "the list of constraints; each is a table [[constraint]]", "constraints", name="constraint", shown="none"
-    )
+        (), "the list of constraints; each is a table [[constraint]]", "constraints", name="constraint", shown="none",
+        example='[{kind = "recall", at_least = 0.9}]',
+    )  # fmt: skip
     objective: Objective = key(  # noqa: RUF009 - a field
         "auto", "what is minimised: the loss, or errors on rows that no constraint is about", "text",
         choices=("auto", "loss", "errors"),
@@ -96,9 +98,11 @@ class Classification(ClassTask, GroupedTask):
     own_intercept: bool = key(
         False, "every owner has an intercept of its own, which it keeps for itself, in place of a common one", "bool"
     )
-    holdout: float = key(0.5, "part of the rows that a promise is about, kept out of training to test it", "number")
     calibrate: bool = key(
         False, "make probabilities of the scores of two classes at the end, by sums over the training rows", "bool"
+    )
+    holdout: float = key(
+        0.5, "part of the rows that a promise is about, kept out of training to test it", "number", name="holdout_rows"
     )
 
     width: float = 0.0
@@ -289,14 +293,10 @@ class Classification(ClassTask, GroupedTask):
     # ------------------------------------------------------------------------------------------------- at the owner
 
     def build(self, owner: str, rows: Rows) -> Share:
-        labels = checks.check_codes(owner, "label", rows.y, len(rows.X), len(self.classes))
-        group = rows.group
-        if group is not None:
-            group = checks.check_codes(owner, "group", group, len(rows.X), len(self.groups))
-        held = self.held_out(owner, labels, group)
-        weight = stand_in(held, labels, group, row_weights(self, rows))
         factor = self.weight_of(owner, rows) if owner != SERVER else 0.0
-        everyone = Holding(self, owner, rows.X, labels, group, weight, factor)
+        everyone = self._holding(owner, rows, row_weights(self, rows), factor)
+        held = self.held_out(owner, everyone.y, everyone.group)
+        everyone = replace(everyone, weight=stand_in(held, everyone.y, everyone.group, everyone.weight))
         trained = everyone.select(~held)
         decisions = Decisions(trained, everyone.select(held))
         trained.check()
@@ -309,6 +309,23 @@ class Classification(ClassTask, GroupedTask):
         objective = None if owner == SERVER else trained.objective()
         private = int(self.own_intercept)
         return Share(objective, constraint, coupled, name=owner, measures=decisions, private=private)
+
+    def _holding(self, owner: str, rows: Rows, weight: Vector | None, factor: float) -> Holding:
+        """The rows, with the numbers of their classes and groups checked."""
+        labels = checks.check_codes(owner, "label", rows.y, len(rows.X), len(self.classes))
+        group = rows.group
+        if group is not None:
+            group = checks.check_codes(owner, "group", group, len(rows.X), len(self.groups))
+        return Holding(self, owner, checks.features(owner, rows.X), labels, group, weight, factor)
+
+    def measures_of(self, owner: str, rows: Rows, held: Callable[[], Rows]) -> Measures:
+        trained: Decisions | None = None
+        if self.decide_own:
+            seen = held()
+            measures = self.build(owner, replace(seen, X=self.design(seen.X))).measures
+            assert isinstance(measures, Decisions)
+            trained = measures
+        return Unseen(self._holding(owner, rows, None, 0.0), trained)
 
     def held_out(self, owner: str, y: Labels, group: Labels | None) -> NDArray[np.bool_]:
         """Which rows are kept out of training to test promises: a part of every class and group that one is about."""
@@ -332,12 +349,17 @@ class Classification(ClassTask, GroupedTask):
             )
         return chosen
 
-    def count(self, held: Any) -> Any:
-        counts = super().count(held)
-        if held.group is None:
+    def count(self, held: Rows) -> Counts:
+        # Sums rest on the rows that are trained on, which a job that holds out nearly all could make few.
+        kept = self.held_out("", held.y, held.group)
+        return self.count_unseen(held.select(~kept))
+
+    def count_unseen(self, unseen: Rows) -> Counts:
+        counts = super().count(unseen)
+        if unseen.group is None:
             return counts
         # Constraints between groups are about means over the rows of a class of each group, too.
-        cells = count_cells(held.y, held.group, self.levels)
+        cells = count_cells(unseen.y, unseen.group, self.levels)
         wanted = set()
         for one in self.requirements:
             k = self.levels.class_of(one)

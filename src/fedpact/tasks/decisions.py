@@ -33,6 +33,7 @@ from fedpact.tasks.requirements import (
     counted_rows,
     outline,
     rate_lines,
+    rate_names,
     recall_of,
     row_of,
 )
@@ -454,6 +455,85 @@ class Decisions:
             together = self.rows.lines("all")
             part = self.rows.count(together, w, at) - [line.allowed / self.rows.task.owners for line in together]
         return bool(np.all(excess <= ROUNDING)), np.asarray(part)
+
+
+@dataclass(frozen=True, eq=False)
+class Unseen:
+    """What a model decides about rows that nobody trained on: nothing else can be asked about them.
+
+    trained: the training rows, where the owner's threshold is found from those held out; None: all decide at the same
+    """
+
+    rows: Holding
+    trained: Decisions | None
+
+    def __call__(self, w: Vector) -> dict[str, Measure]:
+        at = self.decide_at(w)
+        told = describe_decisions(self.rows, w, at)
+        told |= _loss_measures(self.rows, w)
+        for one in self.rows.task.rates:
+            if one.held_by == "each" and one.is_gap:
+                told |= self._group_rates(one, self.rows.decide(w, at))
+        return told
+
+    def decide_at(self, w: Vector) -> float:
+        """The threshold of the last class."""
+        return self.rows.task.decide_at if self.trained is None else self.trained.decide_at(w)
+
+    def _group_rates(self, one: Requirement, decided: Labels) -> dict[str, Measure]:
+        """The rates of every group, which a gap between them rests on."""
+        hits, rows = self._count(one, decided)
+        cell = int(min(rows))
+        names = rate_names(one, self.rows.task.levels)
+        each = zip(names, hits, rows, strict=True)
+        return {name: Measure(hit / row if row else np.nan, int(row), cell) for name, hit, row in each}
+
+    def count_together(self, w: Vector) -> tuple[Vector, Vector]:
+        """Hits and rows of the rates that all owners bound together, in the order of `rate_names`."""
+        decided = self.rows.decide(w, self.decide_at(w))
+        counts = [self._count(one, decided) for one in self.rows.task.rates if one.held_by == "all"]
+        hits = [hit for found, _ in counts for hit in found]
+        rows = [row for _, found in counts for row in found]
+        return np.array(hits), np.array(rows)
+
+    def _count(self, one: Requirement, decided: Labels) -> tuple[list[float], list[float]]:
+        """Hits and rows of the rates that it bounds; between groups, of every group."""
+        rows = self.rows
+        k = rows.task.levels.class_of(one)
+        members = [np.ones(len(rows.y), dtype=bool)]
+        if one.is_gap:
+            members = [np.asarray(rows.group == g) for g in range(len(rows.task.groups))]
+        hits = []
+        sizes = []
+        for rate in one.rates:
+            inside, hit = count_rate(rate, k, rows.y, decided)
+            hits += [float(np.sum(hit & inside & member)) for member in members]
+            sizes += [float(np.sum(inside & member)) for member in members]
+        return hits, sizes
+
+
+def _loss_measures(rows: Holding, w: Vector) -> dict[str, Measure]:
+    """The value of every constraint on losses that each owner holds, by the words for it."""
+    told: dict[str, Measure] = {}
+    for one in rows.task.requirements:
+        if one.rates or one.held_by != "each":
+            continue
+        inside = np.ones(len(rows.y), dtype=bool)
+        if one.of:
+            inside = np.asarray(rows.y == rows.task.levels.class_of(one))
+        members = [inside]
+        if one.is_gap:
+            members = [inside & (rows.group == g) for g in range(len(rows.task.groups))]
+        sizes = [int(member.sum()) for member in members]
+        means = [_mean_loss(rows.select(member), w) for member in members]
+        values = [abs(b - a) for a, b in combinations(means, 2)] if one.is_gap else means
+        for what, value in zip(_distinct(one, rows), values, strict=True):
+            told[what] = Measure(value, min(sizes))
+    return told
+
+
+def _mean_loss(rows: Holding, w: Vector) -> float:
+    return mean_loss(rows.X, rows.y, rows.classes).value(w) if len(rows.y) else float("nan")
 
 
 def describe_decisions(rows: Holding, w: Vector, at: float) -> dict[str, Measure]:

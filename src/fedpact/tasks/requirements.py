@@ -8,7 +8,7 @@ decisions themselves they count, with smoothed ones (`fedpact.functions.rates`) 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from itertools import combinations
 from math import ceil, floor, isfinite
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fedpact.errors import DataError, OptionError
 from fedpact.statistics import gap_holds, rate_holds
 from fedpact.tasks import checks
+from fedpact.tasks.base import key
 from fedpact.tasks.checks import Labels, bound_for
 from fedpact.types import Matrix
 
@@ -52,23 +53,28 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """One constraint of a task.
+    """One constraint of a task: a table [[constraint]] of a job, whose keys are its fields."""
 
-    kind:       a rate of decisions, "loss", or a named gap: `KINDS`
-    at_least, at_most: the bound, one number or one by owner; a gap has `at_most`
-    gap:        bounds the difference between every two groups, in place of the rate or loss itself
-    of:         the class that a rate or loss is about; empty: the last one (of a loss: all rows)
-    held_by:    "each" owner, "all" owners' rows together, or the "server"
-    confidence: for rows not yet seen: the promise fails with probability 1 - confidence at most; 0: on training rows
-    """
-
-    kind: str
-    at_least: float | Mapping[str, float] | None = None
-    at_most: float | Mapping[str, float] | None = None
-    gap: bool = False
-    of: str = ""
-    held_by: Holder = "each"
-    confidence: float = 0.0
+    kind: str = key(
+        MISSING, "what is bounded: a rate of decisions, the loss, or a gap that has a name", "text",
+        example='"recall"', choices=KINDS,
+    )  # fmt: skip
+    at_least: float | Mapping[str, float] | None = key(
+        None, "bound from below; or one each in a table, owner = number", "bound", example="0.9"
+    )
+    at_most: float | Mapping[str, float] | None = key(
+        None, "bound from above, which every gap has; or one each in a table", "bound", example="0.1"
+    )
+    gap: bool = key(False, "bounds the gap between every two groups, in place of the rate or loss itself", "bool")
+    of: str = key("", "the class that it is about", "level", shown="the last one; of a loss: all rows", example='"yes"')
+    held_by: Holder = key(  # noqa: RUF009 - a field
+        "each", "who holds it: each owner, all owners' rows together, or the coordinator on its table", "text",
+        choices=HOLDERS,
+    )  # fmt: skip
+    confidence: float = key(
+        0.0, "of a promise for rows not yet seen, which fails with probability 1 - confidence at most", "number",
+        shown="0: it holds on the training rows", example="0.95",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -95,12 +101,6 @@ class Requirement:
                 "rate instead, such as recall",
                 code="FP-OPTION-803",
                 key="confidence",
-            )
-        if self.held_by == "all" and any(isinstance(bound, Mapping) for _, _, bound in self.sides):
-            raise OptionError(
-                f"{self.kind}: owners that hold a constraint together have one bound; give one number",
-                code="FP-OPTION-861",
-                key="held_by",
             )
         if self.confidence and self.held_by == "server":
             raise OptionError(
@@ -130,8 +130,8 @@ class Requirement:
             raise OptionError("a loss is bounded from above; use at_most", code="FP-OPTION-808", key="at_least")
         if self.held_by == "all" and any(isinstance(bound, Mapping) for _, _, bound in self.sides):
             raise OptionError(
-                f"{self.words} of all owners together has one bound; give one number",
-                code="FP-OPTION-815",
+                f"{self.words}: a bound for each owner, and all owners' rows together have one; give a number",
+                code="FP-OPTION-831",
                 key="held_by",
             )
         names: set[str] = set()
@@ -150,12 +150,12 @@ class Requirement:
     def _check_range(self) -> None:
         """Rates are between 0 and 1, both excluded where nothing could miss them; a gap may be 0."""
         top = np.inf if self.kind == LOSS else 1.0
-        for key in ("at_least", "at_most"):
-            side = getattr(self, key)
+        for name in ("at_least", "at_most"):
+            side = getattr(self, name)
             for value in side.values() if isinstance(side, Mapping) else [side]:
                 if value is not None and not (isfinite(value) and 0 <= value <= top):
                     allowed = "a number of at least 0" if self.kind == LOSS else "a number between 0 and 1"
-                    raise OptionError(f"{self.kind}: {key} = {value}: give {allowed}", code="FP-OPTION-810", key=key)
+                    raise OptionError(f"{self.kind}: {name} = {value}: give {allowed}", code="FP-OPTION-810", key=name)
 
     @property
     def is_gap(self) -> bool:
@@ -219,24 +219,35 @@ def recall_of(one: Requirement, levels: Levels) -> tuple[int, float | Mapping[st
 
 def read_requirements(stated: Sequence[Requirement | Mapping[str, Any]]) -> tuple[Requirement, ...]:
     """Requirements as they are, or as a message or a job file states them. OptionError for one that cannot be right."""
-    found = []
-    for number, one in enumerate(stated, 1):
-        if isinstance(one, Requirement):
-            found.append(one)
-            continue
-        known = Requirement.__dataclass_fields__
-        if unknown := [key for key in one if key not in known]:
-            raise OptionError(
-                f"constraint {number}: {unknown[0]!r} is unknown; known are {', '.join(known)}",
-                code="FP-OPTION-811",
-                key=unknown[0],
-            )
-        if "kind" not in one:
-            raise OptionError(
-                f"constraint {number} has no kind; choose {', '.join(KINDS)}", code="FP-OPTION-812", key="kind"
-            )
-        found.append(Requirement(**one))
-    return tuple(found)
+    return tuple(read_requirement(number, one) for number, one in enumerate(stated, 1))
+
+
+def read_requirement(number: int, stated: Requirement | Mapping[str, Any]) -> Requirement:
+    """One of them. number: which one, counted from 1, for messages"""
+    if isinstance(stated, Requirement):
+        return stated
+    known = Requirement.__dataclass_fields__
+    if unknown := [name for name in stated if name not in known]:
+        raise OptionError(
+            f"constraint {number}: {unknown[0]!r} is unknown; known are {', '.join(known)}",
+            code="FP-OPTION-811",
+            key=unknown[0],
+        )
+    if "kind" not in stated:
+        raise OptionError(
+            f"constraint {number} has no kind; choose {', '.join(KINDS)}", code="FP-OPTION-812", key="kind"
+        )
+    return Requirement(**stated)
+
+
+def check_holder(requirement: Requirement, server: object) -> None:
+    """Raise OptionError when the coordinator shall hold it, and has no table (None)."""
+    if requirement.held_by == "server" and server is None:
+        raise OptionError(
+            'held_by = "server", and the coordinator has no table; state one, or let the owners hold it',
+            code="FP-OPTION-832",
+            key="held_by",
+        )
 
 
 # ---------------------------------------------------------------------------------------------------------------- lines
@@ -445,6 +456,15 @@ def check_class(requirement: Requirement, levels: Levels, owner: str, y: Labels)
 def row_of(what: str) -> str:
     """The measure that tells one row's worth of a gap."""
     return f"one row of the {what}"
+
+
+def rate_names(requirement: Requirement, levels: Levels) -> list[str]:
+    """What the rates are called that a requirement bounds; of a gap, those of every group."""
+    k = levels.class_of(requirement)
+    names = [describe_rate(rate, k, levels) for rate in requirement.rates]
+    if not requirement.is_gap:
+        return names
+    return [f"{name} where {levels.column} = {group}" for name in names for group in levels.groups]
 
 
 def describe_rows(rate: str, k: int, levels: Levels) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -33,6 +33,9 @@ from fedpact.tasks.weights import (
 )
 from fedpact.types import Matrix, Vector, to_array, to_real
 
+#: What an owner tells about a model, by name.
+Measures = Callable[[Vector], Mapping[str, float]]
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -50,6 +53,13 @@ class Rows:
     group: Labels | None = None
     weight: Vector | None = None
     offset: Vector | None = None
+
+    def select(self, chosen: NDArray[np.bool_]) -> Rows:
+        """Some of the rows."""
+        group = None if self.group is None else self.group[chosen]
+        weight = None if self.weight is None else self.weight[chosen]
+        offset = None if self.offset is None else self.offset[chosen]
+        return Rows(self.X[chosen], self.y[chosen], group, weight, offset)
 
     @classmethod
     def of(cls, X: ArrayLike, y: ArrayLike, group: ArrayLike | None = None) -> Rows:
@@ -190,6 +200,24 @@ class TableTask(Task):
     @abstractmethod
     def build(self, owner: str, rows: Rows) -> Share:
         """The share of rows whose features are those of `design`."""
+
+    def evaluation(self, owner: str, unseen: Rows, held: Callable[[], Rows]) -> Share:
+        if not self.comparable:
+            return super().evaluation(owner, unseen, held)
+        if self.needs_scaling or self.needs_total:
+            raise OptionError(
+                "a model is measured on other rows after it was trained; state the scaling and weights it came with",
+                code="FP-OPTION-835",
+                key="scaling",
+            )
+        rows = replace(unseen, X=self.design(unseen.X))
+        return Share(name=owner, measures=self.measures_of(owner, rows, held))
+
+    def measures_of(self, owner: str, rows: Rows, held: Callable[[], Rows]) -> Measures:
+        """What is told of a model on rows that nobody trains on. held: see `evaluation`"""
+        measures = replace(self, constrained=False, evaluating=False).build(owner, rows).measures
+        assert measures is not None  # tasks that are comparable have some
+        return measures
 
     def count(self, held: Rows) -> Counts:
         return Counts(effective_rows(len(held.y), held.weight), parameters=self.parameters)

@@ -24,7 +24,7 @@ from fedpact.engines.flower.engine import server_app as make_server_app
 from fedpact.engines.flower.submit import SITES, ask_sites, engine_of
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation.policy import read_policy
-from fedpact.jobs import read_job, run_job
+from fedpact.jobs import JobFile, evaluate_run, read_job, run_job
 from fedpact.jobs.site import open_site
 
 #: Entries of a site's config; state-path is where Flower's node number is kept.
@@ -58,6 +58,7 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
 
     sites: list who is online instead
     ask:   have the sites recompute what they signed about the run in this folder; the file `answer` gets what differs
+    evaluate: have them measure the model of the run in this folder on tables that nobody trained on; `answer` gets it
     """
     if run_config.get("sites"):
         log.info("%s%s", SITES, json.dumps(greet_all(grid, float(run_config["sites"]))))
@@ -69,10 +70,22 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
         failed = [asdict(one) for one in ask_sites(Path(str(folder)), file, grid)]
         Path(str(run_config["answer"])).write_text(json.dumps(failed))
         return
+    if folder := run_config.get("evaluate"):
+        told = _evaluate(Path(str(folder)), file, grid)
+        Path(str(run_config["answer"])).write_text(json.dumps(told))
+        return
     record = run_job(file, engine=engine_of(file, grid), resume=bool(run_config.get("resume")))
     log.info("%s: %s", record.status, record.reason)
     if not record.solved:
         raise FedpactError(f"{record.status}: {record.reason}", code="FP-301")  # so that Flower's run counts as failed
+
+
+def _evaluate(folder: Path, file: JobFile, grid: Any) -> dict[str, Any]:
+    """What the sites measured, or code and text of the error that kept them from it."""
+    try:
+        return evaluate_run(folder, file, engine=engine_of(file, grid)).to_json()
+    except FedpactError as error:
+        return {"code": error.code, "text": str(error)}
 
 
 def policy_digest(node_config: Mapping[str, Any]) -> str:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedpact.errors import FedpactError, OptionError, class_of
 from fedpact.federation import Session
+from fedpact.fitting import Evaluation
+from fedpact.jobs.evaluation import evaluate_run
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.running import ENDED, is_finished, prepare, run_job, session_settings
 from fedpact.jobs.verification import ask_owners
@@ -44,6 +46,7 @@ job = ""
 resume = false
 sites = 0.0
 ask = ""
+evaluate = ""
 answer = ""
 """
 #: Begins the line of a run's log that lists who is online.
@@ -108,7 +111,7 @@ def ask_on_flower(folder: Path, file: JobFile) -> list[Failed]:
         answer = Path(made, "failed.json")  # and not by the log, in which names of sites stand
         done = superlink.submit(*_stream(job=file.path, ask=folder, answer=answer))
         if not answer.exists():
-            raise FedpactError(f"the sites were not asked at the SuperLink:\n{done.stdout.strip()}", code="FP-637")
+            raise _not_asked(done.stdout)
         return [Failed(**one) for one in json.loads(answer.read_text())]
 
 
@@ -116,6 +119,31 @@ def ask_sites(folder: Path, file: JobFile, grid: Grid) -> list[Failed]:
     """The same, through a grid that is at hand."""
     with Session(engine_of(file, grid), **session_settings(file)) as session:
         return list(ask_owners(folder, file, session))
+
+
+def _not_asked(printed: str) -> FedpactError:
+    return FedpactError(f"the sites were not asked at the SuperLink:\n{printed.strip()}", code="FP-637")
+
+
+def evaluate_on_flower(folder: Path, file: JobFile) -> Evaluation:
+    """The sites of the job measure the model of the run in this folder on their tables that nobody trained on.
+
+    As with `ask_on_flower`, every site's policy judges it as a run of its own.
+    """
+    superlink = SuperLink.of(file.superlink, file.flower)
+    if superlink.secret is not None:
+        with superlink.take_run() as grid:
+            return evaluate_run(folder, file, engine=engine_of(file, grid))
+    folder = folder.resolve()
+    with tempfile.TemporaryDirectory(prefix="fedpact-ask-", dir=folder.parent) as made:  # where the SuperLink sees it
+        answer = Path(made, "answer.json")
+        done = superlink.submit(*_stream(job=file.path, evaluate=folder, answer=answer))
+        if not answer.exists():
+            raise _not_asked(done.stdout)
+        told = json.loads(answer.read_text())
+    if "code" in told:
+        raise class_of(told["code"])(told["text"], code=told["code"])
+    return Evaluation.from_json(told)
 
 
 def engine_of(file: JobFile, grid: Grid) -> Flower:
