@@ -165,6 +165,7 @@ class Path:
         errors = replace(task, width=1.0).minimises_errors
         widths = ERROR_WIDTHS if errors else LOSS_WIDTHS
         unit = 1.0
+        last = np.zeros(0)  # the model of the narrowest smoothing that could be certified
         if errors and w is not None:
             w = w / measure_spread(self.session, task, w)
         for part in widths:
@@ -178,12 +179,11 @@ class Path:
                 solution = self.solve(narrower, w)
             if solution.status in OVER:
                 return Sharpened(narrower, solution, -1, np.inf)
-            if smoothed.width and not solution.solved:
-                break  # so narrow it is too hard; the width before will do
-            smoothed = narrower
             w = solution.w
-        assert w is not None
-        found = self.correct(smoothed, w)
+            if solution.solved or not smoothed.width:
+                smoothed = narrower
+                last = w
+        found = self.correct(smoothed, last)
         if found.missed > 0 and not task.relaxed:
             return self.relax(found)
         return found
