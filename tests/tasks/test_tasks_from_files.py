@@ -14,12 +14,14 @@ from fedpact import data, tasks
 from fedpact.federation.wire import dumps, loads
 from fedpact.tasks import (
     TASKS,
+    Classification,
     Custom,
     GroupFairness,
     HeldSource,
     LinearQP,
     NeymanPearson,
     Regression,
+    Requirement,
     Rows,
     Task,
     read_task,
@@ -91,6 +93,19 @@ def test_a_bad_file_is_told_with_its_owner(tmp_path: Path, text: str, code: str,
 ASKED: dict[str, Task] = {
     "neyman_pearson": NeymanPearson(label="y", columns=COLUMNS, owners=2, bound={"a": 0.2, "b": 0.3}),
     "group_fairness": GroupFairness(bound=0.2, label="y", columns=COLUMNS, owners=2, group="g", intercept=False),
+    "classification": Classification(
+        label="y",
+        columns=COLUMNS,
+        owners=2,
+        group="g",
+        constraints=(
+            Requirement(kind="recall", at_least={"a": 0.8, "b": 0.9}, confidence=0.9),
+            Requirement(kind="equalized_odds", at_most=0.1, held_by="all"),
+        ),
+        centre=(0.5, -0.5),
+        width=0.1,
+        cells={"rows": 7.0},
+    ),
     "regression": Regression(
         label="y",
         columns=COLUMNS,
