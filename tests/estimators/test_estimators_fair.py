@@ -123,7 +123,7 @@ def test_without_group_it_is_logistic_regression_and_says_so(classes: int) -> No
     wide = FairClassifier(10.0, **parameters).fit(X, y, group=group, client=client)
     np.testing.assert_allclose(wide.predict_proba(X), plain.predict_proba(X), atol=1e-5)
     assert (plain.multipliers_, plain.gaps_, plain.bounds_) == ({}, {}, {})
-    assert set(plain.measures_["north"]) == {"rows", "accuracy"}
+    assert {"rows", "accuracy"} <= set(plain.measures_["north"])
 
 
 def test_a_bank_of_one_class_is_no_obstacle() -> None:
