@@ -129,6 +129,12 @@ def with_server() -> Record:
     return replace(solved(), bounded=(server, *solved().bounded), convex=False)
 
 
+def one_class() -> Record:
+    """A model that calls all patients of one hospital septic."""
+    first, *others = solved().measured
+    return replace(solved(), measured=(replace(first, one_class="septic = yes"), *others))
+
+
 def hostile() -> Record:
     """Every text that comes from outside is one that a careless page would run or break at."""
     one = solved()

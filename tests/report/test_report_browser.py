@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_records import ended, hostile, solved
+from example_records import ended, hostile, one_class, solved
 
 from fedpact.report import content
 from fedpact.report.page import page
@@ -89,6 +89,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "ended": ended("max_rounds"),
         "hostile": hostile(),
         "many": solved(100),
+        "warned": one_class(),
     }
     for name, record in records.items():
         (folder / f"{name}.html").write_text(page(content.report(record)), encoding="utf-8")
@@ -197,7 +198,7 @@ def test_a_box_scrolls_by_arrow_keys(browser: Any, pages: dict[str, Path]) -> No
 
 @pytest.mark.parametrize(("scheme", "ground"), [("light", "rgb(244, 246, 248)"), ("dark", "rgb(17, 23, 29)")])
 def test_text_stands_out_in_light_and_dark(scheme: str, ground: str, browser: Any, pages: dict[str, Path]) -> None:
-    for name in ("ended", "solved"):
+    for name in ("ended", "warned", "solved"):
         show(browser, pages[name], scheme=scheme)
         assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == ground
         count, least, text = browser.execute_script(CONTRAST)
