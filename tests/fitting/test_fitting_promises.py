@@ -117,9 +117,10 @@ def test_own_thresholds_share_what_may_fail() -> None:
         kept = held_out(found, name, rows)
         expected = promised_threshold(score(found, kept)[kept.y == 1], 0.9, 0.05 / 3)
         share = found.task.share(name, rows)
-        assert share.measures.decide_at(found.solution.w) == expected
+        own = share.measures.decide_at(found.solution.w)
+        assert expected - 1e-7 <= own < expected  # lower by what rounding in other units may take
         trained = ~found.task.held_out(name, rows.y, rows.group) & (rows.y == 1)
-        assert found.measures[name]["recall"] == pytest.approx(np.mean(score(found, rows)[trained] > expected))
+        assert found.measures[name]["recall"] == pytest.approx(np.mean(score(found, rows)[trained] > own))
 
 
 def test_bounds_by_owner_are_kept_by_thresholds() -> None:
@@ -177,7 +178,7 @@ def test_a_gap_that_no_test_can_bear_out_is_told_with_the_rows_it_needs() -> Non
     _, given = drawn(8, rows=120)
     found = fp.fit(task(Requirement(kind="demographic_parity", at_most=0.05)), given)
     assert not found.solved
-    assert found.missed > 0
+    assert found.unproven
     assert "held-out rows" in found.advice
     assert {bound.promise for name in given for bound in told(found, name)} == {"not kept"}
 

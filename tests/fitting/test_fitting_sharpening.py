@@ -229,16 +229,16 @@ def test_nothing_better_is_nearby() -> None:
     centre = np.array(last.centre)
 
     def objective(w: np.ndarray) -> float:
-        alarms = [np.mean(expit(Z[y == 0] @ w / last.width)) for Z, y in owners]
-        return float(np.mean(alarms) + 0.5e-4 * w[:3] @ w[:3])
+        alarms = [np.mean(expit(Z[y == 0] @ w / last.smoothing)) for Z, y in owners]
+        return float(np.mean(alarms) + 0.5e-4 / last.spread**2 * w[:3] @ w[:3])
 
     def room(w: np.ndarray) -> np.ndarray:
         left = []
         for Z, y in owners:
             ill = Z[y == 1]
             needed = np.ceil(0.9 * len(ill) - 1e-9) / len(ill) + last.tighter / len(ill)
-            counted = np.mean(ill @ centre > 0) - np.mean(expit(ill @ centre / last.width))
-            left.append(np.mean(expit(ill @ w / last.width)) + counted - needed)
+            counted = np.mean(ill @ centre > 0) - np.mean(expit(ill @ centre / last.smoothing))
+            left.append(np.mean(expit(ill @ w / last.smoothing)) + counted - needed)
         return np.array(left)
 
     w = found.solution.w
@@ -364,8 +364,8 @@ def test_the_objective_is_the_one_asked_for(objective: Any) -> None:
         if objective == "loss":
             parts.append(-np.mean(log_expit((2 * rows.y - 1) * score)))
         else:
-            parts.append(np.mean(expit(score[rows.y == 0] / last.width)))
-    ridge = 1e-3 if objective == "loss" else 1e-4
+            parts.append(np.mean(expit(score[rows.y == 0] / last.smoothing)))
+    ridge = 1e-3 if objective == "loss" else 1e-4 / last.spread**2
     expected = np.mean(parts) + ridge / 2 * w[:3] @ w[:3]
     assert found.solution.objective == pytest.approx(expected, rel=1e-9)
 
@@ -389,9 +389,9 @@ def test_weights_of_rows_classes_and_owners_are_in_the_objective(objective: Any)
         score = np.column_stack([last.scaling.apply(rows.X), np.ones(len(rows.y))]) @ w
         weight = rows.weight * np.where(rows.y == 1, 3.0, 1.0)
         signed = (2 * rows.y - 1) * score
-        each = -log_expit(signed) if objective == "loss" else expit(-signed / last.width)
+        each = -log_expit(signed) if objective == "loss" else expit(-signed / last.smoothing)
         expected += owners_weigh[name] / 8 * float(weight @ each / weight.sum())
-    ridge = 1e-3 if objective == "loss" else 1e-4
+    ridge = 1e-3 if objective == "loss" else 1e-4 / last.spread**2
     assert found.solution.objective == pytest.approx(expected + ridge / 2 * w[:3] @ w[:3], rel=1e-9)
 
 

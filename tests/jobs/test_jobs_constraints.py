@@ -154,7 +154,7 @@ def test_what_is_asked_is_printed_before_it_is_run(folder: Path) -> None:
     assert printed.exit_code == 0
     said = " ".join(printed.output.split())
     assert "Recall of relapse = yes of at least its own bound at each of 3 owners" in said
-    assert "Specificity of relapse = yes of at least 0.2 over all owners together" in said
+    assert "specificity of relapse = yes of at least 0.2 over all owners together" in said
     assert "on rows not yet seen with confidence 0.9" in said
 
 

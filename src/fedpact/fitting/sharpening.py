@@ -217,9 +217,13 @@ class Path:
                 task = replace(task, spread=min(1.0, measure_spread(self.session, task, w)))
             narrower = replace(task, width=width)
             solution = self.solve(narrower, w)
+            if sharpest is not None and sharpest.solved and astray(sharpest, solution):
+                halfway = np.sqrt(narrower.smoothing * smoothed.smoothing) / task.spread
+                narrower = replace(task, width=float(halfway))
+                solution = self.solve(narrower, w)
             if solution.status in OVER:
                 return Sharpened(narrower, solution, -1, np.inf)
-            if sharpest is not None and sharpest.solved and not goes_on(sharpest, solution):
+            if sharpest is not None and sharpest.solved and astray(sharpest, solution):
                 break  # so narrow it is too hard; the width before will do
             smoothed = narrower
             sharpest = solution
@@ -229,32 +233,34 @@ class Path:
         if task.own_intercept:  # its own threshold keeps an owner's bound, by count
             kept = replace(smoothed, decide_own=True, proven=bool(task.promised))
             return Sharpened(kept, sharpest, *self.count(kept, w))
-        return self.correct(smoothed, w)
+        return self.correct(smoothed, sharpest)
 
-    def correct(self, task: Classification, w: Vector) -> Sharpened:
+    def correct(self, task: Classification, before: Solution) -> Sharpened:
         """Solve with rates that are corrected at the model before, until the counts meet every bound."""
         best: Sharpened | None = None
+        w = before.w
         tighter = 0.0
         narrowest = NARROWEST * task.width
         for _ in range(CORRECTIONS):
             centred = replace(task, centre=tuple(w.tolist()), tighter=tighter)
             solution = self.solve(centred, w)
-            w = solution.w
             if solution.status in OVER:
                 return best.stopped(solution) if best else Sharpened(centred, solution, -1, np.inf)
-            found = Sharpened(centred, solution, *self.count(centred, w))
-            if best is None or found.better_than(best):
-                best = found
-            if found.holds or solution.status == "infeasible":
+            found = Sharpened(centred, solution, *self.count(centred, solution.w))
+            lost = before.solved and not task.relaxed and is_worse(before, solution)
+            if not lost:
+                w = solution.w
+                if best is None or found.better_than(best):
+                    best = found
+            if solution.status == "infeasible" or (found.holds and not lost):
                 break
             if found.missed:
                 tighter += TIGHTER
-                if not task.minimises_errors:  # whose widths are narrow already
-                    task = replace(task, width=max(NARROWER * task.width, narrowest))
-            else:
+            if lost or not solution.solved:
                 task = replace(task, width=WIDER * task.width)
-        assert best is not None
-        return best
+            elif not task.minimises_errors:  # whose widths are narrow already
+                task = replace(task, width=max(NARROWER * task.width, narrowest))
+        return best or found
 
     def count(self, task: Classification, w: Vector) -> tuple[int, float]:
         """One exchange: how many holders miss a bound by count, and the counted errors in all.
@@ -303,7 +309,9 @@ class Path:
             if passed is None:
                 found = self.seek(strict, start)
             else:
-                found = self.correct(replace(strict, width=passed.task.width), passed.solution.w)
+                found = self.correct(
+                    replace(strict, width=passed.task.width, spread=passed.task.spread), passed.solution
+                )
             if found.solution.status in OVER:
                 if passed is None:
                     return found
@@ -325,9 +333,16 @@ class Path:
         return found
 
 
-def goes_on(before: Solution, now: Solution) -> bool:
-    """Whether a solve with less smoothing ended certified, and not at a far worse point: such as no model at all."""
-    return now.solved and now.objective <= WORSE * abs(before.objective)
+def is_worse(before: Solution, now: Solution) -> bool:
+    """Whether a solve ended at a far worse point than the one before, such as no model at all."""
+    return now.objective > WORSE * abs(before.objective)
+
+
+def astray(before: Solution, now: Solution) -> bool:
+    """Whether a solve with less smoothing ended there, or without a certificate; one that was stopped did not."""
+    if now.status in OVER:
+        return False
+    return not now.solved or is_worse(before, now)
 
 
 def describe_relaxation(task: Classification, excess: float) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -169,7 +168,7 @@ class Classification(ClassTask, GroupedTask):
 
     # ------------------------------------------------------------------------------------------------- what is asked
 
-    @cached_property
+    @property
     def requirements(self) -> tuple[Requirement, ...]:
         """All constraints, with the confidence of the task where they state none of their own."""
         found = []
