@@ -23,6 +23,7 @@ from fedpact.cli.run import run
 from fedpact.data.cells import read_cells
 from fedpact.jobs import read_job, run_job
 from fedpact.report.record import Record
+from fedpact.statistics import interval
 from fedpact.tasks.model import Model
 
 

@@ -33,7 +33,7 @@ CORRECTIONS = 8
 TIGHTER = 0.5
 #: By how much the smoothing changes: less of it is nearer to the counts, more of it is easier to certify.
 NARROWER = 0.6
-WIDER = 1.5
+WIDER = 2.0
 #: A total of counts that is above its bound by less is only rounded.
 ROUNDING = 1e-9
 
@@ -205,9 +205,8 @@ class Path:
                 break
             if found.missed:
                 tighter += TIGHTER
-                task = replace(task, width=NARROWER * task.width)
-            else:
-                task = replace(task, width=WIDER * task.width)
+            factor = NARROWER if solution.solved else WIDER
+            task = replace(task, width=factor * task.width)
         assert best is not None
         return best
 
