@@ -182,7 +182,7 @@ def test_a_gap_that_no_test_can_bear_out_is_told_with_the_rows_it_needs() -> Non
     assert {bound.promise for name in given for bound in told(found, name)} == {"not kept"}
 
 
-# ---------------------------------------------------------------------------------------------------------- are they kept
+# -------------------------------------------------------------------------------------------------------- are they kept
 
 
 @pytest.mark.slow

@@ -246,6 +246,7 @@ class Classification(ClassTask, GroupedTask):
     # ------------------------------------------------------------------------------------------------- at the owner
 
     def build(self, owner: str, rows: Rows) -> Share:
+        checks.check_finite(owner, rows.X)
         labels = checks.check_codes(owner, "label", rows.y, len(rows.X), len(self.classes))
         group = rows.group
         if group is not None:
