@@ -101,7 +101,7 @@ class SoftDecisions:
     def _curved(self, curvature: Vector) -> Matrix:
         """X' diag(curvature) X, for a curvature of either sign."""
         if isinstance(self.X, sp.csr_array):
-            matrix = np.asarray((self.X.T @ sp.diags_array(curvature) @ self.X).toarray())
+            matrix: Matrix = (self.X.T @ sp.diags_array(curvature) @ self.X).toarray()
         else:
             matrix = self.X.T @ (curvature[:, None] * self.X)
         return 0.5 * (matrix + matrix.T)
