@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import combinations
 from typing import Any
 
@@ -94,6 +95,26 @@ def test_gaps_hold_at_every_bank_and_would_not_otherwise(parity: Any, groups: in
     assert max(max(prices.values()) for prices in fair.multipliers_.values()) > 1e-3
     assert max(max(gaps(free, rows, name).values()) for name in bounds) > 0.07
     assert max(max(prices.values()) for prices in free.multipliers_.values()) == 0
+
+
+@pytest.mark.parametrize("parity", ["demographic_parity", "equal_opportunity"])
+def test_a_gap_that_is_promised_for_rows_to_come(parity: Any) -> None:
+    """It holds on rows that were drawn apart, too: far within a bound that is wide for so many rows."""
+    rows = people(rows=3000)
+    X, y, group, client = rows
+    asked = FairClassifier(0.2, parity=parity, confidence=0.9)
+    model = asked.fit(X, y, group=group, client=client)
+    unseen = people(rows=20_000, seed=1)
+    for name in ("north", "east"):
+        assert max(gaps(model, unseen, name).values()) <= 0.2
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_a_gap_that_cannot_be_promised_gives_no_model() -> None:
+    X, y, group, client = people(rows=200)
+    with raises_code("FP-476", "", "held-out rows"):
+        FairClassifier(0.03, parity="demographic_parity", confidence=0.95).fit(X, y, group=group, client=client)
 
 
 def test_rates_are_told_by_bank_and_group() -> None:

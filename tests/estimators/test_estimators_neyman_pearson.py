@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,57 @@ def test_a_demanded_recall_is_met_at_every_client(classes: int) -> None:
     assert min(told["recall"] for told in model.before_.values()) < 0.85
     # and no more than that is paid: some client has hardly more than it asked for
     assert min(told["recall"] for told in model.measures_.values()) < 0.95
+
+
+# -------------------------------------------------------------------------------------------- promises for rows to come
+
+
+def test_a_promise_by_one_threshold() -> None:
+    X, y, client = people(rows=1500)
+    model = NeymanPearsonClassifier(min_recall=0.85, confidence=0.9).fit(X, y, client=client)
+    assert model.thresholds_ == {"a": 0.0, "b": 0.0, "c": 0.0}  # the intercept has it
+    score = model.decision_function(X)
+    np.testing.assert_array_equal(model.predict(X), score > 0)
+    np.testing.assert_array_equal(model.predict(X, client=client), model.predict(X))
+    # more than what is asked for is found among all rows, of which half of those with y = 1 were held out
+    assert min(np.mean(score[(client == name) & (y == 1)] > 0) for name in "abc") >= 0.85
+
+
+def test_a_promise_by_thresholds_of_the_clients_own() -> None:
+    X, y, client = people(rows=1500)
+    asked = NeymanPearsonClassifier(min_recall=0.85, confidence=0.9, threshold="own")
+    model = asked.fit(X, y, client=client)
+    plain = X @ model.coef_[0] + model.intercept_[0]
+    assert len(set(model.thresholds_.values())) == 3
+    found = model.predict(X, client=client)
+    for name, threshold in model.thresholds_.items():
+        mine = client == name
+        np.testing.assert_array_equal(found[mine], plain[mine] > threshold)
+        assert np.mean(found[mine & (y == 1)]) >= 0.85
+    with raises_code("FP-DATA-806", "predict", "client="):
+        model.predict(X)
+    with raises_code("FP-DATA-807", "predict", "'d'", "a, b, c"):
+        model.predict(X, client=np.where(client == "a", "d", client))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X, client=client), found)
+
+
+def test_too_few_rows_for_a_promise_are_told() -> None:
+    X, y, client = people(rows=100)
+    with raises_code("FP-DATA-803", "owner 'a'", "(y) = 1"):
+        NeymanPearsonClassifier(min_recall=0.95, confidence=0.95).fit(X, y, client=client)
+
+
+def test_a_search_over_the_recall() -> None:
+    X, y, client = people()
+    with sklearn.config_context(enable_metadata_routing=True):
+        asked = NeymanPearsonClassifier().set_fit_request(client=True)
+        recalls = [0.6, 0.8]
+        search = GridSearchCV(asked, {"min_recall": recalls}, scoring="recall", cv=3, error_score="raise")
+        search.fit(X, y, client=client)
+    assert search.best_params_ == {"min_recall": 0.8}
+    scores = search.cv_results_["mean_test_score"]
+    assert list(scores) == sorted(scores)
 
 
 def test_a_demanded_recall_on_adult(data_folder: Path) -> None:

@@ -41,7 +41,7 @@ TIGHTER = 0.5
 #: By how much the smoothing changes after a solve: less of it is nearer to the counts, more is easier to certify.
 NARROWER = 0.6
 NARROWEST = 0.3
-WIDER = 1.5
+WIDER = 2.0
 #: With less smoothing the objective may be so many times as large as before; else the solve went astray.
 WORSE = 1.25
 #: Where a constraint holds, in words.

@@ -25,6 +25,8 @@ from fedpact.types import Matrix, Vector
 
 #: A slack starts at least this far inside its cone, relative to the size and slope of the constraint.
 ROOM = 0.01
+#: A multiplier starts at no more than this, where a constraint hardly moves with w: its products must stay finite.
+FLAT = 1e20
 #: Part of the way to the boundary of its cone that a slack or multiplier goes at most.
 FRACTION = 0.99
 #: Private variables go no farther than to violate the constraint by this much of its steepest slope, or twice as much
@@ -177,7 +179,7 @@ def lagrangian_hessian(share: Share, w: Vector, multiplier: Vector, coupled: Vec
 
 def first_pair(cone: Cone, local: Local, holders: int) -> tuple[Vector, Vector]:
     """A slack inside the cone near -c, and a multiplier whose pull is as strong as that of the holder's objective."""
-    worth = cone.sensitivity(local.jacobian)
+    worth = np.minimum(cone.sensitivity(local.jacobian), FLAT)
     slack = cone.move_inside(-local.value, ROOM * np.maximum(1 / worth, np.abs(local.value)))
     strength = float(np.linalg.norm(local.gradient)) or 1 / holders
     return slack, strength * worth * cone.identity()
