@@ -81,6 +81,7 @@ def write_sites(
     label: str = "y",
     tasks: Sequence[str] = ("neyman_pearson",),
     functions: Path | None = None,
+    holdout: Mapping[str, Path] | None = None,
     rules: Mapping[str, Mapping[str, Any]] = LENIENT,
     allow: Mapping[str, Any] | None = None,
 ) -> Sites:
@@ -99,6 +100,8 @@ def write_sites(
         }
         if functions is not None:
             stated["site"]["functions"] = str(functions)
+        if holdout:
+            stated["site"]["holdout"] = str(holdout[owner])
         policies[owner] = folder / f"{owner}.toml"
         policies[owner].write_text(to_toml(stated))
     return Sites(policies, folder / "coordinator.pem", roster)

@@ -64,7 +64,10 @@ class Clinics:
         self.app.mkdir()
         (self.app / "pyproject.toml").write_text(APP)
         self.files = {}
+        self.unseen = {}
         for seed, (site, (X, y)) in enumerate(zip(SITES, tables(), strict=True)):
+            unseen = data.Table(X[::-1] + 0.1, y[::-1], COLUMNS)
+            self.unseen[site] = data.write_csv(folder / f"{seed} unseen.csv", unseen, "y")
             path = folder / f"{seed}.csv"
             # another order of columns at every site: they are taken by name
             order = np.random.default_rng(seed).permutation(len(COLUMNS))
@@ -74,7 +77,9 @@ class Clinics:
 
     def write_sites(self, **values: float) -> Sites:
         """Keys and policies; a site takes part only with these values of the job."""
-        return write_sites(self.folder / "sites", self.files, features=COLUMNS, allow={"values": values})
+        return write_sites(
+            self.folder / "sites", self.files, features=COLUMNS, allow={"values": values}, holdout=self.unseen
+        )
 
     def start(self, site: str) -> None:
         state = str(self.folder / "sites" / f"{site} state")
@@ -219,6 +224,8 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
         lines = [f"{json.dumps(site)} = {json.dumps(str(where))}" for site, where in owners.items()]
         if name == "sites":
             lines.append(clinics.flower())
+        else:
+            lines += ["[holdout]", *(f"{json.dumps(one)} = {json.dumps(str(p))}" for one, p in clinics.unseen.items())]
         (tmp_path / name).mkdir()
         (tmp_path / name / "job.toml").write_text(stated + "\n".join(lines))
     run_job(read_job(tmp_path / "here" / "job.toml"))
@@ -236,6 +243,17 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
     for mine, theirs in zip(records["sites"].measured, records["here"].measured, strict=True):
         assert mine == theirs  # recall and the like
     assert "Moments.total (masked)" in records["sites"].sent[0].fields
+    # and on tables that nobody trained on, which a site names in its own site.toml
+    found = []
+    for name in records:
+        folder = tmp_path / name / "run"
+        done = subprocess.run(
+            [*command, "evaluate", str(folder)], capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        found.append(json.loads((folder / "evaluation.json").read_text()))
+    assert found[0] == found[1]
+    assert set(found[0]["rates"]) == {*SITES, "together"}
 
 
 def test_who_is_online_is_listed_where_the_superlink_is(clinics: Clinics) -> None:

@@ -525,10 +525,12 @@ def _loss_measures(rows: Holding, w: Vector) -> dict[str, Measure]:
         if one.is_gap:
             members = [inside & (rows.group == g) for g in range(len(rows.task.groups))]
         sizes = [int(member.sum()) for member in members]
+        others = int(np.sum(~inside))  # beside the loss on all rows it tells theirs
+        cell = min([*sizes, others]) if others else min(sizes)
         means = [_mean_loss(rows.select(member), w) for member in members]
         values = [abs(b - a) for a, b in combinations(means, 2)] if one.is_gap else means
         for what, value in zip(_distinct(one, rows), values, strict=True):
-            told[what] = Measure(value, min(sizes))
+            told[what] = Measure(value, min(sizes), cell)
     return told
 
 
