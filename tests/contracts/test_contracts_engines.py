@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from engine_cases import ENGINES, TOGETHER, Place, clinics_with, delayed, deployed, failing
-from faults import bits, clinics, clinics_elsewhere, exact, stop_at
+from faults import bits, clinics, clinics_elsewhere, stop_at
 from marks import slow_but
 from solver_cases import CASES, VARIANTS, Case, solved_plainly
 
