@@ -23,14 +23,18 @@ from fedpact.tasks.decisions import Decisions
 from fedpact.tasks.requirements import count_cells
 from fedpact.types import Vector
 
-#: Widths of the smoothing where errors are minimised, in deviations of the first scores.
-ERROR_WIDTHS = (0.5, 0.25, 0.12)
+#: Widths of the smoothing where errors are minimised, in deviations of the first scores; then that of corrected rates.
+ERROR_WIDTHS = (0.5, 0.25)
+LAST_ERROR_WIDTH = 0.12
 #: Widths where a loss is minimised, which sets the scale of the scores.
 LOSS_WIDTHS = (1.0, 0.3, 0.1)
+LAST_LOSS_WIDTH = 0.1
+#: Thresholds that are tried before the first solve where errors are minimised, closer together in the middle.
+THRESHOLDS = 20 * np.linspace(-1, 1, 201) ** 3
 #: Solves with corrected rates, at most.
 CORRECTIONS = 8
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
-TIGHTER = 0.5
+TIGHTER = 1.0
 #: A total of counts that is above its bound by less is only rounded.
 ROUNDING = 1e-9
 
@@ -82,6 +86,29 @@ def tally(share: Share, state: Any, order: Decide) -> tuple[Any, Tallied]:
     met, together = share.measures.tally(order.w)
     errors = share.measures.count_errors(order.w)
     return state, Tallied(missed=float(not met), errors=errors, together=together)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift(Order):
+    """w: a model; thresholds: scores above which the last class would be decided"""
+
+    w: Vector
+    thresholds: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shifted(Reply):
+    """missed: 1 for every threshold with which the owner misses one of its own bounds"""
+
+    missed: Summed[Vector]
+
+
+@client_step
+def try_thresholds(share: Share, state: Any, order: Shift) -> tuple[Any, Shifted]:
+    """With which thresholds the owner's bounds are missed on its training rows."""
+    assert isinstance(share.measures, Decisions)
+    missed = [not share.measures.tally(order.w, at)[0] for at in order.thresholds]
+    return state, Shifted(missed=np.array(missed, dtype=float))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,24 +180,41 @@ class Path:
 
     def sharpen(self, task: Classification, start: Vector | None) -> Sharpened:
         """The best model: certified, and within its bounds by count, if there is one. start: of the first solve"""
-        smoothed = task
         w = start
-        widths: tuple[float, ...] = LOSS_WIDTHS
-        if replace(task, width=1.0).minimises_errors:
-            widths = ERROR_WIDTHS
-            if w is not None:
-                w = w / measure_spread(self.session, task, w)
-        for width in widths:
-            smoothed = replace(task, width=width)
-            solution = self.solve(smoothed, w)
-            w = solution.w
-            if solution.status in OVER:
-                return Sharpened(smoothed, solution, -1, np.inf)
+        for stage in stages_of(task):
+            widths: tuple[float, ...] = LOSS_WIDTHS
+            last = LAST_LOSS_WIDTH
+            if stage.aims_at_errors:
+                widths = ERROR_WIDTHS
+                last = LAST_ERROR_WIDTH
+                if w is not None:
+                    w = self.prepare(stage, w)
+            for width in widths:
+                smoothed = replace(stage, width=width)
+                solution = self.solve(smoothed, w)
+                w = solution.w
+                if solution.status in OVER:
+                    return Sharpened(smoothed, solution, -1, np.inf)
         assert w is not None
-        found = self.correct(smoothed, w)
+        found = self.correct(replace(task, width=last), w)
         if found.missed > 0:
             return self.relax(found)
         return found
+
+    def prepare(self, task: Classification, w: Vector) -> Vector:
+        """Scores of deviation 1 and, where one class is guarded, an intercept with which its bounds are met by count.
+
+        From a model that misses them a solver may run off to where all rows are decided alike.
+        """
+        w = w / measure_spread(self.session, task, w)
+        if task.guarded_class is None or not task.intercept or len(task.classes) != 2:
+            return w
+        self.session.pose(task)
+        missed = self.session.ask(try_thresholds, Shift(w=w, thresholds=THRESHOLDS)).total.missed
+        fewest = np.flatnonzero(np.round(missed) == np.round(missed).min())
+        nearest = fewest[np.argmin(np.abs(THRESHOLDS[fewest]))]
+        w[-1] -= THRESHOLDS[nearest]
+        return w
 
     def correct(self, task: Classification, w: Vector) -> Sharpened:
         """Solve with rates that are corrected at the model before, until the counts meet every bound."""
@@ -254,6 +298,17 @@ class Path:
         if passed is not None:
             return replace(passed, task=replace(passed.task, proven=True))
         return replace(found, missed=max(found.missed, 1), advice=describe_shortage(task))
+
+
+def stages_of(task: Classification) -> list[Classification]:
+    """What is solved one after the other.
+
+    Errors that only gaps between groups bound are few where all rows are decided alike, and gaps are none: the model of
+    least loss comes first, from which such a point is not reached.
+    """
+    if task.aims_at_errors and task.guarded_class is None:
+        return [replace(task, objective="loss"), task]
+    return [task]
 
 
 def describe_relaxation(task: Classification, excess: float) -> str:

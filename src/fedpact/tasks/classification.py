@@ -210,13 +210,16 @@ class Classification(ClassTask, GroupedTask):
         return found.pop()
 
     @property
-    def minimises_errors(self) -> bool:
-        """Whether the objective is a rate of errors, once decisions are smoothed."""
-        if not self.width or self.objective == "loss":
+    def aims_at_errors(self) -> bool:
+        """Whether errors are minimised in the end, and not a loss."""
+        if not self.rates or self.objective == "loss":
             return False
-        if self.objective == "errors":
-            return True
-        return self.guarded_class is not None
+        return self.objective == "errors" or self.guarded_class is not None
+
+    @property
+    def minimises_errors(self) -> bool:
+        """Whether the objective is a rate of errors: once decisions are smoothed."""
+        return bool(self.width) and self.aims_at_errors
 
     def sentence(self) -> str:
         if not self.requirements:
@@ -236,7 +239,7 @@ class Classification(ClassTask, GroupedTask):
         return words[0].upper() + words[1:]
 
     def _aim(self) -> str:
-        about = "loss" if self.objective == "loss" or not self.rates or self.guarded_class is None else "errors"
+        about = "errors" if self.aims_at_errors else "loss"
         if self.guarded_class is None:
             return f"least {about} on all rows"
         return f"least {about} on the others"

@@ -354,15 +354,18 @@ class Decisions:
 
     # ------------------------------------------------------------------------------------------------- on the way
 
-    def tally(self, w: Vector) -> tuple[bool, Vector]:
-        """Whether the holder's own constraints on decisions are met, counted; and its part of those all hold."""
+    def tally(self, w: Vector, at: float = 0.0) -> tuple[bool, Vector]:
+        """Whether the holder's own constraints on decisions are met, counted; and its part of those all hold.
+
+        at: score above which the last class is decided
+        """
         wanted = "server" if self.rows.owner == SERVER else "each"
         lines = self.rows.lines(wanted)
-        excess = self.rows.count(lines, w) - [line.allowed for line in lines] if lines else np.zeros(0)
+        excess = self.rows.count(lines, w, at) - [line.allowed for line in lines] if lines else np.zeros(0)
         part = np.zeros(0)
         if self.rows.task.coupled and wanted == "each":
             together = self.rows.lines("all")
-            part = self.rows.count(together, w) - [line.allowed / self.rows.task.owners for line in together]
+            part = self.rows.count(together, w, at) - [line.allowed / self.rows.task.owners for line in together]
         return bool(np.all(excess <= ROUNDING)), np.asarray(part)
 
 

@@ -24,8 +24,13 @@ def our_models(goal: Goal) -> dict[str, Method]:
     if goal.recall is not None and goal.parity is not None:
         return {"fedpact": _listed_model(goal)}
     if goal.parity is not None:
-        return {"fedpact": _gap_model({**options, "max_gap": goal.gap, "parity": goal.parity})}
+        options |= {"max_gap": goal.gap, "parity": goal.parity}
+        models = {"fedpact": _gap_model(options)}
+        if goal.confidence is None:
+            models["fedpact, fewest errors"] = _gap_model({**options, "objective": "errors"})
+        return models
     options["min_recall"] = goal.recall
+    # A classifier whose owners have intercepts of their own is one more line here.
     models = {"fedpact, one threshold": _recall_model(options)}
     if goal.confidence is not None:  # without a promise there is no threshold beside the intercept
         models["fedpact, own thresholds"] = _recall_model({**options, "threshold": "own"})
