@@ -79,11 +79,14 @@ def cells(data: OwnerTables) -> Counter[tuple[str, int, int]]:
     return counted
 
 
-def assert_scaled_and_split(data: OwnerTables, columns: int) -> None:
+def assert_scaled(data: OwnerTables, columns: int) -> None:
     train = pool(data.train)
     assert train.X.shape[1] == columns == len(train.columns)
     np.testing.assert_allclose(train.X.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(train.X.std(axis=0), 1)
+
+
+def assert_split_within(data: OwnerTables) -> None:
     for owner, table in data.train.items():
         rows = len(table.y) + len(data.test[owner].y)
         assert abs(len(table.y) - 0.7 * rows) <= 0.5
@@ -92,27 +95,58 @@ def assert_scaled_and_split(data: OwnerTables, columns: int) -> None:
 # -------------------------------------------------------------------------------------------------------------- loaders
 
 
-def test_adult_by_workclass(data_folder: Path) -> None:
-    with (data_folder / "adult.data").open() as file:
+def adult_records(folder: Path) -> list[list[str]]:
+    with (folder / "adult.data").open() as file:
         records = [[field.strip() for field in record] for record in csv.reader(file) if record]
-    complete = [record for record in records if "?" not in record]
-    assert len(complete) == 30162
-    paid = [record for record in complete if record[1] != "Without-pay"]
-    expected = Counter((r[1], int(r[14] == ">50K"), int(r[9] == "Male")) for r in paid)
+    return [record for record in records if "?" not in record]
+
+
+def test_adult_by_workclass(data_folder: Path) -> None:
+    records = adult_records(data_folder)
+    assert len(records) == 30162
+    assert all(record[14] == "<=50K" for record in records if record[1] == "Without-pay")
+    owners = ["Self-emp-not-inc" if record[1] == "Without-pay" else record[1] for record in records]
+    kinds = [(int(record[14] == ">50K"), int(record[9] == "Male")) for record in records]
     data = adult_by_workclass(data_folder)
-    assert cells(data) == expected
+    assert cells(data) == Counter((owner, *kind) for owner, kind in zip(owners, kinds, strict=True))
     assert len(data.train) == 6
-    assert sum(expected.values()) == 30148
-    assert all(record[14] == "<=50K" for record in complete if record[1] == "Without-pay")
-    levels = sum(len({record[field] for record in paid}) for field in (7, 8, 6, 1))  # the four one-hot fields
-    assert_scaled_and_split(data, columns=6 + 3 + levels)
-    assert 6 + 3 + levels + 1 == 41  # with the intercept
-    assert pool(adult_by_workclass(data_folder, workclass=False).train).X.shape[1] == 34
+    drawn = np.random.default_rng(1).random(30162) < 0.7
+    trained = Counter(owner for owner, chosen in zip(owners, drawn, strict=True) if chosen)
+    assert {owner: len(table.y) for owner, table in data.train.items()} == trained
+    levels = {field: len({record[field] for record in records}) - 1 for field in (5, 6, 7, 8, 1)}  # the one-hot fields
+    assert 6 + 1 + sum(levels.values()) == 41
+    assert_scaled(data, columns=41)
+    assert_scaled(adult_by_workclass(data_folder, workclass=False), columns=41 - levels[1])
+
+
+def test_plain_thresholds_on_adult_have_the_specificities_found_elsewhere(data_folder: Path) -> None:
+    """scikit-learn alone on columns built here, in other units and with hardly any ridge."""
+    records = adult_records(data_folder)
+    fields = list(zip(*records, strict=True))
+    numbers = np.column_stack([np.array(fields[j], dtype=float) for j in (0, 2, 4, 10, 11, 12)])
+    numbers = (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)
+    categories = [np.array(fields[j])[:, None] == sorted(set(fields[j]))[1:] for j in (5, 6, 7, 8, 1, 9)]
+    X = np.column_stack([numbers, *categories])
+    assert X.shape == (30162, 41)
+    y = np.array(fields[14]) == ">50K"
+    owner = np.array(["Self-emp-not-inc" if name == "Without-pay" else name for name in fields[1]])
+    train = np.random.default_rng(1).random(30162) < 0.7
+    score = LogisticRegression(C=1e3, max_iter=2000).fit(X[train], y[train]).decision_function(X)
+    expected = []
+    for name in np.unique(owner):
+        positives = np.sort(score[train & (owner == name) & y])
+        limit = positives[int(0.2 * len(positives))]
+        expected.append([np.mean(score[part & (owner == name) & ~y] < limit) for part in (train, ~train)])
+    data = adult_by_workclass(data_folder)
+    rule = plain_with_thresholds(0.8, own=True)(data.train).rule
+    found = [count(rule, part).specificity for part in (data.train, data.test)]
+    np.testing.assert_allclose(found, np.mean(expected, axis=0), atol=0.005)
 
 
 def test_a_workclass_column_is_an_intercept_of_its_owner(data_folder: Path) -> None:
     data = adult_by_workclass(data_folder)
-    for owner, table in data.test.items():
+    for owner in ("Local-gov", "Private", "Self-emp-inc", "State-gov"):  # Federal-gov is the level left out
+        table = data.test[owner]
         values = table.X[:, table.columns.index(f"workclass={owner}")]
         assert np.ptp(values) == 0
         assert values[0] > 0
@@ -141,7 +175,8 @@ def test_compas_by_age_and_charge(data_folder: Path, group: str, field: str, one
     data = compas_by_age_and_charge(data_folder, group=group)  # type: ignore[arg-type]
     assert cells(data) == expected
     assert len(data.train) == 6
-    assert_scaled_and_split(data, columns=19)
+    assert_scaled(data, columns=19)
+    assert_split_within(data)
 
 
 def test_communities_by_state(data_folder: Path) -> None:
@@ -165,7 +200,8 @@ def test_communities_by_state(data_folder: Path) -> None:
         sizes[owner] += rows
     assert len(sizes) == 6
     assert max(sizes.values()) < 1.5 * min(sizes.values())
-    assert_scaled_and_split(data, columns=99)
+    assert_scaled(data, columns=99)
+    assert_split_within(data)
 
 
 def test_another_seed_draws_other_rows_of_the_same_owners(data_folder: Path, compas: OwnerTables) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,7 @@ from fedpact.tasks.group_fairness import Parity
 
 
 class FairClassifier(HorizontalClassifier):
-    """The least loss, with the gap between any two groups bounded at every client.
+    """The least loss, or the fewest errors, with the gap between any two groups bounded at every client.
 
     A linear classifier (`fedpact.tasks.GroupFairness`).
 
@@ -31,6 +31,8 @@ class FairClassifier(HorizontalClassifier):
     confidence:     for rows not yet seen: gaps of decisions are at most max_gap at all clients, together with this
                     probability; None: on the rows it is trained on
     holdout:        with a confidence: part of the rows that is kept out of training to test the promise
+    objective:      what is minimised: the "loss", which gives probabilities; or, where gaps of decisions are bounded, the
+                    "errors", which finds more accurate decisions on the training rows
     regularization: weight of |w|^2 / 2, over all but the intercept
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
     method, tol, max_rounds, engine, secure_sum, seed: of fp.solve
@@ -47,6 +49,7 @@ class FairClassifier(HorizontalClassifier):
         parity: Parity = "loss",
         confidence: float | None = None,
         holdout: float = 0.5,
+        objective: Literal["loss", "errors"] = "loss",
         regularization: float = 1e-3,
         standardize: bool = True,
         fit_intercept: bool = True,
@@ -61,6 +64,7 @@ class FairClassifier(HorizontalClassifier):
         self.parity = parity
         self.confidence = confidence
         self.holdout = holdout
+        self.objective = objective
         self.regularization = regularization
         self.standardize = standardize
         self.fit_intercept = fit_intercept
@@ -95,6 +99,7 @@ class FairClassifier(HorizontalClassifier):
             parity=self.parity,
             confidence=self.confidence or 0.0 if members is not None else 0.0,
             holdout=self.holdout,
+            objective=self.objective,
             split=self.seed,
             standardize=self.standardize,
             constrained=members is not None,

@@ -204,7 +204,14 @@ class Path:
     def seek(self, task: Classification, start: Vector | None) -> Sharpened:
         """The best model: certified, and within its bounds by count, if there is one."""
         w = start
-        errors = replace(task, width=1.0).minimises_errors
+        errors = task.aims_at_errors
+        if errors and task.guarded_class is None:
+            # Where only gaps bound them, errors are few and gaps none where all rows are decided alike: the model of
+            # least loss comes first, from which such a point is not reached.
+            found = self.seek(replace(task, objective="loss"), w)
+            if found.solution.status in OVER:
+                return found
+            w = found.solution.w
         widths: tuple[float, ...] = ERROR_WIDTHS if errors else LOSS_WIDTHS
         if errors and task.own_intercept:
             widths = (SOFTEST, *ERROR_WIDTHS)

@@ -256,13 +256,16 @@ class Classification(ClassTask, GroupedTask):
         return self.width * self.spread
 
     @property
-    def minimises_errors(self) -> bool:
-        """Whether the objective is a rate of errors, once decisions are smoothed."""
-        if not self.width or self.objective == "loss":
+    def aims_at_errors(self) -> bool:
+        """Whether errors are minimised in the end, and not a loss."""
+        if not self.rates or self.objective == "loss":
             return False
-        if self.objective == "errors":
-            return True
-        return self.guarded_class is not None
+        return self.objective == "errors" or self.guarded_class is not None
+
+    @property
+    def minimises_errors(self) -> bool:
+        """Whether the objective is a rate of errors: once decisions are smoothed."""
+        return bool(self.width) and self.aims_at_errors
 
     def sentence(self) -> str:
         if not self.requirements:
@@ -284,7 +287,7 @@ class Classification(ClassTask, GroupedTask):
         return f"{one.words}{of_class}{between} {one.bounds_in_words()} {where[one.held_by]}{promised}"
 
     def _aim(self) -> str:
-        about = "loss" if self.objective == "loss" or not self.rates or self.guarded_class is None else "errors"
+        about = "errors" if self.aims_at_errors else "loss"
         if self.guarded_class is None:
             return f"least {about} on all rows"
         return f"least {about} on the others"

@@ -1,12 +1,13 @@
 """Three tables whose rows belong to owners by nature: Adult by employer, COMPAS by kind of case, communities by state.
 
-For decisions that must hold at every owner. Within every owner 70 % of the rows are drawn for training, the others are
-kept aside. All columns have mean 0 and deviation 1 over the training rows of all owners, which they can find from sums;
-there is no intercept column, models add one.
+For decisions that must hold at every owner. 70 % of the rows are drawn for training (of Adult's in all, else of every
+owner's), the others are kept aside. All columns have mean 0 and deviation 1 over the training rows of all owners, which
+they can find from sums; there is no intercept column, models add one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,10 +23,9 @@ from fedpact_experiments.datasets.vertical import complete_columns, read_communi
 
 TRAIN_SHARE = 0.7
 ADULT_NUMERIC = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
-ADULT_ONE_HOT = ("relationship", "race", "occupation", "workclass")
-MARRIED = ("Married-civ-spouse", "Married-AF-spouse")
-#: 14 rows of adult.data, none above 50K: no recall could be asked of this owner.
-ADULT_LEFT_OUT = "Without-pay"
+ADULT_ONE_HOT = ("marital-status", "occupation", "relationship", "race", "workclass")
+#: 14 rows of adult.data, none above 50K: no recall could be asked of this owner, so another one holds them.
+ADULT_MERGED = {"Without-pay": "Self-emp-not-inc"}
 COMPAS_NUMERIC = (
     "age",
     "juv_fel_count",
@@ -49,30 +49,25 @@ class OwnerTables:
 
 
 def adult_by_workclass(folder: str | Path | None = None, seed: int = 1, workclass: bool = True) -> OwnerTables:
-    """`adult.data` by workclass: 6 owners, 30148 rows, 40 columns. y = 1 above 50K, group = 1 for men.
+    """`adult.data` by workclass: 6 owners, 30162 rows, 41 columns. y = 1 above 50K, group = 1 for men.
 
-    Of the 30162 rows without '?' the 14 of people without pay are left out. Columns: age, fnlwgt, education-num,
-    capital-gain, capital-loss, hours-per-week; marital-status (married civilian or armed forces 0, else 1),
-    native-country (United-States 0, else 1) and sex (male 1); and one-hot with all levels relationship, race,
-    occupation, workclass. Education is dropped (education-num says it). With the intercept that a model adds these are
-    41.
+    These are the rows without '?'. The 14 people without pay belong to the owner of the self-employed without a company.
+    Columns: age, fnlwgt, education-num, capital-gain, capital-loss, hours-per-week; sex (male 1); and one-hot without
+    the first level in sorted order marital-status, occupation, relationship, race, workclass. Education is dropped
+    (education-num says it), and so is native-country.
 
-    workclass: is it among the columns? The six columns are an intercept for every owner; without them there are 34.
+    workclass: is it among the columns? They are an intercept for every owner; without them there are 35.
     """
     rows = without_missing(adult_rows("adult.data", folder))
-    rows = rows[rows[:, 1] != ADULT_LEFT_OUT]
     fields = as_fields(rows)
-    categories = [name for name in ADULT_ONE_HOT if workclass or name != "workclass"]
-    one_hot, levels = encode({name: fields[name] for name in categories}, categories, "onehot")
-    binary = {
-        "marital-status": ~np.isin(fields["marital-status"], MARRIED),
-        "native-country": fields["native-country"] != "United-States",
-        "sex": fields["sex"] == "Male",
-    }
-    numeric = [fields[name].astype(np.float64) for name in ADULT_NUMERIC]
-    X = np.column_stack([*numeric, *binary.values(), one_hot])
-    columns = (*ADULT_NUMERIC, *binary, *levels)
-    return _divide(X, columns, rows[:, 14] == ">50K", binary["sex"], fields["workclass"], seed)
+    numeric = {name: fields[name].astype(np.float64) for name in ADULT_NUMERIC}
+    male = fields["sex"] == "Male"
+    categories = {name: fields[name] for name in ADULT_ONE_HOT if workclass or name != "workclass"}
+    one_hot, levels = _encode_without_first(categories)
+    X = np.column_stack([*numeric.values(), male, one_hot])
+    owner = np.array([ADULT_MERGED.get(name, name) for name in fields["workclass"].tolist()])
+    train = np.random.default_rng(seed).random(len(rows)) < TRAIN_SHARE
+    return _divide(X, (*numeric, "sex", *levels), rows[:, 14] == ">50K", male, owner, train)
 
 
 def compas_by_age_and_charge(
@@ -99,7 +94,8 @@ def compas_by_age_and_charge(
     cases = zip(fields["age_cat"], fields["c_charge_degree"], strict=True)
     owner = np.array([f"{COMPAS_AGES[age]}, {COMPAS_DEGREES[degree]}" for age, degree in cases])
     returned = fields["two_year_recid"] == "1"
-    return _divide(X, (*COMPAS_NUMERIC, *members, *levels), returned, members[group], owner, seed)
+    train = _draw_within(owner, seed)
+    return _divide(X, (*COMPAS_NUMERIC, *members, *levels), returned, members[group], owner, train)
 
 
 def communities_by_state(folder: str | Path | None = None, seed: int = 1, owners: int = 6) -> OwnerTables:
@@ -115,7 +111,19 @@ def communities_by_state(folder: str | Path | None = None, seed: int = 1, owners
     crimes = columns["ViolentCrimesPerPop"].astype(np.float64)
     black = columns["racepctblack"].astype(np.float64)
     owner = _fold_states(columns["state"].astype(np.int64), owners)
-    return _divide(X, tuple(names), crimes > np.median(crimes), black > np.median(black), owner, seed)
+    train = _draw_within(owner, seed)
+    return _divide(X, tuple(names), crimes > np.median(crimes), black > np.median(black), owner, train)
+
+
+def _encode_without_first(fields: Mapping[str, NDArray[np.str_]]) -> tuple[Matrix, tuple[str, ...]]:
+    """One-hot columns, without that of the first level of every field: the others say it."""
+    blocks = []
+    names: list[str] = []
+    for name, values in fields.items():
+        block, levels = encode({name: values}, (name,), "onehot")
+        blocks.append(block[:, 1:])
+        names.extend(levels[1:])
+    return np.hstack(blocks), tuple(names)
 
 
 def _fold_states(state: NDArray[np.int64], owners: int) -> NDArray[np.str_]:
@@ -130,26 +138,29 @@ def _fold_states(state: NDArray[np.int64], owners: int) -> NDArray[np.str_]:
     return np.array(names)[which]
 
 
+def _draw_within(owner: NDArray[np.str_], seed: int) -> NDArray[np.bool_]:
+    """Which rows are for training: the same share of every owner's, drawn in the order of their names."""
+    rng = np.random.default_rng(seed)
+    train = np.zeros(len(owner), dtype=bool)
+    for name in np.unique(owner):
+        rows = rng.permutation(np.flatnonzero(owner == name))
+        train[rows[: round(TRAIN_SHARE * len(rows))]] = True
+    return train
+
+
 def _divide(
     X: Matrix,
     columns: tuple[str, ...],
     y: NDArray[np.bool_],
     group: NDArray[np.bool_],
     owner: NDArray[np.str_],
-    seed: int,
+    train: NDArray[np.bool_],
 ) -> OwnerTables:
-    """Draw the training rows of every owner, in the order of their names, and scale by those of all."""
-    rng = np.random.default_rng(seed)
-    train = {}
-    test = {}
-    for name in map(str, np.unique(owner)):
-        rows = rng.permutation(np.flatnonzero(owner == name))
-        last = round(TRAIN_SHARE * len(rows))
-        train[name] = np.sort(rows[:last])
-        test[name] = np.sort(rows[last:])
-    scaled = standardize(X, like=X[np.concatenate(list(train.values()))])
+    """The tables of every owner, scaled by the training rows of all."""
+    scaled = standardize(X, like=X[train])
     table = Table(scaled, y.astype(np.int64), columns, group.astype(np.int64))
+    names = [str(name) for name in np.unique(owner)]
     return OwnerTables(
-        train={name: table.select(rows) for name, rows in train.items()},
-        test={name: table.select(rows) for name, rows in test.items()},
+        train={name: table.select(train & (owner == name)) for name in names},
+        test={name: table.select(~train & (owner == name)) for name in names},
     )
