@@ -31,8 +31,8 @@ class FairClassifier(HorizontalClassifier):
     confidence:     for rows not yet seen: gaps of decisions are at most max_gap at all clients, together with this
                     probability; None: on the rows it is trained on
     holdout:        with a confidence: part of the rows that is kept out of training to test the promise
-    objective:      what is minimised: the "loss", which gives probabilities; or, where gaps of decisions are bounded, the
-                    "errors", which finds more accurate decisions on the training rows
+    objective:      what is minimised: the "loss", or, where gaps of decisions are bounded, the "errors": decisions that
+                    are right more often on the training rows
     regularization: weight of |w|^2 / 2, over all but the intercept
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
     method, tol, max_rounds, engine, secure_sum, seed: of fp.solve

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedpact.data import with_intercept
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.policy import Counts
-from fedpact.problem import Measure, Share
+from fedpact.problem import Measure, Share, Unscaled
 from fedpact.problem.certificate import TOGETHER
 from fedpact.prox import Prox, SquaredL2
 from fedpact.tasks import checks
@@ -294,8 +294,23 @@ class Classification(ClassTask, GroupedTask):
 
     # ------------------------------------------------------------------------------------------------- at the owner
 
+    def share(self, owner: str, held: Rows) -> Share | Unscaled:
+        if not self.promised or self.evaluating:
+            return super().share(owner, held)
+        agreed = super().share(owner, held)
+        if isinstance(
+            agreed, Unscaled
+        ):  # a promise is exact only if its rows had no part in the model, nor in its scales
+            return super().share(owner, self._trained(owner, held))
+        return agreed
+
+    def _trained(self, owner: str, rows: Rows) -> Rows:
+        """The rows without those held out."""
+        labels = checks.check_codes(owner, "label", rows.y, len(rows.X), len(self.classes))
+        return rows.select(~self.held_out(owner, labels, rows.group))
+
     def build(self, owner: str, rows: Rows) -> Share:
-        factor = self.weight_of(owner, rows) if owner != SERVER else 0.0
+        factor = self.weight_of(owner, self._trained(owner, rows)) if owner != SERVER else 0.0
         everyone = self._holding(owner, rows, row_weights(self, rows), factor)
         held = self.held_out(owner, everyone.y, everyone.group)
         everyone = replace(everyone, weight=stand_in(held, everyone.y, everyone.group, everyone.weight))

@@ -51,7 +51,7 @@ class OwnerTables:
 def adult_by_workclass(folder: str | Path | None = None, seed: int = 1, workclass: bool = True) -> OwnerTables:
     """`adult.data` by workclass: 6 owners, 30162 rows, 41 columns. y = 1 above 50K, group = 1 for men.
 
-    These are the rows without '?'. The 14 people without pay belong to the owner of the self-employed without a company.
+    These are the rows without '?'. The 14 people without pay are with the owner of the self-employed without a company.
     Columns: age, fnlwgt, education-num, capital-gain, capital-loss, hours-per-week; sex (male 1); and one-hot without
     the first level in sorted order marital-status, occupation, relationship, race, workclass. Education is dropped
     (education-num says it), and so is native-country.
