@@ -234,7 +234,7 @@ def test_the_confidence_interval_is_the_exact_one() -> None:
 
 @pytest.mark.parametrize("name", ["[/x]", "[red]", ":smile:"])
 def test_owners_may_be_called_what_markup_looks_like(name: str, folder: Path) -> None:
-    path = change(folder, "north = ", f'"{name}" = ')
+    path = change(folder, 'north = "north.csv"', f'"{name}" = "north.csv"')
     found = CliRunner().invoke(run, [str(path)])
     assert found.exit_code == 0, found.output
     assert sum(line.strip().startswith(f"{name} ") for line in found.output.splitlines()) == 2

@@ -192,19 +192,19 @@ def test_an_owner_lost_before_there_is_a_model_ends_with_code_1(
     assert again.exit_code == 0, again.output
 
 
-def test_an_owner_lost_while_bounds_are_sought_leaves_the_best_model(folder: Path) -> None:
+def test_an_owner_lost_while_decisions_are_counted_leaves_a_model(folder: Path) -> None:
     demand_recall(folder)
-    counts = iter(range(100))
 
     def event(owner: str, step: Step, order: Order) -> None:
-        if owner == "south" and step.__name__ == "tally" and next(counts) >= 1:  # of the second corrected model
+        if owner == "south" and step.__name__ == "tally":
             raise OwnerLost("south: gone")
 
     job = change(folder, "[solve]", "[solve]\nretries = 0")
     record = run_job(read_job(job), engine=Watched(event))
     assert record.status == "client_lost"
     assert "south: gone" in record.reason
-    assert {one.owner for one in record.measured} == set(OWNERS)  # of the best model before
+    assert "not counted" in record.reason
+    assert (folder / "run" / "model.json").exists()
     assert run_job(read_job(job), resume=True).solved
 
 

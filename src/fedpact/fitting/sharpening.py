@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpact.errors import OwnerLost
 from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.fitting.promises import PATH, common_threshold, keeps_promises
 from fedpact.problem import Measure, Share
@@ -253,13 +254,16 @@ class Path:
             solution = self.solve(centred, w)
             if solution.status in OVER:
                 return best.stopped(solution) if best else Sharpened(centred, solution, -1, np.inf)
-            found = Sharpened(centred, solution, *self.count(centred, solution.w))
+            try:
+                found = Sharpened(centred, solution, *self.count(centred, solution.w))
+            except (OwnerLost, KeyboardInterrupt) as stop:
+                return (best or Sharpened(centred, solution, -1, np.inf)).stopped(uncounted(solution, stop))
             lost = before.solved and not task.relaxed and is_worse(before, solution)
             if not lost:
                 w = solution.w
                 if best is None or found.better_than(best):
                     best = found
-            if solution.status == "infeasible" or (found.holds and not lost):
+            if (found.holds and not lost) or (solution.status == "infeasible" and found.missed):
                 break
             if found.missed:
                 tighter += TIGHTER
@@ -338,6 +342,17 @@ class Path:
         if found.missed > 0:
             return self.relax(found)
         return found
+
+
+def uncounted(solution: Solution, stop: BaseException) -> Solution:
+    """A solution whose decisions nobody counted, since an owner was lost or the run was stopped."""
+    if isinstance(stop, OwnerLost):
+        return replace(
+            solution, status="client_lost", reason=f"{stop}; the decisions of the last model are not counted"
+        )
+    return replace(
+        solution, status="interrupted", reason="interrupted before the decisions of the last model were counted"
+    )
 
 
 def is_worse(before: Solution, now: Solution) -> bool:
