@@ -23,8 +23,8 @@ from fedpact.cli.run import run
 from fedpact.data.cells import read_cells
 from fedpact.jobs import read_job, run_job
 from fedpact.report.record import Record
+from fedpact.statistics import interval
 from fedpact.tasks.model import Model
-from fedpact.tasks.neyman_pearson import confidence_interval
 
 
 def test_the_example_is_solved_and_everything_is_in_its_folder(folder: Path) -> None:
@@ -229,7 +229,7 @@ def test_the_confidence_interval_is_the_exact_one() -> None:
 
     for hits, rows in ((0, 20), (7, 30), (29, 30), (30, 30)):
         exact = binomtest(hits, rows).proportion_ci(0.95, "exact")
-        assert confidence_interval(hits / rows, rows) == pytest.approx((exact.low, exact.high), abs=1e-12)
+        assert interval(hits, rows) == pytest.approx((exact.low, exact.high), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[red]", ":smile:"])
