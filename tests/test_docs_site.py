@@ -20,7 +20,7 @@ from fedpact import errors
 from fedpact.cli.main import cli
 from fedpact.federation import policy
 from fedpact.federation.policy import SitePolicy
-from fedpact.jobs.keys import KEYS, OPEN
+from fedpact.jobs.keys import KEYS, LISTS, OPEN
 from fedpact.solvers import METHODS
 from fedpact.solvers.base import options_of
 
@@ -57,7 +57,8 @@ def test_every_option_of_every_method_is_on_its_page(method: str) -> None:
 def test_every_job_key_is_on_its_page_and_explained() -> None:
     page = sections(filled("job-keys.md"))
     for key in KEYS.values():
-        section = page[f"`[{key.table}]`" if key.table else "At the top"]
+        title = f"`[[{key.table}]]`" if key.table in LISTS else f"`[{key.table}]`"
+        section = page[title if key.table else "At the top"]
         (line,) = [line for line in section.splitlines() if line.startswith(f"| `{key.name}` |")]
         for fact in (key.doc, key.default, *key.choices, *key.tasks):
             assert escape(fact) in line

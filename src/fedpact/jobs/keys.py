@@ -137,7 +137,7 @@ def _declare() -> Iterator[JobKey]:
     yield from _declare_lists()
     comparable = tuple(name for name, task in TASKS.items() if task.comparable)
     unseen = "tables that nobody trains on: `fedpact evaluate` measures the model on them"
-    yield _key("", "holdout", "files", unseen, "none", example='{north = "north_new.csv"}', tasks=comparable)
+    yield _key("", "holdout", "files", unseen, "none", example='{clinic = "clinic_new.csv"}', tasks=comparable)
     signing = "private keys of the owners: each signs what it measured, and `fedpact verify` checks it"
     yield _key("", "keys", "files", signing, "none", example='{clinic = "clinic.key"}')
     yield _key("solve", "method", "text", "how it is solved", '"auto"', choices=("auto", *METHODS))
