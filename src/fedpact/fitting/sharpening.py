@@ -27,7 +27,7 @@ from fedpact.tasks.requirements import Requirement, count_cells
 from fedpact.types import Vector
 
 #: Widths of the smoothing where errors are minimised, in deviations of the first scores.
-ERROR_WIDTHS = (0.5, 0.2, 0.08)
+ERROR_WIDTHS = (0.5, 0.25, 0.12)
 #: The first width where intercepts are the owners' own: from a sharper start they may run away to where all decisions
 #: are certain.
 SOFTEST = 1.0
