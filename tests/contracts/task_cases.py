@@ -513,6 +513,7 @@ def three_counts(name: str, w: np.ndarray) -> Mapping[str, float]:
     accuracy = sum(found[i] == rows.y[i] for i in range(number)) / number
     return {
         "rows": number,
+        **{f"decided as class {k}": sum(one == k for one in found) / number for k in range(3)},
         "accuracy": accuracy,
         "recall of label = 1": sum(found[i] == 1 for i in middle) / len(middle),
         "precision of label = 2": sum(rows.y[i] == 2 for i in taken) / len(taken),
