@@ -416,6 +416,7 @@ def test_a_rule_that_decides_alike_for_all_has_an_infinite_limit(population: Pop
     nobody = read_limit(lambda owner, table: np.zeros(len(table.X)), "a", W)
     assert population.recall(W, everyone) == population.false_positive_rate(W, everyone) == 1
     assert population.recall(W, nobody) == population.false_positive_rate(W, nobody) == 0
+    assert read_limit(lambda owner, table: np.ones(len(table.X)), "a", 0 * W) == -np.inf
 
 
 def test_truth_counts_owners_that_miss(population: Population) -> None:

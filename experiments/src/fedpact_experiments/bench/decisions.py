@@ -47,8 +47,8 @@ TITLE = "Decisions at every owner"
 INTRODUCTION = """\
 Recall and gaps between groups are counted on what a model decides, on the training rows of every owner and on rows
 that no method has seen. Adult has six owners by workclass, which is also among its columns and is not in adult-blind,
-COMPAS six by age group and degree of the charge, Communities and Crime six by state; 30 % of every owner's rows are
-kept aside. Rows marked fairlearn and plain are fitted on the pooled training rows, with the same logistic model and
+COMPAS six by age group and degree of the charge, Communities and Crime six by state; 30 % of the rows are kept
+aside. Rows marked fairlearn and plain are fitted on the pooled training rows, with the same logistic model and
 ridge.
 """
 RECALL_CAPTION = """\

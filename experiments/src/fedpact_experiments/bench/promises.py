@@ -244,7 +244,7 @@ def find_truth(goal: Goal, fitted: Fitted, populations: Mapping[str, Population]
     limits = {owner: read_limit(fitted.rule, owner, w) for owner in populations}
     broken = [breaks(goal, population, w, limits[owner]) for owner, population in populations.items()]
     at_the_limit = None
-    if goal.recall is not None:
+    if goal.recall is not None and np.any(w):
         true_limits = {owner: population.true_limit(w, goal.recall) for owner, population in populations.items()}
         if len(set(limits.values())) == 1:
             true_limits = dict.fromkeys(populations, min(true_limits.values()))
@@ -281,9 +281,9 @@ REACH = 100.0
 def read_limit(rule: Rule, owner: str, w: Vector) -> float:
     """The limit of "decide 1 when w'x >= limit", read off the decisions along w: nothing but the rule is trusted.
 
-    Infinite where all rows within REACH are decided alike.
+    Infinite where all rows within REACH are decided alike, as they are where w is zero.
     """
-    length = float(np.linalg.norm(w))
+    length = float(np.linalg.norm(w)) or 1.0
     low = -REACH * length
     high = REACH * length
     for _ in range(REFINEMENTS):
