@@ -232,7 +232,7 @@ def test_withheld_is_written_wherever_numbers_are(tmp_path: Path, capsys: pytest
     )
     record = make_record(read_job(tmp_path / "job.toml"), found, "gated", "2026-01-01T00:00:00", 1.0)
     (tmp_path / "run").mkdir()
-    write(tmp_path / "run", found, record)
+    write(tmp_path / "run", found, record, tmp_path / "job.toml")
     read = Record.load(tmp_path / "run")
     assert read.measured == record.measured
     assert [one.withheld for one in read.bounded] == [False, True, False]
@@ -333,7 +333,7 @@ class Oracle:
     def ask(self, step: Any, order: Order) -> Any:
         self.rounds += 1
         order = replace(order, run="oracle", round=self.rounds)
-        charter = {"run": "oracle", "owners": list(NAMES), "job": {"task": "neyman_pearson"}}
+        charter = {"run": "oracle", "owners": list(NAMES), "job": self.task}
         entries = {"owner": "east", "step": name_of(step), "order": to_tree(order), "task": self.task}
         data = dumps({**entries, "charter": charter})
         reply = split_signed(self.site.handle(sign_message(self.identity, "order", data)))[1]

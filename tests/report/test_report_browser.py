@@ -97,12 +97,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def show(browser: Any, path: Path, width: int = 1200, scheme: str = "light", media: str = "") -> None:
-    """Open a page on a screen of this width."""
+    """Open a page on a screen of this width, and wait until it is all there."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get(path.as_uri())
+    WebDriverWait(browser, 60).until(lambda page: page.execute_script("return document.readyState") == "complete")
 
 
 def keep(browser: Any, name: str) -> Path:
