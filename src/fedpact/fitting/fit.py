@@ -161,8 +161,11 @@ class Fitting:
         """The model whose decisions meet the bounds, on the rows it was trained on or on those not yet seen."""
 
         def solve_once(sharper: Classification, at: Vector | None) -> Solution:
-            # The next solve goes on from where this one ends.
-            return self._solve(sharper, at, fallback=False, max_rounds=self._solving["max_rounds"] or ON_THE_WAY)
+            # The next solve goes on from where this one ends; the paper's method needs hundreds of cheap exchanges.
+            limit = self._solving["max_rounds"]
+            if limit is None and self._solving["method"] != "proximal-al":
+                limit = ON_THE_WAY
+            return self._solve(sharper, at, fallback=False, max_rounds=limit)
 
         path = DecisionPath(self.session, solve_once, self._server_share)
         if task.promised and task.promised_class is None:
