@@ -361,7 +361,7 @@ class Classification(ClassTask, GroupedTask):
         if about.any() and chosen.all():
             raise DataError(
                 f"owner {owner!r}: all of its {len(y)} rows are held out, so that none is left to train on; lower "
-                "holdout, or give this owner more rows",
+                "holdout (holdout_rows in a job), or give this owner more rows",
                 code="FP-DATA-802",
             )
         return chosen
