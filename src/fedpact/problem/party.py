@@ -99,6 +99,11 @@ class Party:
         """How messages call the party."""
         return self.name
 
+    @property
+    def width(self) -> int:
+        """How many columns it has in the model."""
+        return int(self.X.shape[1])
+
     def piece(self, theta: Vector) -> Piece:
         """Its piece of the model with these coefficients."""
         return Piece(self.name, theta, self.mean, self.scale, self.columns)

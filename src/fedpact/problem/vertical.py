@@ -159,7 +159,7 @@ class VerticalProblem:
     @property
     def dim(self) -> int:
         """The number of columns of all parties, and the intercept."""
-        return sum(party.X.shape[1] for party in self.holders)
+        return sum(party.width for party in self.holders)
 
     @property
     def convex(self) -> bool:
@@ -172,7 +172,7 @@ class VerticalProblem:
         Raises ProblemError when w has another length.
         """
         vector = read_vector("w", w, self.dim)
-        ends = np.cumsum([holder.X.shape[1] for holder in self.holders])[:-1]
+        ends = np.cumsum([holder.width for holder in self.holders])[:-1]
         parts = np.split(vector, ends)
         return {holder.name: part for holder, part in zip(self.holders, parts, strict=True)}
 

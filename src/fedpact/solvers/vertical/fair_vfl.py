@@ -130,7 +130,7 @@ def begin(share: Party, state: Any, order: Begin) -> tuple[Place, Begun]:
     size = 0.0
     if share.X.size:
         size = float(np.linalg.norm(share.X, 2) ** 2)
-    zero = np.zeros(share.X.shape[1])
+    zero = np.zeros(share.width)
     place = Place(0, zero, zero, Scored(order.loss, order.y, order.rows), size)
     return place, Begun(size=size, curvature=float(np.max(share.curvature, initial=0.0)))
 
@@ -142,7 +142,7 @@ def update(share: Party, state: Place, order: Update) -> tuple[Place, Updated]:
     weights = scored.weights(order.net)
     eta = order.eta or default_eta(share, state, order, weights)
     z = order.scores
-    start = theta_at(state, order.base, share.X.shape[1])
+    start = theta_at(state, order.base, share.width)
     theta = start
     gradient = gradient_of(share, theta, weights * scored.slopes(z))
     stationarity = float(np.max(np.abs(gradient), initial=0.0))
@@ -437,7 +437,7 @@ class CoordinateDescent(VerticalSolver[Coordinator]):
         descent = state.descent
         names = ("all",) if "all" in descent.known else run.owners
         numbers = [descent.known[name].number for name in names]
-        own = theta_at(state.place, descent.known[state.share.name].number, state.share.X.shape[1])
+        own = theta_at(state.place, descent.known[state.share.name].number, state.share.width)
         return Reached(numbers, descent.z, descent.net, own)
 
 

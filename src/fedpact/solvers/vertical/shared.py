@@ -88,7 +88,7 @@ class Revealed(Concluded):
 @client_step
 def conclude(share: Party, state: Any, order: Conclude) -> tuple[Any, Concluded]:
     """The party writes its piece to its own file, if it has one, and judges it anew from its own columns."""
-    theta = theta_at(state, order.number, share.X.shape[1])
+    theta = theta_at(state, order.number, share.width)
     if share.keep:
         share.piece(theta).save(Path(share.keep))
     return state, judge_piece(share, theta, order.slopes)
@@ -98,7 +98,7 @@ def conclude(share: Party, state: Any, order: Conclude) -> tuple[Any, Concluded]
 def reveal(share: Party, state: Any, order: Conclude) -> tuple[Any, Revealed]:
     """The same, and it hands its piece out."""
     state, judged = conclude(share, state, order)
-    return state, Revealed(theta=theta_at(state, order.number, share.X.shape[1]), **vars(judged))
+    return state, Revealed(theta=theta_at(state, order.number, share.width), **vars(judged))
 
 
 def judge_piece(share: Party, theta: Vector, slopes: Vector) -> Concluded:
@@ -152,7 +152,7 @@ class VerticalSolver(Solver[S]):
             replies: Answers[Any] = revealed
         else:
             replies = run.ask(conclude, order)
-            parts = [np.full(party.X.shape[1], np.nan) for party in problem.shares]
+            parts = [np.full(party.width, np.nan) for party in problem.shares]
         own = judge_piece(problem.server, at.own, slopes)
         z = replies.total.scores + own.scores
         penalty = replies.total.penalty + own.penalty
@@ -168,7 +168,7 @@ class VerticalSolver(Solver[S]):
 def start_of(problem: VerticalProblem) -> Reached:
     """theta = 0 everywhere."""
     scores = np.zeros(problem.scored.y.size)
-    return Reached([0], scores, np.zeros(len(problem.gap_names)), np.zeros(problem.server.X.shape[1]))
+    return Reached([0], scores, np.zeros(len(problem.gap_names)), np.zeros(problem.server.width))
 
 
 def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> bool:

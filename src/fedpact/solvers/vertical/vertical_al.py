@@ -264,7 +264,7 @@ class VerticalAL(VerticalSolver[Coordinator]):
         return self._exchange(run, state, state.z + state.step)
 
     def reached(self, run: Run, state: Coordinator) -> Reached:
-        own = np.zeros(state.prices.problem.server.X.shape[1]) if state.own is None else state.own.theta
+        own = np.zeros(state.prices.problem.server.width) if state.own is None else state.own.theta
         return Reached([state.k], state.z, state.net, own)
 
     def _exchange(self, run: Run, state: Coordinator, z: Vector) -> Iterate:
