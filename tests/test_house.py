@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "engines/flower/submit": None,
     "tasks": {"problem", "functions", "cones", "prox", "data", "alignment", "federation", "statistics"},
     "report": {"solvers", "problem", "federation", "tasks", "statistics"},
-    "fitting": {"data", "federation", "functions", "problem", "solve", "solvers", "statistics", "tasks"},
+    "fitting": {"alignment", "data", "federation", "functions", "problem", "solve", "solvers", "statistics", "tasks"},
     "jobs": None,
     "estimators": None,
     "cli": None,

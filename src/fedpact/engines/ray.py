@@ -249,6 +249,12 @@ class _Source:
             return self._fetched.digest()
         return ""
 
+    def people(self, task: Any) -> Any:
+        return self._fetched.people(task)
+
+    def table(self, task: Any) -> str:
+        return str(self._fetched.table(task))
+
 
 def _fetch(reference: Any, what: str) -> Any:
     """What Ray's store holds. OwnerError when this process cannot load it."""

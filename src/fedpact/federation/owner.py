@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from fedpact.errors import CheckpointError, FedpactError, OwnerError, OwnerLost
+from fedpact.errors import CheckpointError, DataError, FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation import secure_sum
+from fedpact.federation.aligned import Aligned, Peopled, Rows
 from fedpact.federation.digest import digest
 from fedpact.federation.evidence import Signed, sign_reply
 from fedpact.federation.failure import UNEXPECTED
@@ -34,6 +35,7 @@ from fedpact.federation.messages import (
 )
 from fedpact.federation.policy import UNCOUNTED, Counts
 from fedpact.federation.wire import (
+    ALIGNING,
     client_step,
     dumps,
     from_tree,
@@ -51,7 +53,7 @@ Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
 #: Steps that get an owner's keys instead of its state, and do not need its data.
 KEY_STEPS: tuple[Step, ...] = (secure_sum.offer, secure_sum.agree)
 #: Of an owner's memory on disk; a memory of another version is refused.
-VERSION = 4
+VERSION = 5
 
 
 @contextmanager
@@ -76,6 +78,7 @@ class Memory:
     round:   the last one that was answered
     state:   what the last step left
     keys:    of secure sums
+    aligned: of parties that hold columns: which of its rows are everybody's
     answers: by round, what was asked (or its key, when read from disk) and the reply
     data:    digests of the shares that this was computed from; none before the first step and when nothing is on disk
     look:    number of the last look
@@ -86,6 +89,7 @@ class Memory:
     round: int = 0
     state: Any = None
     keys: secure_sum.Keys | None = None
+    aligned: Aligned | None = None
     answers: Mapping[int, tuple[tuple[Step, Order] | str, Sealed[Any]]] = field(default_factory=dict)
     data: tuple[str, ...] = ()
     look: int = 0
@@ -125,14 +129,14 @@ class Sourced(Protocol):
 class Counted(Protocol):
     """What builds an owner's shares, and counts the rows that a task would rest on."""
 
-    def counts(self, task: Any) -> Counts: ...
+    def counts(self, task: Any, rows: Rows = ...) -> Counts: ...
 
 
 class Owner:
     """Holds a share and the state between rounds of one run. Every engine runs its owners through this class.
 
-    source: the share, or a function that builds it here: of the task that comes with an order, or without arguments
-            where there is none
+    source: the share, or a function that builds it here: of the task that comes with an order (and, after an
+            alignment, of the rows that it gave), or without arguments where there is none
     folder: where the memory is also kept on disk; a subfolder by owner and run
     every:  write the memory after every round (an owner in a process of its own), or only when told to by `save`
     peers:  what it knows of itself and of the others, for secure sums and evidence
@@ -219,6 +223,8 @@ class Owner:
         after, sealed = self._work(step, order, known)
         needed = {r: answer for r, answer in known.answers.items() if r > order.durable}
         self._memory = replace(after, round=order.round, answers={**needed, order.round: ((step, order), sealed)})
+        if after.aligned is not known.aligned:
+            self._share = None  # of other rows
         if self._every:
             self.save()
         return sealed
@@ -279,14 +285,41 @@ class Owner:
                 self._admit(self._count(source))
             if not callable(source):
                 return source
-            if self._task:
+            if not self._task:
+                return source()
+            if self._rows is None:
                 return source(self._task)
-            return source()
+            share = source(self._task, self._rows)
+            self._check_table(source)  # after the table was read: a change while it was read is found, too
+            return share
+
+    @property
+    def _rows(self) -> Rows | None:
+        """What an alignment gave; None where there was none."""
+        if self._memory is None or self._memory.aligned is None:
+            return None
+        return self._memory.aligned.rows
+
+    def _check_table(self, source: object) -> str:
+        """Digest of the table of parties. DataError when it is another than when the alignment began."""
+        if not isinstance(source, Peopled) or not self._task:
+            raise OptionError(
+                f"{self.name}: holds no table with ids; give it one, and a task about parties", code="FP-OPTION-417"
+            )
+        table = source.table(self._task)
+        if self._memory is not None and self._memory.aligned is not None and table != self._memory.aligned.table:
+            raise DataError(
+                f"{self.name}: its table has changed since the parties were aligned; restore it, or begin another run",
+                code="FP-DATA-414",
+            )
+        return table
 
     def _count(self, source: object) -> Counts:
-        if isinstance(source, Counted) and self._task:
+        if not isinstance(source, Counted) or not self._task:
+            return UNCOUNTED
+        if self._rows is None:
             return source.counts(self._task)
-        return UNCOUNTED
+        return source.counts(self._task, self._rows)
 
     @property
     def data(self) -> str:
@@ -323,18 +356,37 @@ class Owner:
             with named(self.name, step.__name__):
                 keys, reply = step(self._peers, known.keys, order)
                 return replace(known, keys=keys), seal(reply)
-        share = self.share
+        if step in ALIGNING:
+            return self._align(step, order, known)
         data = known.data
-        if step is confirm:
+        if step is confirm:  # perhaps in the middle of an alignment, when there is no share yet
             self._compare(self.data, data)
-        if self.data and self.data not in data:
-            data = (*data, self.data)  # before the step, which may leave traces in a user's objects
+            return known, seal(confirm(None, None, order)[1])
+        share = self.share
+        data = self._extend(data)  # before the step, which may leave traces in a user's objects
         with named(self.name, getattr(step, "__name__", "a step")):
             state, reply = step(share, known.state, order)
             sealed = _seal(step, order, reply.withhold(self._small_cells), known.keys)
             if isinstance(reply, Signed):
                 sealed = self._sign(order, sealed)
             return replace(known, state=state, data=data), sealed
+
+    def _align(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
+        """Run a step of an alignment on the people of the table."""
+        with named(self.name, step.__name__):
+            table = self._check_table(self._source)  # before it is read: a change while it is read is found later
+            assert isinstance(self._source, Peopled)
+            if self._admit is not None:
+                self._admit(self._count(self._source))
+            aligned, reply = step(self._source.people(self._task), known.aligned, order)
+            sealed = _seal(step, order, reply, known.keys)
+            return replace(known, aligned=replace(aligned, table=table), data=self._extend(known.data)), sealed
+
+    def _extend(self, known: tuple[str, ...]) -> tuple[str, ...]:
+        """The digests of the memory, with that of the data it is now computed from."""
+        if self.data and self.data not in known:
+            return (*known, self.data)
+        return known
 
     def _sign(self, order: Order, sealed: Sealed[Any]) -> Sealed[Any]:
         task = self._task
@@ -364,6 +416,7 @@ class Owner:
             "type": name_of(type(known.state)),
             "state": to_tree(known.state),
             "keys": to_tree(known.keys),
+            "aligned": to_tree(known.aligned),
             "look": known.look,
             "answers": answers,
         }
@@ -386,6 +439,7 @@ class Owner:
                 from_tree(int, memory["round"], "round"),
                 from_tree(resolve(memory["type"]), memory["state"], "state"),
                 from_tree(secure_sum.Keys | None, memory["keys"], "keys"),
+                from_tree(Aligned | None, memory["aligned"], "aligned"),
                 {a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]},
                 from_tree(tuple[str, ...], memory["data"], "data"),
                 from_tree(int, memory["look"], "look"),

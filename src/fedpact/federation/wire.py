@@ -41,6 +41,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 STEPS: dict[str, Callable[..., Any]] = {}
 #: Steps that leave the owner as consistent as before when they are skipped, so an old reply may stand in for a new one.
 SKIPPABLE: set[Callable[..., Any]] = set()
+#: Steps of an alignment: they get the people of an owner's table and what it knows of the alignment (`Aligned`), in
+#: place of its share and its state.
+ALIGNING: set[Callable[..., Any]] = set()
 
 
 def client_step(step: F) -> F:
@@ -53,6 +56,12 @@ def skippable(step: F) -> F:
     """Mark a step that an owner may miss: it can go on with the next one, and the coordinator with its last reply."""
     SKIPPABLE.add(step)
     return step
+
+
+def aligning(step: F) -> F:
+    """Mark and register a step of an alignment."""
+    ALIGNING.add(step)
+    return client_step(step)
 
 
 def name_of(thing: Any) -> str:

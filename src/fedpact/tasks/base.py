@@ -11,11 +11,13 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedpact.errors import DataError, OptionError
+from fedpact.alignment import People
+from fedpact.errors import DataError, OptionError, OwnerError
+from fedpact.federation.aligned import Rows as RowNumbers
 from fedpact.federation.digest import digest
 from fedpact.federation.policy import UNCOUNTED, Counts
 from fedpact.problem import Share, Unscaled
@@ -126,6 +128,7 @@ class Task(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]  # one line for the reader of a job file
+    aligned: ClassVar[bool] = False  # do owners hold columns of the same people, to be aligned by ids?
     has_server_data: ClassVar[bool] = False  # may the coordinator have a table of its own?
     comparable: ClassVar[bool] = False  # is there a model without constraints to compare with?
 
@@ -157,6 +160,18 @@ class Task(ABC):
             code="FP-OPTION-834",
             key="task",
         )
+
+    def people(self, owner: str, held: Any) -> People:
+        """Who is in the owner's table, from what `read` gave: for tasks about parties that hold columns."""
+        raise OptionError(
+            f"task {self.name!r} has no ids to align parties by; use a task about parties that hold columns",
+            code="FP-OPTION-416",
+            key="task",
+        )
+
+    def take(self, held: Any, rows: RowNumbers) -> Any:
+        """What `read` gave, of these rows only and in this order: those of an alignment."""
+        raise OptionError(f"task {self.name!r} takes no rows of an alignment", code="FP-OPTION-418", key="task")
 
     def count(self, held: Any) -> Counts:
         """Count what `read` gave, for the policy of a site. A task that does not say how is refused by most sites."""
@@ -221,24 +236,53 @@ class Source(ABC):
     """What an owner holds: builds its share of any task, where the data is. Stands for the owner in `Session.open`.
 
     unseen: rows that nobody trains on, for tasks that are `evaluating`; None: it has none
+    secret: file of the key of keyed hashes, which parties share and the coordinator has not; None: it has none
     """
 
-    def __init__(self, owner: str, unseen: Source | None = None) -> None:
+    def __init__(self, owner: str, unseen: Source | None = None, secret: str | Path | None = None) -> None:
         self.owner = owner
         self.unseen = unseen
+        self.secret = None if secret is None else Path(secret)
 
-    def __call__(self, task: Task | Mapping[str, Any]) -> Share | Unscaled:
+    def __call__(self, task: Task | Mapping[str, Any], rows: RowNumbers | None = None) -> Share | Unscaled:
+        """The owner's share of the task; rows: those that an alignment gave, in the common order."""
         asked = self.accept(task)
+        if asked.aligned and rows is None:
+            raise OwnerError(
+                f"{self.owner}: rows of parties were asked for before the parties were aligned; align them first",
+                code="FP-OWNER-416",
+            )
         if asked.evaluating:
-            return asked.evaluation(self.owner, self._unseen(asked), lambda: self.held(asked))
-        return asked.share(self.owner, self.held(asked))
+            return asked.evaluation(self.owner, self._taken(asked, rows), lambda: self.held(asked))
+        return asked.share(self.owner, self._taken(asked, rows))
 
-    def counts(self, task: Task | Mapping[str, Any]) -> Counts:
+    def counts(self, task: Task | Mapping[str, Any], rows: RowNumbers | None = None) -> Counts:
         """Rows that the task would rest on, which a site's policy judges before there is a share."""
         asked = self.accept(task)
         if asked.evaluating:
-            return asked.count_unseen(self._unseen(asked))
-        return asked.count(self.held(asked))
+            return asked.count_unseen(self._taken(asked, rows))
+        return asked.count(self._taken(asked, rows))
+
+    def people(self, task: Task | Mapping[str, Any]) -> People:
+        """Who is in the table that the task is about."""
+        asked = self.accept(task)
+        people = asked.people(self.owner, self._taken(asked, None))
+        if self.secret is None:
+            return people
+        return replace(people, key=_read_secret(self.secret))
+
+    def table(self, task: Task | Mapping[str, Any]) -> str:
+        """Digest of the table that the task is about."""
+        if self.accept(task).evaluating and self.unseen is not None:
+            return self.unseen.digest()
+        return self.digest()
+
+    def _taken(self, task: Task, rows: RowNumbers | None) -> Any:
+        """What `Task.read` gives of the table that the task is about, or of these rows of it."""
+        held = self._unseen(task) if task.evaluating else self.held(task)
+        if rows is None:
+            return held
+        return task.take(held, rows)
 
     def _unseen(self, task: Task) -> Any:
         """What `Task.read` gives of the rows that nobody trains on. DataError where there are none."""
@@ -268,8 +312,10 @@ class Source(ABC):
 class FileSource(Source):
     """An owner's file, read where it is and once a session. It is small, so it can be sent to where the file is."""
 
-    def __init__(self, owner: str, path: str | Path, unseen: Source | None = None) -> None:
-        super().__init__(owner, unseen)
+    def __init__(
+        self, owner: str, path: str | Path, unseen: Source | None = None, secret: str | Path | None = None
+    ) -> None:
+        super().__init__(owner, unseen, secret)
         self.path = Path(path)
         self._read: dict[object, Any] = {}
 
@@ -289,8 +335,8 @@ class FileSource(Source):
 class HeldSource(Source):
     """What an owner holds in memory, as a task's `read` would give it."""
 
-    def __init__(self, owner: str, held: Any, unseen: Source | None = None) -> None:
-        super().__init__(owner, unseen)
+    def __init__(self, owner: str, held: Any, unseen: Source | None = None, secret: str | Path | None = None) -> None:
+        super().__init__(owner, unseen, secret)
         self._held = held
 
     def held(self, task: Task) -> Any:
@@ -298,6 +344,17 @@ class HeldSource(Source):
 
     def digest(self) -> str:
         return digest(self._held)
+
+
+def _read_secret(path: Path) -> bytes:
+    """The key of keyed hashes in a file, as it is. DataError when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read as the key of keyed hashes ({error}); write 32 random bytes to it",
+            code="FP-DATA-091",
+        ) from error
 
 
 def digest_of_files(*paths: Path) -> str:

@@ -1,0 +1,38 @@
+"""What a party brings to an alignment: the people in its table, and what it agrees to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.alignment.by_id import Id
+
+#: How parties are aligned: by ids in the clear, by keyed hashes, or by private set intersection.
+Mode = Literal["id", "keyed-hash", "private"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The people in a party's table, row by row.
+
+    party:  its name, for messages
+    ids:    one a row
+    labels: one a row, where this party holds them for the coordinator; None: it does not
+    groups: by attribute one a row, likewise
+    key:    of keyed hashes, which the parties share and the coordinator has not; empty: none
+    least:  people in common, or the party does not go on
+    modes:  of alignment that it takes part in
+    """
+
+    party: str
+    ids: Sequence[Id]
+    labels: NDArray[np.float64] | None = None
+    groups: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    key: bytes = field(default=b"", repr=False)
+    least: int = 1
+    modes: tuple[Mode, ...] = MODES

@@ -1,0 +1,334 @@
+"""Alignment between processes: the same people in the same order at every party, as exchanges of a session.
+
+    id          parties name their people            coordinator matches ids        2 exchanges
+    keyed-hash  parties tag them with a common key   coordinator matches tags       2 exchanges
+    private     parties blind them, then each list goes through every other party's key, all parties at work in every
+                exchange; coordinator matches points                                n + 1 exchanges of n parties
+
+In the last exchange every party gets positions in the list that it sent, and accepts them: its rows in the common order
+are in its memory from then on, and every share is built from them. A list is sent in ascending order of its entries, so
+it does not tell the order of the party's table. Who learns what is in docs/explanation/alignment.md.
+
+The coordinator may hold a table itself (`own`): it takes part as one more party, in its own process. Labels and groups
+are the coordinator's in the paper; a party that holds them sends them (`collect_labels`), row by row, in the clear.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.alignment import MODES, Mode, People, blind, match, new_key, normalize, reblind, tags
+from fedpact.alignment.by_id import OnMissing
+from fedpact.errors import DataError, OptionError, OwnerError, Refused
+from fedpact.federation import Order, Reply, Session
+from fedpact.federation.aligned import Aligned, Rows
+from fedpact.federation.wire import aligning, write_atomically
+from fedpact.types import Vector
+
+#: Tags and points of 32 bytes, one a person, each as four words.
+Words = NDArray[np.uint64]
+WORDS = 4
+#: The coordinator among the parties, where it has a table of its own.
+COORDINATOR = "coordinator"
+#: File of the coordinator's secret of a private intersection, in the folder of the checkpoint.
+SECRET = "alignment.key"
+
+# ------------------------------------------------------------------------------------------------------- a party's half
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListPeople(Order):
+    """Ask a party who is in its table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named(Reply):
+    ids: str  # one a line, each a text in JSON
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tagged(Reply):
+    tags: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blinded(Reply):
+    points: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multiply(Order):
+    points: Words  # of another party
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multiplied(Reply):
+    points: Words  # these, times the party's key, in the order they came
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accept(Order):
+    positions: Rows  # in the list that the party sent, of the people that all parties have
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted(Reply):
+    people: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskLabels(Order):
+    """Ask a party for the labels and groups that it holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Reply):
+    """labels and groups: of the people that all parties have, in the common order; empty at parties without them
+
+    groups: one column an attribute, as numbers of its levels; levels: JSON, by attribute the text of each number
+    """
+
+    labels: Vector
+    groups: NDArray[np.int64]
+    levels: str
+
+
+@aligning
+def name_people(people: People, aligned: Aligned | None, order: ListPeople) -> tuple[Aligned, Named]:
+    """The party's ids, in the clear."""
+    _check_mode(people, "id")
+    ids = normalize(people.party, people.ids)
+    rows = sorted(range(len(ids)), key=ids.__getitem__)
+    return Aligned(listed=np.array(rows, dtype=np.int64)), Named(ids=_to_lines([ids[row] for row in rows]))
+
+
+@aligning
+def tag_people(people: People, aligned: Aligned | None, order: ListPeople) -> tuple[Aligned, Tagged]:
+    """Keyed hashes of the party's ids."""
+    _check_mode(people, "keyed-hash")
+    tagged = tags(people.party, people.ids, people.key)
+    rows = sorted(range(len(tagged)), key=tagged.__getitem__)
+    return Aligned(listed=np.array(rows, dtype=np.int64)), Tagged(tags=to_words([tagged[row] for row in rows]))
+
+
+@aligning
+def blind_people(people: People, aligned: Aligned | None, order: ListPeople) -> tuple[Aligned, Blinded]:
+    """The party's ids as points, times a new secret of its own, which stays in its memory."""
+    _check_mode(people, "private")
+    return _blind(people, new_key())
+
+
+def _blind(people: People, key: bytes) -> tuple[Aligned, Blinded]:
+    blinded = blind(people.party, people.ids, key)
+    aligned = Aligned(key=key.hex(), listed=blinded.rows.astype(np.int64))
+    return aligned, Blinded(points=to_words(blinded.points))
+
+
+@aligning
+def multiply(people: People, aligned: Aligned | None, order: Multiply) -> tuple[Aligned, Multiplied]:
+    """Another party's points, times this party's secret."""
+    if aligned is None or not aligned.key:
+        raise OwnerError("points of others come after its own and before it has accepted", code="FP-OWNER-417")
+    points = reblind(people.party, to_values(order.points), bytes.fromhex(aligned.key))
+    return aligned, Multiplied(points=to_words(points))
+
+
+@aligning
+def accept(people: People, aligned: Aligned | None, order: Accept) -> tuple[Aligned, Accepted]:
+    """The party's rows in the common order, for good; its secret is erased. Refused when they are too few."""
+    if aligned is None:
+        raise OwnerError("people are accepted after they were listed", code="FP-OWNER-418")
+    positions = order.positions
+    inside = positions.ndim == 1 and bool(np.all((positions >= 0) & (positions < aligned.listed.size)))
+    if not inside or np.unique(positions).size != positions.size:
+        raise OwnerError("positions in its list that are not there, or are there twice", code="FP-OWNER-419")
+    if positions.size < people.least:
+        raise Refused(
+            f"{people.party}: refused by the rule 'least_people' of its policy: {positions.size} people in common, "
+            f"{people.least} are asked for",
+            code="FP-REFUSED-060",
+        )
+    return replace(aligned, key="", rows=aligned.listed[positions]), Accepted(people=int(positions.size))
+
+
+@aligning
+def tell_labels(people: People, aligned: Aligned | None, order: AskLabels) -> tuple[Aligned, Labelled]:
+    """The labels and groups that the party holds, of the people that all parties have."""
+    if aligned is None or aligned.rows is None:
+        raise OwnerError("labels are told of people that were accepted", code="FP-OWNER-420")
+    labels = np.zeros(0) if people.labels is None else np.asarray(people.labels, dtype=np.float64)[aligned.rows]
+    groups = np.zeros((aligned.rows.size, len(people.groups)), dtype=np.int64)
+    levels = {}
+    for number, (attribute, column) in enumerate(people.groups.items()):
+        found, groups[:, number] = np.unique([str(column[row]) for row in aligned.rows], return_inverse=True)
+        levels[attribute] = found.tolist()
+    return aligned, Labelled(labels=labels, groups=groups, levels=json.dumps(levels))
+
+
+def _check_mode(people: People, mode: Mode) -> None:
+    if mode not in people.modes:
+        raise Refused(
+            f"{people.party}: refused by the rule 'alignments' of its policy: {mode!r} is not among them",
+            code="FP-REFUSED-061",
+        )
+
+
+# ----------------------------------------------------------------------------------------------- the coordinator's half
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """people: in every table; rows: of the coordinator's own table, in the common order; None where it has none"""
+
+    people: int
+    rows: Rows | None = None
+
+
+def align_parties(
+    session: Session,
+    mode: Mode = "private",
+    *,
+    on_missing: OnMissing = "error",
+    least: int = 1,
+    own: People | None = None,
+) -> Alignment:
+    """Let every party of the session find its rows of the people that all have, in the common order.
+
+    The task that is posed says what people are (`Task.people`). Before secure sums: parties get orders of their own.
+
+    on_missing: "error" when someone is not at every party, or "drop" to keep those who are
+    least:      people in common, or it is an error; each party may ask for more, and refuse
+    own:        who is in the coordinator's own table, where it has one
+
+    Raises:
+        DataError: ids that are missing, wrong or there twice; people who are not at every party; too few who are.
+        Refused: a party asks for more people, or does not take part in this mode.
+        OptionError: fewer than two tables, or an unknown mode.
+    """
+    if mode not in MODES:
+        raise OptionError(f"alignment = {mode!r}: choose {', '.join(map(repr, MODES))}", code="FP-OPTION-419")
+    lists, kept = _LISTS[mode](session, own)
+    positions = match(lists, on_missing=on_missing, secret=mode != "id")
+    people = len(next(iter(positions.values())))
+    if people < least:
+        raise DataError(
+            f"{people} people are in every table, {least} are asked for; lower least_people, or ask the parties for "
+            "more",
+            code="FP-DATA-412",
+        )
+    orders = {name: Accept(positions=found.astype(np.int64)) for name, found in positions.items()}
+    session.ask(accept, [orders[name] for name in session.owners])
+    rows = None
+    if own is not None:
+        rows = accept(own, kept, orders[COORDINATOR])[0].rows
+    return Alignment(people, rows)
+
+
+Lists = tuple[Mapping[str, Sequence[Any]], Aligned | None]
+
+
+def _list_in_the_clear(session: Session, own: People | None) -> Lists:
+    names = session.ask(name_people, ListPeople())
+    lists = {name: _from_lines(reply.ids) for name, reply in zip(session.owners, names, strict=True)}
+    kept = None
+    if own is not None:
+        kept, reply = name_people(own, None, ListPeople())
+        lists[COORDINATOR] = _from_lines(reply.ids)
+    return lists, kept
+
+
+def _list_by_tags(session: Session, own: People | None) -> Lists:
+    replies = session.ask(tag_people, ListPeople())
+    lists = {name: to_values(reply.tags) for name, reply in zip(session.owners, replies, strict=True)}
+    kept = None
+    if own is not None:
+        kept, reply = tag_people(own, None, ListPeople())
+        lists[COORDINATOR] = to_values(reply.tags)
+    return lists, kept
+
+
+def _list_privately(session: Session, own: People | None) -> Lists:
+    """Every list through every key: in each exchange party k multiplies the list that party k - 1 had before."""
+    lists = [reply.points for reply in session.ask(blind_people, ListPeople())]
+    kept = None
+    if own is not None:
+        kept, reply = _blind(own, _own_secret(session))
+        lists.append(reply.points)
+    parties = len(session.owners)
+    for _ in range(len(lists) - 1):
+        orders = [Multiply(points=lists[k - 1]) for k in range(len(lists))]
+        done = [answer.points for answer in session.ask(multiply, orders[:parties])]
+        if own is not None:
+            done.append(multiply(own, kept, orders[-1])[1].points)
+        lists = done
+    # After n - 1 turns party k has multiplied the list of party k + 1.
+    turned = [*lists[-1:], *lists[:-1]]
+    names = [*session.owners, COORDINATOR][: len(lists)]
+    return {name: to_values(points) for name, points in zip(names, turned, strict=True)}, kept
+
+
+_LISTS = {"id": _list_in_the_clear, "keyed-hash": _list_by_tags, "private": _list_privately}
+
+
+def _own_secret(session: Session) -> bytes:
+    """The coordinator's key: the same when a run is resumed, since what it sent is on record."""
+    if session.folder is None:
+        return new_key()
+    file = session.folder / SECRET
+    if not file.exists():
+        write_atomically(file, new_key())
+    return file.read_bytes()
+
+
+def collect_labels(session: Session) -> tuple[Vector | None, dict[str, NDArray[Any]]]:
+    """One exchange: labels (None: no party has them), and by attribute the groups, from the parties that hold them.
+
+    DataError when two parties hold the same.
+    """
+    labels: Vector | None = None
+    groups: dict[str, NDArray[Any]] = {}
+    for name, reply in zip(session.owners, session.ask(tell_labels, AskLabels()), strict=True):
+        if reply.labels.size and labels is not None:
+            raise DataError(f"{name}: holds labels, as another party does; let one party hold them", code="FP-DATA-413")
+        if reply.labels.size:
+            labels = reply.labels
+        for column, (attribute, levels) in enumerate(json.loads(reply.levels).items()):
+            if attribute in groups:
+                raise DataError(
+                    f"{name}: holds {attribute!r}, as another party does; let one party hold it",
+                    code="FP-DATA-416",
+                    column=attribute,
+                )
+            groups[attribute] = np.array(levels)[reply.groups[:, column]]
+    return labels, groups
+
+
+# ------------------------------------------------------------------------------------------------------- as they travel
+
+
+def to_words(values: Sequence[bytes]) -> Words:
+    """Values of 32 bytes as an array, one a row."""
+    return np.frombuffer(b"".join(values), dtype="<u8").reshape(-1, WORDS).astype(np.uint64)
+
+
+def to_values(words: Words) -> list[bytes]:
+    """What `to_words` was given. OwnerError when it is no such array."""
+    if words.dtype != np.uint64 or words.ndim != 2 or words.shape[1] != WORDS:
+        raise OwnerError("a list of tags or points is not one of 32 bytes each", code="FP-OWNER-421")
+    data = words.astype("<u8").tobytes()
+    width = 8 * WORDS
+    return [data[start : start + width] for start in range(0, len(data), width)]
+
+
+def _to_lines(texts: Sequence[str]) -> str:
+    return "\n".join(json.dumps(text) for text in texts)
+
+
+def _from_lines(lines: str) -> list[str]:
+    return [json.loads(line) for line in lines.split("\n")]
