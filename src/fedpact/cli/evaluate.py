@@ -25,7 +25,8 @@ ERRORS = ("mean error", "root mean squared error")
 @click.option("--table", "tables", multiple=True, metavar="OWNER=FILE", help="A table that nobody trained on.")
 @click.option("--engine", type=click.Choice(list(ENGINES)), help="Replaces the engine that the job names.")
 @click.option("--job", type=click.Path(path_type=Path), help="The job file.  [default: as the run names it]")
-def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path | None) -> None:
+@click.option("--absent", is_flag=True, help="vertical: parties may have no table; the gap without them is shown.")
+def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path | None, absent: bool) -> None:
     """Measure the model in the folder RUN on tables that nobody trained on, at their owners.
 
     The tables are those of [holdout] in the job, or of --table; Flower sites name theirs in site.toml. Every owner
@@ -35,6 +36,9 @@ def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path |
 
     \b
     fedpact evaluate hospitals/run --table north=north_2026.csv --table south=south_2026.csv
+
+    Parties of a vertical model have a table each of the same people, found by their ids; a coordinator that holds the
+    labels has one too, server=FILE.
 
     Exit code 0 whatever the verdicts are, 2 when something is wrong.
     """
@@ -48,7 +52,7 @@ def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path |
             )
         found = evaluate_on_flower(run, file)
     else:
-        found = evaluate_run(run, file, stated or None, engine)
+        found = evaluate_run(run, file, stated or None, engine, absent=absent)
     show(found)
     click.echo(f"kept in {run / EVALUATION}")
 

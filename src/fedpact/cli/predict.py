@@ -8,20 +8,36 @@ from pathlib import Path
 
 import click
 
+from fedpact.cli.evaluate import read_tables
 from fedpact.data.cells import Cells, read_cells
 from fedpact.errors import OptionError
+from fedpact.federation import ENGINES
 from fedpact.jobs import find_threshold, read_job
+from fedpact.jobs.evaluation import job_of, score_party_run
 from fedpact.report.files import explain_write_errors
-from fedpact.tasks.model import Model, RegressionModel, load_model
+from fedpact.tasks.model import Model, PartyModel, RegressionModel, load_model
+from fedpact.types import Vector
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.argument("table", type=click.Path(path_type=Path))
+@click.argument("table", required=False, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="File to write. [default: standard output]")
 @click.option("--owner", help="Who holds the rows, where every owner decides at a threshold of its own.")
 @click.option("--job", type=click.Path(path_type=Path), help="The job of the run, with --owner.")
-def predict(run: Path, table: Path, out: Path | None, owner: str | None, job: Path | None) -> None:
+@click.option("--table", "tables", multiple=True, metavar="PARTY=FILE", help="vertical: a party's table.")
+@click.option("--absent", is_flag=True, help="vertical: parties may have no table.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="vertical: replaces the engine that the job names.")
+def predict(
+    run: Path,
+    table: Path | None,
+    out: Path | None,
+    owner: str | None,
+    job: Path | None,
+    tables: tuple[str, ...],
+    absent: bool,
+    engine: str | None,
+) -> None:
     """Apply the model in the folder RUN to the rows of TABLE (CSV or Parquet).
 
     Writes a CSV file with one line per row: the class, and the probability of each class; or the number that a
@@ -34,23 +50,46 @@ def predict(run: Path, table: Path, out: Path | None, owner: str | None, job: Pa
     With threshold = "own" every owner decides at a threshold that follows from its own held-out rows and never leaves
     it. Then --owner and --job are needed, on the machine that has this owner's table.
 
+    The parties of a vertical model have a table each, of the same people, found by their ids: give one for each with
+    --table in the place of TABLE. Lines then begin with the id. Parties without a table need --absent, and count as if
+    everyone had the mean of their columns; the gap between groups was bounded with all of them.
+
     \b
     fedpact predict hospitals/run new_patients.csv
     fedpact predict hospitals/run new_patients.csv --out predicted.csv
     fedpact predict hospitals/run new_patients.csv --owner north --job hospitals/job.toml
+    fedpact predict parties/run --table bank=new_bank.csv --table shop=new_shop.csv
     """
     model = load_model(run)
-    cells = read_cells(table)
-    if isinstance(model, RegressionModel):
-        lines = _regress(model, cells)
+    if isinstance(model, PartyModel) != (table is None) or (table is not None and tables):
+        needed = "one --table PARTY=FILE for each party" if isinstance(model, PartyModel) else "one TABLE"
+        raise OptionError(f"this model predicts from {needed}; give that, and nothing else", code="FP-OPTION-955")
+    if isinstance(model, PartyModel):
+        ids, scores = score_party_run(run, job_of(run, job), read_tables(tables), engine, absent)
+        lines = _classify_people(model, ids, scores)
     else:
-        lines = _classify(model, cells, _threshold(model, owner, job))
+        assert table is not None
+        lines = _predict_rows(model, read_cells(table), owner, job)
     if out is None:
         csv.writer(sys.stdout).writerows(lines)
         return
     with explain_write_errors(out), out.open("w", newline="") as file:
         csv.writer(file).writerows(lines)
     click.echo(f"wrote {len(lines) - 1} predictions to {out}")
+
+
+def _predict_rows(model: Model | RegressionModel, cells: Cells, owner: str | None, job: Path | None) -> list[list[str]]:
+    if isinstance(model, RegressionModel):
+        return _regress(model, cells)
+    return _classify(model, cells, _threshold(model, owner, job))
+
+
+def _classify_people(model: PartyModel, ids: list[str], scores: Vector) -> list[list[str]]:
+    """The lines of a vertical classifier: ids, classes and probabilities."""
+    lines = [["id", "class", *(f"probability of {name}" for name in model.classes)]]
+    for who, k, row in zip(ids, model.predict(scores), model.probabilities(scores), strict=True):
+        lines.append([who, model.classes[k], *(f"{value:.6g}" for value in row)])
+    return lines
 
 
 def _threshold(model: Model, owner: str | None, job: Path | None) -> float:

@@ -17,7 +17,7 @@ from fedpact.jobs.running import RATES
 from fedpact.report import wording
 from fedpact.report.record import Measured, Record
 from fedpact.report.tables import table, terminal
-from fedpact.tasks import TableTask
+from fedpact.tasks import TableTask, Vertical
 
 #: Exit code by status; 1 for all others.
 EXIT = {"solved": 0, "interrupted": 130}
@@ -92,6 +92,8 @@ def _describe(file: JobFile) -> None:
     if isinstance(file.task, TableTask):
         names = file.task.encoding.names
         click.echo(f"{len(names)} features: {', '.join(names)}")
+    if isinstance(file.task, Vertical):
+        click.echo(f"parties: {', '.join(file.owners)}; the label is with {file.task.label_holder}")
 
 
 def _run(file: JobFile, engine: str | None, resume: bool, force: bool) -> Record:

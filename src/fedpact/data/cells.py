@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -51,6 +51,11 @@ class Cells:
     @property
     def rows(self) -> int:
         return len(next(iter(self.columns.values())))
+
+    def take(self, rows: NDArray[np.int64]) -> Cells:
+        """These rows, in this order."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return replace(self, columns=columns, lines=tuple(self.lines[row] for row in rows) if self.lines else ())
 
     def column(self, name: str) -> NDArray[Any]:
         """The column as it stands. Raises DataError when it is absent or double."""

@@ -5,6 +5,7 @@ from fedpact.fitting.calibration import calibrate
 from fedpact.fitting.evaluation import Evaluation, evaluate
 from fedpact.fitting.fit import fit
 from fedpact.fitting.result import Fit
+from fedpact.fitting.vertical import PartyFitting
 from fedpact.tasks import Calibration
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Calibration",
     "Evaluation",
     "Fit",
+    "PartyFitting",
     "align_parties",
     "calibrate",
     "collect_labels",

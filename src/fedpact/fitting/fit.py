@@ -24,7 +24,7 @@ from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import Measure, RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
-from fedpact.tasks import Classification, TableTask, Task
+from fedpact.tasks import Classification, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.requirements import check_holder
 from fedpact.types import Vector
@@ -66,10 +66,18 @@ def fit(
         for one in asked.constraints:
             check_holder(one, server)
     solving = {"method": method, "tol": tol, "max_rounds": max_rounds, "seed": seed, **options}
+    kind = fitting_of(asked)
     if session is not None:
-        return Fitting(session, owners, server, solving, callbacks).run(asked, compare)
+        return kind(session, owners, server, solving, callbacks).run(asked, compare)
     with Session() as made:
-        return Fitting(made, owners, server, solving, callbacks).run(asked, compare)
+        return kind(made, owners, server, solving, callbacks).run(asked, compare)
+
+
+def fitting_of(task: Task) -> type[Fitting]:
+    """How models of this task are fitted: owners hold rows, or columns."""
+    from fedpact.fitting.vertical import PartyFitting  # a Fitting itself
+
+    return PartyFitting if isinstance(task, Vertical) else Fitting
 
 
 class Fitting:
@@ -99,7 +107,6 @@ class Fitting:
         self.session.open(self._sources, self._identify(task, compare))
         self._require_method()
         begun = self.session.ledger.read()
-        hide_sums(self.session)
         task = self._agree(task)
         before: Measures = {}
         start: Vector | None = None
@@ -133,6 +140,7 @@ class Fitting:
 
     def _agree(self, task: Task) -> Task:
         """The task with the scaling of its columns and the rows of all owners, where it asks for them."""
+        hide_sums(self.session)
         task = agree_on_weights(self.session, task)
         if isinstance(task, TableTask) and task.needs_scaling:
             self.session.pose(task)

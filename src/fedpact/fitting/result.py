@@ -17,7 +17,7 @@ from fedpact.fitting.sources import Held
 from fedpact.problem import Measure
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
-from fedpact.tasks import Calibration, Classification, Model, RegressionModel, TableTask, Task
+from fedpact.tasks import Calibration, Classification, Model, PartyModel, RegressionModel, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.types import Vector
 
@@ -40,6 +40,7 @@ class Fit:
     together:      values of the constraints that all owners hold together, over the rows of all
     calibration:   makes probabilities of the model's scores, where the task asks for it and there is a rising line
     evidence:      what the owners signed about all this; None where they have no keys
+    columns:       of a vertical fit: the names of every party's columns in the model
     """
 
     task: Task
@@ -55,6 +56,7 @@ class Fit:
     together: dict[str, Measure] = field(default_factory=dict)
     calibration: Calibration | None = None
     evidence: Evidence | None = None
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -121,8 +123,11 @@ class Fit:
         return replace(self, solution=replace(self.solution, status=status, reason=reason))
 
     @property
-    def model(self) -> Model | RegressionModel | None:
+    def model(self) -> Model | RegressionModel | PartyModel | None:
         """The model in the units of the columns; None for a task without one."""
+        if isinstance(self.task, Vertical):
+            intercept = float(self.solution.w[-1]) if self.task.intercept else 0.0
+            return PartyModel(self.task.classes, intercept, self.columns)
         if not isinstance(self.task, TableTask) or not self.task.comparable:
             return None
         found = self.task.model(self.solution.w)

@@ -7,15 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedpact.alignment import normalize
+from fedpact.data.cells import read_cells
 from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
 from fedpact.fitting import Evaluation, evaluate
+from fedpact.fitting.newcomers import evaluate_parties, score_newcomers
 from fedpact.fitting.sources import Held
 from fedpact.jobs.evidence_file import EVALUATION
 from fedpact.jobs.job_file import JobFile, read_job
-from fedpact.jobs.running import TASK, session_settings
+from fedpact.jobs.running import TASK, party_sources, session_settings
 from fedpact.solvers import Solution
-from fedpact.tasks import Task, read_task
+from fedpact.tasks import PartyModel, Task, Vertical, load_model, read_task
+from fedpact.tasks.base import SERVER
 from fedpact.types import Vector
 
 
@@ -50,16 +54,21 @@ def evaluate_run(
     file: JobFile,
     tables: Mapping[str, Path] | None = None,
     engine: Engine | str | None = None,
+    *,
+    absent: bool = False,
 ) -> Evaluation:
     """Measure the model of the run in this folder on tables that nobody trained on, and keep the result there.
 
     file:   the job of the run
     tables: by owner, in the place of the job's [holdout]; sites have their own
     engine: in the place of the job's own
+    absent: of a vertical model: may parties have no table? They count as if everyone had the mean of their columns
 
     Raises OptionError when nobody has a table for it, and what `fedpact.fitting.evaluate` raises.
     """
     trained = Trained.load(folder)
+    if isinstance(trained.task, Vertical):
+        return evaluate_party_run(folder, file, trained.task, tables, engine, absent)
     known: Mapping[str, Held] = file.owners
     owners: Mapping[str, Held] = file.holdout if tables is None else tables
     if file.superlink:
@@ -75,12 +84,88 @@ def evaluate_run(
             f"{unknown[0]!r} is not an owner of this run; its owners are: {', '.join(file.owners)}",
             code="FP-OPTION-839",
         )
-    settings = {name: value for name, value in session_settings(file).items() if name != "keys"}  # nothing is signed
-    where = engine or file.solve.get("engine", "in-process")
-    with Session(where, **settings) as session:
+    with open_session(file, engine) as session:
         found = evaluate(trained.task, trained.w, owners, session, trained=known)
     keep(folder, found)
     return found
+
+
+def evaluate_party_run(
+    folder: Path,
+    file: JobFile,
+    task: Vertical,
+    tables: Mapping[str, Path] | None = None,
+    engine: Engine | str | None = None,
+    absent: bool = False,
+) -> Evaluation:
+    """The same of a vertical model, whose parties have different columns. absent: may parties have no table?"""
+    model = load_model(folder)
+    assert isinstance(model, PartyModel)
+    given = file.holdout if tables is None else tables
+    server, sources = choose_tables(file, folder, model, given, absent)
+    if server is None and SERVER in (task.label_holder, task.group_holder):
+        raise OptionError(
+            "the label or the groups are with the coordinator: give its table of the new people, server=FILE",
+            code="FP-OPTION-954",
+        )
+    with open_session(file, engine) as session:
+        found = evaluate_parties(task, model, sources, session, server=server)
+    keep(folder, found)
+    return found
+
+
+def score_party_run(
+    folder: Path,
+    file: JobFile,
+    tables: Mapping[str, Path],
+    engine: Engine | str | None = None,
+    absent: bool = False,
+) -> tuple[list[str], Vector]:
+    """Ids, and scores of the model of a vertical run, of the people in these tables, by party: all on this machine.
+
+    Whoever reads all tables may see all ids, so they are matched in the clear.
+    """
+    task = Trained.load(folder).task
+    model = load_model(folder)
+    assert isinstance(task, Vertical)
+    assert isinstance(model, PartyModel)
+    _, sources = choose_tables(file, folder, model, tables, absent)
+    with open_session(file, engine) as session:
+        found = score_newcomers(task, model, sources, session, alignment="id")
+    ids = {party: task.people(party, read_cells(table)).ids for party, table in tables.items()}
+    texts = {party: normalize(party, own) for party, own in ids.items()}
+    common = sorted(set.intersection(*map(set, texts.values())))  # the order in which `align_parties` has them
+    return common, found.scores
+
+
+def choose_tables(
+    file: JobFile, folder: Path, model: PartyModel, tables: Mapping[str, Path], absent: bool
+) -> tuple[Path | None, dict[str, Held]]:
+    """The coordinator's table of these, and what the parties hold. OptionError unless they are those of the run."""
+    if file.superlink:
+        raise OptionError(
+            "the parties of this run are Flower sites, which keep their pieces of the model; ask them there",
+            code="FP-OPTION-951",
+        )
+    own = {party: path for party, path in tables.items() if party != SERVER}
+    if unknown := [party for party in own if party not in model.columns]:
+        raise OptionError(
+            f"{unknown[0]!r} is not a party of this run; they are {', '.join(model.columns)}", code="FP-OPTION-952"
+        )
+    lacking = [party for party in model.columns if party not in own]
+    if lacking and (not absent or not own):
+        raise OptionError(
+            f"{', '.join(lacking)}: no table; the gap was bounded with all parties. Give one for each, NAME=FILE, or "
+            "allow --absent, and see with `fedpact evaluate` what the gap is then",
+            code="FP-OPTION-953",
+        )
+    return tables.get(SERVER), party_sources(file, folder, own)
+
+
+def open_session(file: JobFile, engine: Engine | str | None) -> Session:
+    """Where the owners of a job are asked about a model that is there."""
+    settings = {name: value for name, value in session_settings(file).items() if name != "keys"}  # nothing is signed
+    return Session(engine or file.solve.get("engine", "in-process"), **settings)
 
 
 def keep(folder: Path, found: Evaluation) -> None:

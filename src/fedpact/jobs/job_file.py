@@ -15,8 +15,9 @@ from fedpact.data.cells import column_names
 from fedpact.errors import DataError, FedpactError, OptionError
 from fedpact.federation.identity import check_public_keys
 from fedpact.jobs.keys import KEYS, KINDS, LISTS, OPEN
+from fedpact.jobs.party_tables import find_holders
 from fedpact.solvers import METHODS
-from fedpact.tasks import TASKS, TableTask, Task, keys_of
+from fedpact.tasks import TASKS, TableTask, Task, Vertical, keys_of
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.requirements import Levels, Requirement, check_holder, read_requirement
 
@@ -48,6 +49,7 @@ class JobFile:
     roster:    public keys of the sites, by owner
     keys:      name -> file of the owner's private key; empty: nobody signs
     holdout:   name -> table of the owner that nobody trains on, for `fedpact evaluate`
+    alignment_key: file of the key of keyed hashes, which parties of this machine share; None: there is none
     settings:  the whole as it was read, for the report
     """
 
@@ -65,6 +67,7 @@ class JobFile:
     roster: dict[str, str] = field(default_factory=dict)
     keys: dict[str, Path] = field(default_factory=dict)
     holdout: dict[str, Path] = field(default_factory=dict)
+    alignment_key: Path | None = None
     solve: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -123,6 +126,7 @@ class _Reader:
             roster=self._roster(found, owners, superlink),
             keys=self._keys(found, superlink),
             holdout=self._holdout(found, superlink),
+            alignment_key=self._alignment_key(found, superlink),
             solve=solve,
             options=options,
             settings=found,
@@ -368,8 +372,24 @@ class _Reader:
             self._fail(
                 "FP-OPTION-833", "", "holdout", '[holdout]: sites have their own; state holdout = "..." in site.toml'
             )
-        self._check_names("holdout", stated, found["owners"])
+        known = tuple(found["owners"])
+        if issubclass(TASKS[found["task"]], Vertical):
+            known = (*known, SERVER)  # who may hold the labels
+        self._check_names("holdout", stated, known)
         return {owner: self._file("holdout", owner, path) for owner, path in stated.items()}
+
+    def _alignment_key(self, found: Mapping[str, Any], superlink: str) -> Path | None:
+        """The file of the key of keyed hashes, for parties on this machine."""
+        if "alignment_key" not in found:
+            return None
+        if superlink:
+            self._fail(
+                "FP-OPTION-950",
+                "",
+                "alignment_key",
+                "alignment_key: sites have their own, which the coordinator must not have; take it out",
+            )
+        return self._file("", "alignment_key", found["alignment_key"])
 
     def _file(self, table: str, key: str, path: str) -> Path:
         file = self.folder / path
@@ -391,6 +411,9 @@ class _Reader:
         if issubclass(kind, TableTask):
             stated["columns"] = self._columns(found, files, server)
             stated.setdefault("standardize", True)
+        elif issubclass(kind, Vertical):
+            headers = self._headers(files, server)
+            stated |= find_holders(found, headers, server is not None, self._fail)
         for name in ("classes", "groups"):
             if name in stated:
                 stated[name] = tuple(map(str, stated[name]))
@@ -470,9 +493,7 @@ class _Reader:
                 f'{self.path}: label is not stated; add a line label = "..." with the column to predict',
                 code="FP-OPTION-385",
             )
-        headers = {owner: self._header(owner, file, "owners", owner) for owner, file in files.items()}
-        if server is not None:
-            headers[SERVER] = self._header(SERVER, server, "server", "data")
+        headers = self._headers(files, server)
         named = {key: found[key] for key in ("label", "group", "offset", "sample_weight") if found.get(key)}
         for key, column in named.items():
             self._check_column(key, column, headers)
@@ -510,6 +531,13 @@ class _Reader:
                 self._fail(
                     "FP-OPTION-388", "", key, f"owner {owner!r} has no column {column!r}; it has: {', '.join(names)}"
                 )
+
+    def _headers(self, files: Mapping[str, Path], server: Path | None) -> dict[str, tuple[str, ...]]:
+        """The names of the columns of every table that is on this machine, by owner."""
+        headers = {owner: self._header(owner, file, "owners", owner) for owner, file in files.items()}
+        if server is not None:
+            headers[SERVER] = self._header(SERVER, server, "server", "data")
+        return headers
 
     def _header(self, owner: str, file: Path, table: str, key: str) -> tuple[str, ...]:
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from fedpact.federation import ENGINES
 from fedpact.report.tracking import TRACKERS
 from fedpact.solvers import METHODS
-from fedpact.tasks import TASKS, Requirement, keys_of
+from fedpact.tasks import TASKS, Requirement, Vertical, keys_of
 from fedpact.tasks.base import Key
 
 
@@ -48,6 +48,12 @@ KINDS: dict[str, Kind] = {
         "a table of lists",
         {"type": "object", "additionalProperties": {"type": "array", "items": _LEVEL}},
         entries="list",
+    ),
+    "columns": Kind(
+        (dict,),
+        'a table of lists of texts, such as bank = ["income", "debts"]',
+        {"type": "object", "additionalProperties": _TEXTS},
+        entries="texts",
     ),
     "files": Kind(
         (dict,),
@@ -120,6 +126,7 @@ OPEN = {
     "owners": "name = its table, CSV or Parquet; or flower://ADDRESS, see the how-to on Flower",
     "roster": "owner = its public key, for owners that are Flower sites",
     "categories": "column = the list of its levels",
+    "columns": "party = the list of the columns that it brings to a vertical model",
     "bound": "owner = its bound, where they differ",
     "holdout": "owner = a table that nobody trains on; `fedpact evaluate` measures the model on it",
     "coefficients": "column = {at_least = ..., at_most = ...}",
@@ -138,8 +145,14 @@ def _declare() -> Iterator[JobKey]:
     comparable = tuple(name for name, task in TASKS.items() if task.comparable)
     unseen = "tables that nobody trains on: `fedpact evaluate` measures the model on them"
     yield _key("", "holdout", "files", unseen, "none", example='{clinic = "clinic_new.csv"}', tasks=comparable)
+    tags = "file of 32 random bytes, with which parties on this machine hash ids; sites have their own"
+    vertical = tuple(name for name, task in TASKS.items() if issubclass(task, Vertical))
+    yield _key("", "alignment_key", "file", tags, "none", example='"ids.key"', tasks=vertical)
     signing = "private keys of the owners: each signs what it measured, and `fedpact verify` checks it"
-    yield _key("", "keys", "files", signing, "none", example='{clinic = "clinic.key"}')
+    by_rows = tuple(
+        name for name, task in TASKS.items() if not issubclass(task, Vertical)
+    )  # parties measure nothing alone
+    yield _key("", "keys", "files", signing, "none", example='{clinic = "clinic.key"}', tasks=by_rows)
     yield _key("solve", "method", "text", "how it is solved", '"auto"', choices=("auto", *METHODS))
     yield _key("solve", "tol", "number", "tolerance of the certificate, above 0 and below 1", "1e-3")
     yield _key("solve", "seed", "whole", "seed of everything random", "0")

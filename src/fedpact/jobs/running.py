@@ -23,6 +23,7 @@ import numpy as np
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Engine, Session
 from fedpact.fitting import Fit, fit
+from fedpact.fitting.sources import Held
 from fedpact.jobs.evidence_file import EVALUATION, write_evidence
 from fedpact.jobs.evidence_file import FILE as EVIDENCE
 from fedpact.jobs.job_file import JobFile
@@ -32,7 +33,7 @@ from fedpact.report.tracking import forget, tracker
 from fedpact.solvers import Progress
 from fedpact.solvers.solution import Status
 from fedpact.statistics import interval
-from fedpact.tasks import Classification, Model, TableTask
+from fedpact.tasks import Classification, FileSource, Model, PartySource, TableTask, Vertical
 from fedpact.tasks.base import SERVER, Bounded
 from fedpact.tasks.decisions import own_threshold
 
@@ -42,6 +43,8 @@ log = logging.getLogger("fedpact")
 MESSAGES = "messages.log"
 #: The task as it was at last, and where its job is: what `fedpact evaluate` needs beside the solution.
 TASK = "task.json"
+#: Folder of the parties' pieces of a vertical model.
+PIECES = "pieces"
 #: Begins the line of the log that says why a run has no record; `fedpact run` on Flower reads it.
 ENDED = "ended: "
 #: Measures that are shown beside those of the model without constraints.
@@ -75,11 +78,13 @@ def run_job(
     began = time.perf_counter()
     where = engine or file.solve.get("engine", "in-process")
     name = where if isinstance(where, str) else "in-process"
-    owners: Mapping[str, str | None] = file.owners
+    owners: Mapping[str, Held] = file.owners
     settings = session_settings(file)
     if file.superlink:
         owners = dict.fromkeys(file.owners)  # sites know where their data are
         name = "flower"
+    elif isinstance(file.task, Vertical):
+        owners = party_sources(file, folder)
     if file.messages:
         settings["record"] = folder / MESSAGES
     solving = {name: file.solve[name] for name in SOLVING if name in file.solve}
@@ -112,6 +117,18 @@ def run_job(
     if found.evidence is not None:  # at the very end, since it holds the digest of every file
         write_evidence(folder, found.evidence, file.path, session.identity)
     return record
+
+
+def party_sources(file: JobFile, folder: Path, tables: Mapping[str, Path] | None = None) -> dict[str, Held]:
+    """The parties of a vertical job on this machine; each keeps its piece of the model in the folder of the run.
+
+    tables: of people whom nobody trained on, by party; then only these parties
+    """
+    sources: dict[str, Held] = {}
+    for party in file.owners if tables is None else tables:
+        unseen = None if tables is None else FileSource(party, tables[party])
+        sources[party] = PartySource(party, file.owners[party], unseen, file.alignment_key, folder / PIECES)
+    return sources
 
 
 def session_settings(file: JobFile) -> dict[str, Any]:
@@ -203,6 +220,8 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
     settings = dict(file.settings)
     if isinstance(task, TableTask):
         settings["features used"] = list(task.encoding.names)
+    if isinstance(task, Vertical):
+        settings["label_at"] = task.label_holder
     return Record(
         title=file.title,
         asked=task.sentence(),
@@ -229,6 +248,7 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
         versions=versions(),
         notes=tuple(list_notes(found)),
         promised=task.promise_in_words() if isinstance(task, Classification) else "",
+        parties={party: list(columns) for party, columns in found.columns.items()},
     )
 
 

@@ -36,7 +36,7 @@ from fedpact.report.page import page
 from fedpact.report.record import FILE as RECORD
 from fedpact.report.record import Failed, Record, Verification
 from fedpact.solvers import Solution
-from fedpact.tasks import FileSource, load_model, read_task
+from fedpact.tasks import FileSource, read_task
 from fedpact.tasks.base import SERVER, Bounded
 from fedpact.tasks.model import ARRAYS, LinearModel
 
@@ -184,8 +184,8 @@ def check_results(folder: Path, evidence: Evidence) -> Iterator[Failed]:
         stated = json.loads((folder / file).read_text())
         yield from _compare_certificate(stated, record, certificate, objective)
         file = "model.json"
-        if told.model is not None:
-            yield from _compare_models(load_model(folder), told.model)
+        if isinstance(told.model, LinearModel):
+            yield from _compare_models(LinearModel.load(folder), told.model)
             file = TASK
             stated = json.loads((folder / file).read_text())
             yield from _compare(file, {"task": (stated["task"], evidence.task)})

@@ -78,6 +78,14 @@ class Piece:
             ) from error
 
 
+@dataclass(frozen=True, eq=False)
+class NewRows:
+    """A party's piece of the model, and its columns of the people to predict."""
+
+    piece: Piece
+    X: Matrix
+
+
 class PartyLike(Protocol):
     """What the coordinator knows of a party."""
 

@@ -71,6 +71,7 @@ class Record:
     notes:    choices made on the way
     run:      name of the run in its messages; evidence is signed for it
     promised: how promises for new rows are kept; empty: there are none
+    parties:  of a vertical model, the names of every party's columns; empty: owners hold rows
     """
 
     title: str
@@ -96,6 +97,7 @@ class Record:
     notes: tuple[str, ...] = ()
     run: str = ""
     promised: str = ""
+    parties: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def solved(self) -> bool:

@@ -215,7 +215,8 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
         verdict = Verdict("unbounded", UNBOUNDED)
     if ending.wrong:
         verdict = _doubt(verdict, ending.wrong)
-    return run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
+    answer = run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
+    return replace(answer, scores=ending.scores)
 
 
 def _doubt(verdict: Verdict, wrong: str) -> Verdict:

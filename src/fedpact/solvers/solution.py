@@ -96,6 +96,7 @@ class Solution:
     rounds:             exchanges with the owners (one message down and one up)
     private:            of every owner, in order, the variables that it keeps for itself; only where all owners are in
                         this process, which then has them from the owners' own memory. Never saved
+    scores:             of all people, in a vertical problem: the coordinator's. Never saved
     """
 
     w: Vector
@@ -112,6 +113,7 @@ class Solution:
     conflict: tuple[str, ...] = ()  # the owners whose constraints conflict, when infeasible
     convex: bool = False  # is the problem known to be convex? Then a solved one is optimal, up to the tolerances
     private: list[Vector] | None = field(default=None, repr=False)
+    scores: Vector | None = field(default=None, repr=False)
 
     @property
     def rounds(self) -> int:

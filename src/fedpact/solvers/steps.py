@@ -334,6 +334,7 @@ class Ending:
 
     unbounded: does a far point show that the objective falls forever beyond it?
     wrong:     whose derivatives do not belong to their functions, in words; empty when all do
+    scores:    of all people, in a vertical problem
     """
 
     certificate: Certificate
@@ -341,6 +342,7 @@ class Ending:
     prices: list[Vector]
     unbounded: bool = False
     wrong: str = ""
+    scores: Vector | None = None
 
 
 WRONG_DERIVATIVES = "{}: the gradient or Jacobian of its {} does not belong to its function; correct it"

@@ -20,7 +20,7 @@ from fedpact.errors import DataError, OptionError, OwnerError
 from fedpact.federation.aligned import Rows as RowNumbers
 from fedpact.federation.digest import digest
 from fedpact.federation.policy import UNCOUNTED, Counts
-from fedpact.problem import Share, Unscaled
+from fedpact.problem import Party, Share, Unscaled
 from fedpact.prox import Prox
 from fedpact.statistics import interval
 from fedpact.types import Vector
@@ -146,7 +146,7 @@ class Task(ABC):
         return None
 
     @abstractmethod
-    def share(self, owner: str, held: Any) -> Share | Unscaled:
+    def share(self, owner: str, held: Any) -> Share | Unscaled | Party:
         """The owner's share, from what `read` gave. Runs where the data is."""
 
     def evaluation(self, owner: str, unseen: Any, held: Callable[[], Any]) -> Share:
@@ -244,7 +244,7 @@ class Source(ABC):
         self.unseen = unseen
         self.secret = None if secret is None else Path(secret)
 
-    def __call__(self, task: Task | Mapping[str, Any], rows: RowNumbers | None = None) -> Share | Unscaled:
+    def __call__(self, task: Task | Mapping[str, Any], rows: RowNumbers | None = None) -> Share | Unscaled | Party:
         """The owner's share of the task; rows: those that an alignment gave, in the common order."""
         asked = self.accept(task)
         if asked.aligned and rows is None:

@@ -18,6 +18,8 @@ from fedpact.errors import FedpactError, OptionError
 from fedpact.types import Matrix, Vector
 
 FORMAT = "fedpact-model-1"
+#: Of a model whose coefficients are with the parties.
+PARTIES = "fedpact-party-model-1"
 ARRAYS = ("coefficients", "intercept", "mean")
 
 
@@ -208,11 +210,43 @@ def arrays_of(table: Matrix, encoding: Encoding, scaling: Scaling | None, interc
     return {"encoding": encoding, "coefficients": own, "intercept": offset, "mean": mean}
 
 
-def load_model(folder: str | Path) -> Model | RegressionModel:
-    """Read what `save` wrote, of either kind. Raises FedpactError when there is none, or it is damaged."""
+@dataclass(frozen=True)
+class PartyModel:
+    """The coordinator's part of a vertical classifier: the sum of the parties' scores and the intercept decides.
+
+    columns: by party, the names of its columns; their coefficients are in the party's own `Piece`
+    """
+
+    classes: tuple[str, ...]
+    intercept: float
+    columns: dict[str, tuple[str, ...]]
+
+    def predict(self, scores: Vector) -> NDArray[np.int64]:
+        """The number of everyone's class. scores: of all parties together, with the intercept"""
+        return (scores > 0).astype(np.int64)
+
+    def probabilities(self, scores: Vector) -> Matrix:
+        """(people, classes)"""
+        second = expit(scores)
+        return np.column_stack([1 - second, second])
+
+    def save(self, folder: Path) -> None:
+        """model.json; the parties write their pieces."""
+        (folder / "model.json").write_text(json.dumps({"format": PARTIES, **asdict(self)}, indent=1) + "\n")
+
+    @classmethod
+    def read(cls, about: dict[str, Any]) -> Self:
+        columns = {party: tuple(names) for party, names in about["columns"].items()}
+        return cls(tuple(about["classes"]), float(about["intercept"]), columns)
+
+
+def load_model(folder: str | Path) -> Model | RegressionModel | PartyModel:
+    """Read what `save` wrote, of any kind. Raises FedpactError when there is none, or it is damaged."""
     source = Path(folder)
     try:
         about = json.loads((source / "model.json").read_text())
+        if about["format"] == PARTIES:
+            return PartyModel.read(about)
         if about["format"] != FORMAT:
             raise ValueError(f"it is not of format {FORMAT}")
         encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from fedpact.alignment import align, align_by_keyed_hash, align_privately
 from fedpact.errors import DataError, OptionError
 from fedpact.problem import VerticalProblem
+from fedpact.problem.vertical import COORDINATOR
 from fedpact.types import to_array
-
-COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True, eq=False)

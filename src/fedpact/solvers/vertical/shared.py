@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedpact.errors import DataError
 from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step
 from fedpact.problem import Certificate, Party, Piece, VerticalProblem
-from fedpact.problem.party import read_table
+from fedpact.problem.party import NewRows, read_table
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.run import Run
 from fedpact.solvers.steps import FAR, Ending
@@ -161,7 +161,7 @@ class VerticalSolver(Solver[S]):
         run.best.w = np.concatenate([*parts, at.own])
         run.best.multiplier = problem.multiplier(at.net)
         unbounded = _falls_forever(problem, z, penalty, max(certificate.violation, run.tol[1]))
-        return Ending(certificate, objective, [np.zeros(0) for _ in problem.shares], unbounded)
+        return Ending(certificate, objective, [np.zeros(0) for _ in problem.shares], unbounded, scores=z)
 
 
 def start_of(problem: VerticalProblem) -> Reached:
@@ -181,14 +181,6 @@ def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violatio
 
 
 # ---------------------------------------------------------------------------------------------------------- prediction
-
-
-@dataclass(frozen=True, eq=False)
-class NewRows:
-    """A party's piece of the model, and its columns of the people to predict."""
-
-    piece: Piece
-    X: Vector
 
 
 @dataclass(frozen=True, kw_only=True)

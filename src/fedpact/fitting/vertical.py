@@ -1,0 +1,268 @@
+"""A fit of parties that hold different columns of the same people: align them, learn widths and labels, solve.
+
+The coordinator holds labels, groups and the scores, so it measures the model by itself; every party keeps its piece.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.data.cells import Cells
+from fedpact.errors import OptionError
+from fedpact.federation import Order, Reply, Session, client_step
+from fedpact.fitting.agreement import Measured, hide_sums
+from fedpact.fitting.alignment import align_parties
+from fedpact.fitting.fit import Fitting
+from fedpact.fitting.result import Fit
+from fedpact.problem import DistantParty, Measure, Party, VerticalProblem
+from fedpact.solve import solve
+from fedpact.solvers import Solution, Solver
+from fedpact.tasks import LabelledParty, Task, Vertical
+from fedpact.tasks.base import SERVER
+from fedpact.tasks.parties import GAP
+from fedpact.types import Vector
+
+#: Theorem 1 of the paper, that scores do not determine a party's columns, needs parties with more columns than this.
+FEW_COLUMNS = 2
+
+# ---------------------------------------------------------------------------------------------------- the party's half
+
+
+@dataclass(frozen=True, kw_only=True)
+class Introduced(Reply):
+    """What the coordinator must know of a party.
+
+    columns: their names in the model, a JSON list
+    people:  how many it has
+    """
+
+    columns: str
+    people: int
+
+
+@client_step
+def introduce(share: Party, state: Any, order: Order) -> tuple[None, Introduced]:
+    """Columns and people of a party. A solve begins: where the one before it ended is forgotten."""
+    return None, Introduced(columns=json.dumps(share.columns), people=len(share.X))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels(Reply):
+    """labels: of the people in common, in their order: numbers of the classes"""
+
+    labels: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups(Reply):
+    """groups: of the people in common, in their order: numbers of the groups"""
+
+    groups: Vector
+
+
+@client_step
+def tell_labels(share: LabelledParty, state: Any, order: Order) -> tuple[Any, Labels]:
+    """Labels go to the coordinator, as the paper assumes; only their holder is asked."""
+    return state, Labels(labels=share.labels.astype(np.float64))
+
+
+@client_step
+def tell_groups(share: LabelledParty, state: Any, order: Order) -> tuple[Any, Groups]:
+    return state, Groups(groups=share.groups.astype(np.float64))
+
+
+# ---------------------------------------------------------------------------------------------- the coordinator's half
+
+
+class PartyFitting(Fitting):
+    """One fit of parties under way."""
+
+    _columns: dict[str, tuple[str, ...]]
+    _labels: Vector
+    _groups: Vector
+    _scores: Vector | None = None
+
+    def run(self, task: Task, compare: bool) -> Fit:
+        assert isinstance(task, Vertical)
+        self._check_holders(task)
+        return replace(super().run(task, compare), columns=self._columns)
+
+    def _check_holders(self, task: Vertical) -> None:
+        """Who holds label and group is a party, or the coordinator with a table of its own."""
+        if self._server is not None and task.alignment == "keyed-hash":
+            raise OptionError(
+                'alignment = "keyed-hash" is for parties that share a key, which the coordinator must not have; it has '
+                'a table here: use "private"',
+                code="FP-OPTION-932",
+                key="alignment",
+            )
+        for key, holder in (("label_at", task.label_holder), ("group_at", task.group_holder)):
+            if holder == SERVER and self._server is None and (key == "label_at" or task.group):
+                raise OptionError(
+                    f"{key} is not stated, and the coordinator has no table of its own; name the party that holds it, "
+                    "or give the coordinator's table",
+                    code="FP-OPTION-930",
+                    key=key,
+                )
+            elif holder not in (SERVER, *self._sources):
+                raise OptionError(
+                    f"{key} = {holder!r} is not a party; they are {', '.join(self._sources)}",
+                    code="FP-OPTION-931",
+                    key=key,
+                )
+
+    def _agree(self, task: Task) -> Task:
+        """People in common, labels, groups and the names of the columns; only then sums may be masked."""
+        assert isinstance(task, Vertical)
+        session = self.session
+        session.pose(task)
+        own = None
+        people = None
+        if self._server is not None:
+            own = self._server.held(task)
+            people = task.people(SERVER, own)
+        aligned = align_parties(
+            session, task.alignment, on_missing=task.on_missing, least=task.least_people, own=people
+        )
+        if own is not None:
+            assert aligned.rows is not None
+            own = task.take(own, aligned.rows)
+        self._meet()
+        self._labels = ask_labels(session, task, own)
+        self._groups = ask_groups(session, task, own)
+        hide_sums(session)
+        return task
+
+    def _meet(self) -> None:
+        """One exchange: what columns the parties have. Each begins anew."""
+        met = dict(zip(self.session.owners, self.session.ask(introduce, Order()), strict=True))
+        self._columns = {name: tuple(json.loads(reply.columns)) for name, reply in met.items()}
+
+    # ----------------------------------------------------------------------------------------------------------- models
+
+    def _solve(self, task: Task, start: Vector | None = None, **options: Any) -> Solution:
+        assert isinstance(task, Vertical)
+        if self._solves:
+            self.session.pose(task)
+            self._meet()
+        self._solves += 1
+        settings = {**self._solving, **options}
+        if not isinstance(settings["method"], Solver):
+            settings.setdefault("reveal", False)  # every party keeps its piece to itself
+        problem = self._problem(task)
+        solution = solve(problem, session=self.session, callbacks=self._callbacks, **settings)
+        self._scores = solution.scores
+        for name, columns in self._columns.items():
+            if len(columns) <= FEW_COLUMNS:
+                solution.history.notes.append(warn_of_few_columns(name, len(columns)))
+        return solution
+
+    def _problem(self, task: Vertical, constrained: bool | None = None) -> VerticalProblem:
+        """The problem as the coordinator knows it: labels, groups, and how many columns each party has."""
+        groups = None
+        max_gap = None
+        if task.group and (task.constrained if constrained is None else constrained):
+            groups = name_groups(task, self._groups)
+            max_gap = task.max_gap
+        parties = [DistantParty(name, len(columns)) for name, columns in self._columns.items()]
+        return VerticalProblem.of_parties(
+            parties,
+            self._labels,
+            groups,
+            max_gap,
+            gap=task.gap,
+            intercept=task.intercept,
+            sources=self._sources,
+            task=task,
+        )
+
+    def _measure(self, task: Task, w: Vector) -> dict[str, Measured]:
+        """No exchange: labels, groups and scores are the coordinator's."""
+        assert isinstance(task, Vertical)
+        if self._scores is None:
+            return {}
+        judged = self._problem(task, constrained=True)
+        gaps = judged.scored.gaps(self._scores)
+        told = count_rates(task, self._scores, self._labels, self._groups)
+        for name, value in zip(name_gaps(task, judged), gaps, strict=True):
+            told[name] = Measure(abs(float(value)), rows=0)
+        return {SERVER: Measured.of(gaps, told)}
+
+    def _attest(self, found: Fit) -> Fit:
+        """Nothing is signed: a party has numbers of its own only in sums."""
+        return found
+
+
+def ask_labels(session: Session, task: Vertical, own: Cells | None) -> Vector:
+    """Labels of the people in common, from whoever holds them. own: the coordinator's table, in the common order"""
+    if task.label_at:
+        return session.ask(tell_labels, Order(), [task.label_at])[0].labels
+    assert own is not None
+    return task.labels(SERVER, own).astype(np.float64)
+
+
+def ask_groups(session: Session, task: Vertical, own: Cells | None) -> Vector:
+    """The same of groups; none where the job has none."""
+    if not task.group:
+        return np.zeros(0)
+    if task.group_holder != SERVER:
+        return session.ask(tell_groups, Order(), [task.group_holder])[0].groups
+    assert own is not None
+    return task.members(SERVER, own).astype(np.float64)
+
+
+def name_groups(task: Vertical, groups: Vector) -> NDArray[np.str_]:
+    """Everyone's group in words."""
+    return np.asarray(np.array(task.groups)[groups.astype(int)])
+
+
+def name_gaps(task: Vertical, problem: VerticalProblem) -> list[str]:
+    """The gaps as measures are called, in the words of the job."""
+    classes = {f"y = {k}": f"{task.label} = {level}" for k, level in enumerate(task.classes)}
+    names = []
+    for name in problem.gap_names:
+        pair, _, condition = name.rpartition(", ")
+        if condition in classes:
+            name = f"{pair}, {classes[condition]}"
+        names.append(f"{GAP}{name}")
+    return names
+
+
+def count_rates(task: Vertical, scores: Vector, labels: Vector, groups: Vector) -> dict[str, Measure]:
+    """Rates of the model's decisions, by class and by group."""
+    decided = scores > 0
+    positive = labels > 0
+    right = decided == positive
+    told = {"rows": Measure.count(len(scores)), "accuracy": _rate(right)}
+    told["recall"] = _rate(right[positive])
+    told["specificity"] = _rate(right[~positive])
+    for code, level in enumerate(task.groups if groups.size else ()):
+        members = groups == code
+        where = f"{task.group} = {level}"
+        told[f"rows, {where}"] = Measure.count(int(members.sum()))
+        told[f"accuracy, {where}"] = _rate(right[members])
+        told[f"recall, {where}"] = _rate(right[members & positive])
+        told[f"specificity, {where}"] = _rate(right[members & ~positive])
+        told[f"decided {task.classes[1]}, {where}"] = _rate(decided[members])
+    return told
+
+
+def _rate(hits: Any) -> Measure:
+    """How often it is so; NaN over no rows."""
+    if not hits.size:
+        return Measure(np.nan, rows=0)
+    return Measure(float(np.mean(hits)), rows=int(hits.size))
+
+
+def warn_of_few_columns(party: str, columns: int) -> str:
+    """Theorem 1 of the paper does not protect such a party."""
+    many = "one column" if columns == 1 else f"{columns} columns"
+    return (
+        f"WARNING: {party} has {many} only: the theorem that a party's scores do not tell its columns needs more than "
+        f"{FEW_COLUMNS}"
+    )

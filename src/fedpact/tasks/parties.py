@@ -1,0 +1,360 @@
+"""The task "vertical": parties hold different columns of the same people, one of them (or the coordinator) the labels.
+
+A party's share is built from its own table, where it is, once the parties are aligned: of the people that all of them
+have, in the common order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpact.alignment import Mode, People
+from fedpact.data.cells import Cells, read_cells
+from fedpact.data.encoding import Encoding, categories_from
+from fedpact.errors import DataError, OptionError
+from fedpact.federation.policy import Counts
+from fedpact.problem import Party, Piece
+from fedpact.problem.certificate import TOGETHER
+from fedpact.problem.gaps import Gap
+from fedpact.problem.party import CONSTANT, NewRows, build_party
+from fedpact.prox import SquaredL2
+from fedpact.tasks import checks
+from fedpact.tasks.base import SERVER, Bounded, FileSource, Source, Task, key
+from fedpact.tasks.tables import check_distinct
+from fedpact.types import Vector
+
+Codes = NDArray[np.int64]
+#: Begins the name of a gap among the measures.
+GAP = "gap of mean loss, "
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledParty(Party):
+    """What a party trains on: its columns of the people in common, and labels and groups if it holds them."""
+
+    labels: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    groups: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows(NewRows):
+    """What a party scores: its columns of people whom nobody trained on, and labels and groups if it holds them."""
+
+    task: Vertical
+    owner: str
+    held: Cells
+
+    @property
+    def labels(self) -> Codes:
+        return self.task.labels(self.owner, self.held)
+
+    @property
+    def groups(self) -> Codes:
+        return self.task.members(self.owner, self.held)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vertical(Task):
+    """A linear classifier of people whose columns are at different parties; gaps between groups are bounded.
+
+    The fields are keys of a job.
+    """
+
+    name: ClassVar[str] = "vertical"
+    title: ClassVar[str] = (
+        "owners hold different columns of the same people; the gap of loss between groups is bounded"
+    )
+    aligned: ClassVar[bool] = True
+    has_server_data: ClassVar[bool] = True
+    comparable: ClassVar[bool] = True
+
+    id: str = key("id", "column by which parties find the same people; every table has it", "text")
+    label: str = key("", "the column to predict", "text", example='"ill"')
+    label_at: str = key("", "the party that has the label", "text", shown="the coordinator, in [server]")
+    classes: tuple[str, ...] = key(("0", "1"), "what the label may be; more than two are fine", "list")
+    group: str = key("", "column of the groups", "text", example='"sex"')
+    groups: tuple[str, ...] = key(("0", "1"), "what it may be", "list")
+    group_at: str = key("", "the party that has the groups", "text", shown="who has the label")
+    columns: Mapping[str, tuple[str, ...]] = key(
+        dict,
+        "the columns that a party brings, by party",
+        "columns",
+        shown="all numbers of its table but id, label and group",
+        example='{bank = ["income", "debts"]}',
+    )
+    categories: Mapping[str, tuple[str, ...]] = key(
+        dict, "columns of text, and all they may hold; agreed, so that no owner tells its own", "levels"
+    )
+    standardize: bool = key(True, "each party scales its own numbers to mean 0 and deviation 1", "bool")
+    intercept: bool = key(True, "does the model have an intercept?", "bool")
+    regularization: float | None = key(
+        None,
+        "weight of the squared norm of the model, without the intercept",
+        "number",
+        shown="2 / people, the paper's",
+    )
+    max_gap: float | None = key(None, "largest gap of mean loss between any two groups", "number", example="0.05")
+    gap: Gap = key(  # noqa: RUF009 - a field
+        "positives",
+        "rows whose mean loss is compared: those of the last class, all, or those of either class by themselves",
+        "text",
+        choices=get_args(Gap),
+    )
+    alignment: Mode = key(  # noqa: RUF009 - a field
+        "private",
+        "how people are matched; what each way tells is in the explanation of alignment",
+        "text",
+        choices=get_args(Mode),
+    )
+    on_missing: Literal["error", "drop"] = key(
+        "error", "people who are not at every party are an error, or left out", "text", choices=("error", "drop")
+    )
+    least_people: int = key(2, "fewer people in common than this are an error", "whole")
+
+    def __post_init__(self) -> None:
+        self._freeze()
+        if not self.label:
+            raise OptionError("task 'vertical' needs label=, the column to predict", code="FP-OPTION-920", key="label")
+        check_distinct("classes", self.classes, 2)
+        if len(self.classes) > 2:
+            raise OptionError(
+                f"classes are {list(self.classes)}; a vertical model has two: leave label values out, or join them",
+                code="FP-OPTION-921",
+                key="classes",
+            )
+        check_distinct("groups", self.groups, 2)
+        for column, levels in self.categories.items():
+            check_distinct("categories", levels, 1, column)
+        self._check_fairness()
+        self._check_columns()
+        if self.regularization is not None:
+            checks.check_nonnegative("regularization", self.regularization)
+        for name, choices in (("alignment", get_args(Mode)), ("on_missing", ("error", "drop"))):
+            if getattr(self, name) not in choices:
+                raise OptionError(
+                    f"{name} = {getattr(self, name)!r}: choose {', '.join(map(repr, choices))}",
+                    code="FP-OPTION-922",
+                    key=name,
+                )
+        if self.least_people < 2:
+            raise OptionError(
+                f"least_people = {self.least_people}: give a whole number of at least 2",
+                code="FP-OPTION-923",
+                key="least_people",
+            )
+
+    def _freeze(self) -> None:
+        """Lists, as messages and files have them, become tuples."""
+        object.__setattr__(self, "classes", tuple(self.classes))
+        object.__setattr__(self, "groups", tuple(self.groups))
+        object.__setattr__(self, "columns", {party: tuple(names) for party, names in self.columns.items()})
+        object.__setattr__(self, "categories", categories_from(self.categories))
+
+    def _check_fairness(self) -> None:
+        """A gap is between groups: both are stated, or neither."""
+        if self.max_gap is not None:
+            checks.check_nonnegative("max_gap", self.max_gap)
+        if self.group and self.max_gap is None:
+            raise OptionError(
+                f"group = {self.group!r} is stated without max_gap, the largest gap between groups; state it, or take "
+                "group out",
+                code="FP-OPTION-924",
+                key="group",
+            )
+        if self.max_gap is not None and not self.group:
+            raise OptionError(
+                "max_gap is stated without group, the column of the groups; state it, or take max_gap out",
+                code="FP-OPTION-925",
+                key="max_gap",
+            )
+
+    def _check_columns(self) -> None:
+        special = {self.id: "id", self.label: "label"}
+        for party, names in self.columns.items():
+            for column in names:
+                if column in special:
+                    raise OptionError(
+                        f"{column!r} is a column of party {party!r} and the {special[column]} as well; take it out of "
+                        "[columns]",
+                        code="FP-OPTION-926",
+                        key="columns",
+                        column=column,
+                    )
+            check_distinct(f"columns of {party!r}", names, 1)
+
+    # ------------------------------------------------------------------------------------------------- at the party
+
+    def read(self, path: Path) -> Cells:
+        return read_cells(path)
+
+    def people(self, owner: str, held: Cells) -> People:
+        """Who is in the table; what else of it does not fit the job is found now, before anyone is aligned."""
+        if not self.evaluating:
+            self._check_table(owner, held)
+        return People(owner, _read_ids(held, self.id))
+
+    def take(self, held: Cells, rows: NDArray[np.int64]) -> Cells:
+        return held.take(rows)
+
+    def share(self, owner: str, held: Cells) -> LabelledParty:
+        encoding = self.encoding(owner, held)
+        X = encoding.matrix(held)
+        mean = np.zeros(X.shape[1])
+        scale = np.ones(X.shape[1])
+        if self.standardize:
+            deviation = X.std(axis=0)
+            varies = deviation > CONSTANT * np.max(np.abs(X), axis=0)
+            mean = np.where(encoding.numeric, X.mean(axis=0), 0.0)
+            scale = np.where(encoding.numeric & varies, deviation, 1.0)
+        weight = 2.0 / len(X) if self.regularization is None else self.regularization
+        scaled = (X - mean) / scale
+        built = build_party(owner, scaled, SquaredL2(weight), len(X), encoding.names, standardize=False, keep=None)
+        own = {**vars(built), "mean": mean, "scale": scale}
+        return LabelledParty(**own, labels=self.labels(owner, held), groups=self.members(owner, held))
+
+    def score_rows(self, owner: str, held: Cells, piece: Piece) -> LabelledRows:
+        """The columns of the piece, of people whom nobody trained on."""
+        column_of = {f"{name}={level}": name for name, levels in self.categories.items() for level in levels}
+        names = tuple(dict.fromkeys(column_of.get(name, name) for name in piece.columns))
+        encoding = Encoding(names, {name: levels for name, levels in self.categories.items() if name in names})
+        return LabelledRows(piece, encoding.matrix(held), self, owner, held)
+
+    def labels(self, owner: str, held: Cells) -> Codes:
+        """The number of everyone's class, at their holder; elsewhere none."""
+        if owner != self.label_holder:
+            return np.zeros(0, dtype=np.int64)
+        return held.codes(self.label, self.classes, "classes")
+
+    def members(self, owner: str, held: Cells) -> Codes:
+        """The number of everyone's group, at their holder; elsewhere none."""
+        if not self.group or owner != self.group_holder:
+            return np.zeros(0, dtype=np.int64)
+        return held.codes(self.group, self.groups, "groups")
+
+    def _check_table(self, owner: str, cells: Cells) -> None:
+        """Raise DataError when the table does not fit the job."""
+        if owner != self.label_holder and self.label in cells.names:
+            raise DataError(
+                f"{cells.path}: column {self.label!r} is the label, which {self.label_holder!r} has; take it out of "
+                "this table, or rename it",
+                code="FP-DATA-920",
+                column=self.label,
+            )
+        self.labels(owner, cells)
+        self.members(owner, cells)
+        if owner != SERVER:
+            self.encoding(owner, cells)
+
+    def encoding(self, party: str, cells: Cells) -> Encoding:
+        """From the columns of the party's table to its features. Raises DataError when there are none."""
+        names = self.columns.get(party, ())
+        if not names:
+            special = {self.id, self.label}
+            if party == self.group_holder:
+                special.add(self.group)
+            names = tuple(name for name in cells.names if name not in special and self._is_feature(cells, name))
+        if not names:
+            raise DataError(
+                f"{cells.path}: there is no column that a model could use beside id, label and group; columns are "
+                "numbers, or listed under categories",
+                code="FP-DATA-921",
+            )
+        return Encoding(names, {name: levels for name, levels in self.categories.items() if name in names})
+
+    def _is_feature(self, cells: Cells, name: str) -> bool:
+        """Whether a column is a feature when the job lists none: a category, or with at least one number in it.
+
+        A number among text is a mistake, which reading the column then reports.
+        """
+        return name in self.categories or any(_is_number(cell) for cell in cells.column(name).tolist())
+
+    def count(self, held: Cells) -> Counts:
+        return Counts(held.rows)
+
+    # ----------------------------------------------------------------------------------------------------- for all
+
+    @property
+    def label_holder(self) -> str:
+        """Who has the label: a party, or the coordinator."""
+        return self.label_at or SERVER
+
+    @property
+    def group_holder(self) -> str:
+        return self.group_at or self.label_holder
+
+    def sentence(self) -> str:
+        asked = f"A classifier for {self.label} from the columns of {self.owners} parties"
+        if not self.group or not self.constrained:
+            return f"{asked}."
+        rows = {
+            "positives": f"people with {self.label} = {self.classes[1]}",
+            "all": "all people",
+            "classes": f"people of either {self.label}",
+        }[self.gap]
+        between = f"any two groups of {self.group}"
+        return f"{asked}; the gap of mean loss between {between}, over {rows}, is at most {self.max_gap:g}."
+
+    def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
+        """One a gap: values are the gaps, price has that of either side of each."""
+        assert self.max_gap is not None
+        names = [name.removeprefix(GAP) for name in told if name.startswith(GAP)]
+        for name, value, both in zip(names, values, price.reshape(-1, 2), strict=True):
+            yield Bounded(TOGETHER, f"{GAP}{name}", abs(float(value)), self.max_gap, float(np.max(both)))
+
+
+class PartySource(FileSource):
+    """A party's table, and where the party keeps its piece of the model: known here, and never told by a job.
+
+    pieces: the folder; None: it keeps none
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        path: str | Path,
+        unseen: Source | None = None,
+        secret: str | Path | None = None,
+        pieces: str | Path | None = None,
+    ) -> None:
+        super().__init__(owner, path, unseen, secret)
+        self.pieces = None if pieces is None else Path(pieces).absolute()
+
+    def __call__(self, task: Task | Mapping[str, Any], rows: NDArray[np.int64] | None = None) -> Any:
+        asked = self.accept(task)
+        if asked.evaluating and rows is not None and self.pieces is not None:
+            assert isinstance(asked, Vertical)
+            piece = Piece.load(self.pieces / piece_file(self.owner))
+            return asked.score_rows(self.owner, self._taken(asked, rows), piece)
+        share = super().__call__(asked, rows)
+        if isinstance(share, Party) and self.pieces is not None and asked.constrained:
+            return replace(share, keep=str(self.pieces / piece_file(self.owner)))
+        return share
+
+
+def piece_file(party: str) -> str:
+    """The name of the file in which a party keeps its piece, valid on every system."""
+    safe = re.sub(r"[^A-Za-z0-9_ -]", "_", party)[:40]
+    if safe == party:
+        return f"{party}.npz"
+    return f"{safe}-{hashlib.sha256(party.encode()).hexdigest()[:8]}.npz"  # "a/b" and "a_b" are two parties
+
+
+def _read_ids(cells: Cells, name: str) -> list[str | int]:
+    """The ids as they stand; whole numbers, which a Parquet file may have as floats, as whole numbers."""
+    column = cells.column(name).tolist()
+    return [int(one) if isinstance(one, float) and one.is_integer() else one for one in column]
+
+
+def _is_number(cell: str | float) -> bool:
+    try:
+        return bool(np.isfinite(float(cell)))
+    except ValueError:
+        return False
