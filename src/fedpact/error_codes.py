@@ -362,9 +362,7 @@ CODES = {
     "FP-OPTION-411": "a private intersection needs the package cryptography; pip install 'fedpact[secure]'",
     # postprocess; the first four also check what the estimators are given
     "FP-DATA-412": "fewer people are in every table than the job asks for; lower least_people, or align other tables",
-    "FP-DATA-413": "two parties hold labels; let one of them hold them",
     "FP-DATA-414": "its table has changed since the parties were aligned; restore it, or begin another run",
-    "FP-DATA-416": "two parties hold the same group; let one of them hold it",
     "FP-OPTION-416": "the task has no ids to align parties by; use a task about parties that hold columns",
     "FP-OPTION-417": "an owner holds no table with ids; give it one, and a task about parties",
     "FP-OPTION-418": "the task takes no rows of an alignment; use a task about parties that hold columns",
@@ -373,7 +371,6 @@ CODES = {
     "FP-OWNER-417": "points were to be multiplied before a party blinded its own, or afterwards; begin another run",
     "FP-OWNER-418": "people were to be accepted before they were listed; begin another run",
     "FP-OWNER-419": "positions of people are not in the list that the party sent, or twice; ask the coordinator why",
-    "FP-OWNER-420": "labels were asked for before people were accepted; begin another run",
     "FP-OWNER-421": "a list of tags or points is not one of 32 bytes each; ask the coordinator why",
     "FP-DATA-420": "an argument is not an array, or some of its values are masked; give an array without a mask",
     "FP-DATA-421": "an argument has another number of entries than there are rows; give one entry per row",

@@ -24,8 +24,6 @@ class Table:
 
     ids: list[str | int]
     X: NDArray[np.float64]
-    labels: NDArray[np.float64] | None = None
-    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +40,7 @@ class Columns(Task):
         return Table([row["id"] for row in rows], np.array([float(row["x"]) for row in rows]))
 
     def people(self, owner: str, held: Table) -> People:
-        groups = {"sex": held.groups} if held.groups else {}
-        return People(owner, held.ids, held.labels, groups)
+        return People(owner, held.ids)
 
     def take(self, held: Table, rows: NDArray[np.int64]) -> Table:
         return Table([held.ids[row] for row in rows], held.X[rows])

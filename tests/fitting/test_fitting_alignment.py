@@ -18,7 +18,7 @@ from fedpact.alignment import MODES, Mode, People
 from fedpact.errors import DataError
 from fedpact.federation import Order
 from fedpact.federation.aligned import Aligned
-from fedpact.fitting import align_parties, collect_labels
+from fedpact.fitting import align_parties
 from fedpact.fitting.alignment import Accept, Multiply, accept, multiply, to_words
 from fedpact.tasks import FileSource, HeldSource, Task
 
@@ -75,31 +75,6 @@ def test_the_transcript_tells_ids_only_in_the_clear(mode: Mode, tmp_path: Path) 
             hashes = [sha256(form).digest() for form in forms]
             found += [form for form in [*forms, *hashes, *(h.hex().encode() for h in hashes)] if form in seen]
     assert bool(found) == (mode == "id")
-
-
-def test_labels_and_groups_come_from_the_party_that_holds_them() -> None:
-    tables = make_tables(people=12, extra=3, parties=2)
-    numbers = tables["party1"].X / 10
-    sexes = tuple("f" if number % 3 else "m" for number in numbers)
-    tables["party1"] = replace(tables["party1"], labels=numbers % 2, groups=sexes)
-    with open_session(tables, fp.Session()) as session:
-        align_parties(session, on_missing="drop")
-        labels, groups = collect_labels(session)
-        people = session.ask(look_at, Order())[0].x
-        fields = session.ledger.read().owners["party1"].fields
-    assert labels is not None
-    np.testing.assert_array_equal(labels, people % 2)
-    assert groups.keys() == {"sex"}
-    assert groups["sex"].tolist() == ["f" if number % 3 else "m" for number in people]
-    assert {"Labelled.labels", "Labelled.groups"} <= set(fields)
-
-
-def test_two_parties_with_labels_are_an_error() -> None:
-    tables = {name: replace(table, labels=table.X * 0) for name, table in make_tables().items()}
-    with open_session(tables, fp.Session()) as session:
-        align_parties(session, on_missing="drop")
-        with raises_code("FP-DATA-413"):
-            collect_labels(session)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal, get_args
 
 from fedpact.alignment.by_id import Id
 
@@ -22,8 +19,6 @@ class People:
 
     party:  its name, for messages
     ids:    one a row
-    labels: one a row, where this party holds them for the coordinator; None: it does not
-    groups: by attribute one a row, likewise
     key:    of keyed hashes, which the parties share and the coordinator has not; empty: none
     least:  people in common, or the party does not go on
     modes:  of alignment that it takes part in
@@ -31,8 +26,6 @@ class People:
 
     party: str
     ids: Sequence[Id]
-    labels: NDArray[np.float64] | None = None
-    groups: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     key: bytes = field(default=b"", repr=False)
     least: int = 1
     modes: tuple[Mode, ...] = MODES

@@ -1,6 +1,6 @@
 """From a task to a certified model, in one session."""
 
-from fedpact.fitting.alignment import Alignment, align_parties, collect_labels
+from fedpact.fitting.alignment import Alignment, align_parties
 from fedpact.fitting.calibration import calibrate
 from fedpact.fitting.evaluation import Evaluation, evaluate
 from fedpact.fitting.fit import fit
@@ -16,7 +16,6 @@ __all__ = [
     "PartyFitting",
     "align_parties",
     "calibrate",
-    "collect_labels",
     "evaluate",
     "fit",
 ]

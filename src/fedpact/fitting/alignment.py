@@ -9,8 +9,7 @@ In the last exchange every party gets positions in the list that it sent, and ac
 are in its memory from then on, and every share is built from them. A list is sent in ascending order of its entries, so
 it does not tell the order of the party's table. Who learns what is in docs/explanation/alignment.md.
 
-The coordinator may hold a table itself (`own`): it takes part as one more party, in its own process. Labels and groups
-are the coordinator's in the paper; a party that holds them sends them (`collect_labels`), row by row, in the clear.
+The coordinator may hold a table itself (`own`): it takes part as one more party, in its own process.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from fedpact.errors import DataError, OptionError, OwnerError, Refused
 from fedpact.federation import Order, Reply, Session
 from fedpact.federation.aligned import Aligned, Rows
 from fedpact.federation.wire import aligning, write_atomically
-from fedpact.types import Vector
 
 #: Tags and points of 32 bytes, one a person, each as four words.
 Words = NDArray[np.uint64]
@@ -80,23 +78,6 @@ class Accept(Order):
 @dataclass(frozen=True, kw_only=True)
 class Accepted(Reply):
     people: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskLabels(Order):
-    """Ask a party for the labels and groups that it holds."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Labelled(Reply):
-    """labels and groups: of the people that all parties have, in the common order; empty at parties without them
-
-    groups: one column an attribute, as numbers of its levels; levels: JSON, by attribute the text of each number
-    """
-
-    labels: Vector
-    groups: NDArray[np.int64]
-    levels: str
 
 
 @aligning
@@ -155,20 +136,6 @@ def accept(people: People, aligned: Aligned | None, order: Accept) -> tuple[Alig
             code="FP-REFUSED-060",
         )
     return replace(aligned, key="", rows=aligned.listed[positions]), Accepted(people=int(positions.size))
-
-
-@aligning
-def tell_labels(people: People, aligned: Aligned | None, order: AskLabels) -> tuple[Aligned, Labelled]:
-    """The labels and groups that the party holds, of the people that all parties have."""
-    if aligned is None or aligned.rows is None:
-        raise OwnerError("labels are told of people that were accepted", code="FP-OWNER-420")
-    labels = np.zeros(0) if people.labels is None else np.asarray(people.labels, dtype=np.float64)[aligned.rows]
-    groups = np.zeros((aligned.rows.size, len(people.groups)), dtype=np.int64)
-    levels = {}
-    for number, (attribute, column) in enumerate(people.groups.items()):
-        found, groups[:, number] = np.unique([str(column[row]) for row in aligned.rows], return_inverse=True)
-        levels[attribute] = found.tolist()
-    return aligned, Labelled(labels=labels, groups=groups, levels=json.dumps(levels))
 
 
 def _check_mode(people: People, mode: Mode) -> None:
@@ -284,29 +251,6 @@ def _own_secret(session: Session) -> bytes:
     if not file.exists():
         write_atomically(file, new_key())
     return file.read_bytes()
-
-
-def collect_labels(session: Session) -> tuple[Vector | None, dict[str, NDArray[Any]]]:
-    """One exchange: labels (None: no party has them), and by attribute the groups, from the parties that hold them.
-
-    DataError when two parties hold the same.
-    """
-    labels: Vector | None = None
-    groups: dict[str, NDArray[Any]] = {}
-    for name, reply in zip(session.owners, session.ask(tell_labels, AskLabels()), strict=True):
-        if reply.labels.size and labels is not None:
-            raise DataError(f"{name}: holds labels, as another party does; let one party hold them", code="FP-DATA-413")
-        if reply.labels.size:
-            labels = reply.labels
-        for column, (attribute, levels) in enumerate(json.loads(reply.levels).items()):
-            if attribute in groups:
-                raise DataError(
-                    f"{name}: holds {attribute!r}, as another party does; let one party hold it",
-                    code="FP-DATA-416",
-                    column=attribute,
-                )
-            groups[attribute] = np.array(levels)[reply.groups[:, column]]
-    return labels, groups
 
 
 # ------------------------------------------------------------------------------------------------------- as they travel
