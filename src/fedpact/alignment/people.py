@@ -28,4 +28,4 @@ class People:
     ids: Sequence[Id]
     key: bytes = field(default=b"", repr=False)
     least: int = 1
-    modes: tuple[Mode, ...] = MODES
+    modes: tuple[str, ...] = MODES

@@ -15,6 +15,7 @@ from fedpact.fitting.evaluation import RATES, Estimate, Outcome
 from fedpact.jobs.evaluation import evaluate_run, job_of
 from fedpact.jobs.evidence_file import EVALUATION
 from fedpact.report.tables import table, terminal
+from fedpact.tasks.base import SERVER
 
 #: Measures of a model that predicts numbers.
 ERRORS = ("mean error", "root mean squared error")
@@ -45,12 +46,12 @@ def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path |
     file = job_of(run, job)
     stated = read_tables(tables)
     if file.superlink:
-        if stated or engine:
+        if stated.keys() - {SERVER} or engine:
             raise OptionError(
                 "the owners of this job are Flower sites, which have their own tables; leave out --table and --engine",
                 code="FP-OPTION-841",
             )
-        found = evaluate_on_flower(run, file)
+        found = evaluate_on_flower(run, file, stated.get(SERVER))
     else:
         found = evaluate_run(run, file, stated or None, engine, absent=absent)
     show(found)

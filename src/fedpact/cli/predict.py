@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from fedpact.cli.evaluate import read_tables
 from fedpact.data.cells import Cells, read_cells
+from fedpact.engines.flower.submit import predict_on_flower
 from fedpact.errors import OptionError
 from fedpact.federation import ENGINES
-from fedpact.jobs import find_threshold, read_job
+from fedpact.jobs import JobFile, find_threshold, read_job
 from fedpact.jobs.evaluation import job_of, score_party_run
 from fedpact.report.files import explain_write_errors
+from fedpact.tasks.base import SERVER
 from fedpact.tasks.model import Model, PartyModel, RegressionModel, load_model
 from fedpact.types import Vector
 
@@ -52,7 +55,9 @@ def predict(
 
     The parties of a vertical model have a table each, of the same people, found by their ids: give one for each with
     --table in the place of TABLE. Lines then begin with the id. Parties without a table need --absent, and count as if
-    everyone had the mean of their columns; the gap between groups was bounded with all of them.
+    everyone had the mean of their columns; the gap between groups was bounded with all of them. Flower sites have
+    their own tables (holdout in site.toml); --table server=FILE is then a table of the coordinator with the ids of the
+    people to predict, and without it people have numbers, in the order in which every site knows its own rows.
 
     \b
     fedpact predict hospitals/run new_patients.csv
@@ -65,7 +70,7 @@ def predict(
         needed = "one --table PARTY=FILE for each party" if isinstance(model, PartyModel) else "one TABLE"
         raise OptionError(f"this model predicts from {needed}; give that, and nothing else", code="FP-OPTION-955")
     if isinstance(model, PartyModel):
-        ids, scores = score_party_run(run, job_of(run, job), read_tables(tables), engine, absent)
+        ids, scores = _score_people(run, job_of(run, job), read_tables(tables), engine, absent)
         lines = _classify_people(model, ids, scores)
     else:
         assert table is not None
@@ -82,6 +87,19 @@ def _predict_rows(model: Model | RegressionModel, cells: Cells, owner: str | Non
     if isinstance(model, RegressionModel):
         return _regress(model, cells)
     return _classify(model, cells, _threshold(model, owner, job))
+
+
+def _score_people(
+    run: Path, file: JobFile, tables: Mapping[str, Path], engine: str | None, absent: bool
+) -> tuple[list[str], Vector]:
+    if not file.superlink:
+        return score_party_run(run, file, tables, engine, absent)
+    if tables.keys() - {SERVER} or engine or absent:
+        raise OptionError(
+            "the parties of this job are Flower sites, which have their own tables; give --table server=FILE at most",
+            code="FP-OPTION-956",
+        )
+    return predict_on_flower(run, file, tables.get(SERVER))
 
 
 def _classify_people(model: PartyModel, ids: list[str], scores: Vector) -> list[list[str]]:

@@ -238,6 +238,8 @@ def read_charter(content: Any, coordinator: str) -> Charter:
 
 def told_fields(sealed: Sealed[Any]) -> list[str]:
     """Fields of a reply that tell numbers of this owner alone."""
+    if not sealed.kept.tells:
+        return []
     sums = hidden_fields(type(sealed.kept), is_masked(sealed.sums))
     values = {f.name: getattr(sealed.kept, f.name) for f in fields(sealed.kept) if f.name not in sums}
     return [name for name, value in values.items() if isinstance(value, float) or (np.ndim(value) and np.size(value))]

@@ -57,6 +57,9 @@ class SitePolicy:
     state: Path = _key("site", "path", "folder for its memory and its audit log")  # noqa: RUF009
     key: Path = _key("site", "path", "its private key; `fedpact site key FILE` makes one")  # noqa: RUF009
     functions: Path | None = _key("site", "path", 'its own Python file, for the task "custom"', None)  # noqa: RUF009
+    alignment_key: Path | None = _key(  # noqa: RUF009
+        "site", "path", "32 random bytes that the parties of a vertical task share, to be aligned by keyed hashes", None
+    )
 
     roster: Path | None = _key("site", "path", "the owners' public keys in one signed file, instead of [peers]", None)  # noqa: RUF009
     roster_by: str = _key("site", "key", "public key of who signs the roster", "")
@@ -67,6 +70,11 @@ class SitePolicy:
     features: tuple[str, ...] = _key("allow", "texts", "columns that may be features", ())
     labels: tuple[str, ...] = _key("allow", "texts", "columns that may be the label", ())
     groups: tuple[str, ...] = _key("allow", "texts", "columns that may be the group", ())
+    ids: tuple[str, ...] = _key("allow", "texts", "columns by which parties of a vertical task may be aligned", ())
+    sent: tuple[str, ...] = _key(
+        "allow", "texts", "columns that may go to the coordinator row by row: label and group of a vertical task", ()
+    )
+    alignments: tuple[str, ...] = _key("allow", "texts", "ways to align parties that it takes part in", ("private",))
     tasks: tuple[str, ...] = _key("allow", "texts", "tasks that may run", ())
     methods: tuple[str, ...] = _key(
         "allow", "texts", "methods that may run", ("interior-point", "accelerated", "proximal-al")
@@ -87,6 +95,7 @@ class SitePolicy:
     rows_per_class: int = _key("require", "whole", "rows of each class, at least", 5)
     rows_per_group: int = _key("require", "whole", "rows of each group, at least", 5)
     rows_per_parameter: float = _key("require", "number", "rows for each number of the model, at least", 1.0)
+    least_people: int = _key("require", "whole", "people that all parties of a vertical task have, at least", 20)
     approval: bool = _key("require", "bool", "whether a person approves each new job: `fedpact site approve`", False)
 
     exchanges: int = _key("limit", "whole", "exchanges of a run", 2000)
@@ -385,9 +394,11 @@ ABOUT_PAST: tuple[Rule[Past], ...] = (
 #: Rules about a task, judged whenever it changes: the scaling and the bounds of a job are found on the way.
 ABOUT_TASK: tuple[Rule[Mapping[str, Any]], ...] = (
     Rule("tasks", "FP-REFUSED-020", lambda p, task: task.get("task") in p.tasks),
-    Rule("features", "FP-REFUSED-021", lambda p, task: columns_used(task) <= set(p.features)),
-    Rule("labels", "FP-REFUSED-022", lambda p, task: not task.get("label") or task["label"] in p.labels),
-    Rule("groups", "FP-REFUSED-023", lambda p, task: not task.get("group") or task["group"] in p.groups),
+    Rule("features", "FP-REFUSED-021", lambda p, task: columns_used(task, p.name) <= set(p.features)),
+    Rule("labels", "FP-REFUSED-022", lambda p, task: held_here(task, "label", p.name) <= set(p.labels)),
+    Rule("groups", "FP-REFUSED-023", lambda p, task: held_here(task, "group", p.name) <= set(p.groups)),
+    Rule("ids", "FP-REFUSED-025", lambda p, task: not is_vertical(task) or task.get("id") in p.ids),
+    Rule("sent", "FP-REFUSED-026", lambda p, task: columns_sent(task, p.name) <= set(p.sent)),
     Rule(
         "values",
         "FP-REFUSED-024",
@@ -429,10 +440,38 @@ ABOUT_ORDER: tuple[Rule[Traffic], ...] = (
 )
 
 
-def columns_used(task: Mapping[str, Any]) -> set[str]:
-    """Columns that enter the model or weigh its rows."""
+def is_vertical(task: Mapping[str, Any]) -> bool:
+    """Whether owners hold different columns, which the task lists by owner."""
+    return isinstance(task.get("columns"), Mapping)
+
+
+def columns_used(task: Mapping[str, Any], owner: str) -> set[str]:
+    """Columns of this owner that enter the model or weigh its rows.
+
+    A vertical task that lists none for it would take all columns of its table: they have no name that a policy allows.
+    """
+    if is_vertical(task):
+        return set(task["columns"].get(owner) or [""])
     more = (task.get(name) for name in ("offset", "sample_weight"))
     return {*(task.get("columns") or ()), *(column for column in more if column)}
+
+
+def held_here(task: Mapping[str, Any], role: str, owner: str) -> set[str]:
+    """The column that is the label or the group, if this owner holds it: one party does in a vertical task."""
+    column = task.get(role)
+    holder: str | None = owner
+    if is_vertical(task):
+        holder = task.get("label_at")
+        if role == "group":
+            holder = task.get("group_at") or holder
+    return {column} if column and holder == owner else set()
+
+
+def columns_sent(task: Mapping[str, Any], owner: str) -> set[str]:
+    """Columns of this owner that a task sends to the coordinator row by row."""
+    if not is_vertical(task):
+        return set()
+    return held_here(task, "label", owner) | held_here(task, "group", owner)
 
 
 def constraints_of(task: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,9 @@ class Multiply(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Multiplied(Reply):
-    points: Words  # these, times the party's key, in the order they came
+    tells: ClassVar[bool] = False  # they are another party's people
+
+    points: Words  # those that came, times the party's key, in the same order
 
 
 @dataclass(frozen=True, kw_only=True)

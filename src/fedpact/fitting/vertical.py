@@ -90,7 +90,9 @@ class PartyFitting(Fitting):
     def run(self, task: Task, compare: bool) -> Fit:
         assert isinstance(task, Vertical)
         self._check_holders(task)
-        return replace(super().run(task, compare), columns=self._columns)
+        found = super().run(task, compare)
+        assert isinstance(found.task, Vertical)
+        return replace(found, columns=self._columns, task=replace(found.task, model=self.session.run))
 
     def _check_holders(self, task: Vertical) -> None:
         """Who holds label and group is a party, or the coordinator with a table of its own."""

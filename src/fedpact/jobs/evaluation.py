@@ -121,17 +121,24 @@ def score_party_run(
     engine: Engine | str | None = None,
     absent: bool = False,
 ) -> tuple[list[str], Vector]:
-    """Ids, and scores of the model of a vertical run, of the people in these tables, by party: all on this machine.
+    """Ids, and scores of the model of a vertical run, of the people that all parties have.
 
-    Whoever reads all tables may see all ids, so they are matched in the clear.
+    tables: by party. Whoever reads all of them may see all ids, so they are matched in the clear. Sites have their own:
+            people are matched as in training, and are those of the coordinator's table if it gives one; else they have
+            numbers, in the order in which each site has its rows
     """
     task = Trained.load(folder).task
     model = load_model(folder)
     assert isinstance(task, Vertical)
     assert isinstance(model, PartyModel)
-    _, sources = choose_tables(file, folder, model, tables, absent)
+    server, sources = choose_tables(file, folder, model, tables, absent)
+    mode = task.alignment if file.superlink else "id"
     with open_session(file, engine) as session:
-        found = score_newcomers(task, model, sources, session, alignment="id")
+        found = score_newcomers(task, model, sources, session, server=server, alignment=mode)
+    if found.own is not None:
+        return normalize(SERVER, task.people(SERVER, found.own).ids), found.scores
+    if file.superlink:
+        return [str(number) for number in range(1, found.scores.size + 1)], found.scores
     ids = {party: task.people(party, read_cells(table)).ids for party, table in tables.items()}
     texts = {party: normalize(party, own) for party, own in ids.items()}
     common = sorted(set.intersection(*map(set, texts.values())))  # the order in which `align_parties` has them
@@ -142,12 +149,15 @@ def choose_tables(
     file: JobFile, folder: Path, model: PartyModel, tables: Mapping[str, Path], absent: bool
 ) -> tuple[Path | None, dict[str, Held]]:
     """The coordinator's table of these, and what the parties hold. OptionError unless they are those of the run."""
-    if file.superlink:
-        raise OptionError(
-            "the parties of this run are Flower sites, which keep their pieces of the model; ask them there",
-            code="FP-OPTION-951",
-        )
     own = {party: path for party, path in tables.items() if party != SERVER}
+    if file.superlink:
+        if own or absent:
+            raise OptionError(
+                "the parties of this run are Flower sites, which have their own tables and all take part; give the "
+                "coordinator's table at most, server=FILE",
+                code="FP-OPTION-951",
+            )
+        return tables.get(SERVER), dict.fromkeys(model.columns)
     if unknown := [party for party in own if party not in model.columns]:
         raise OptionError(
             f"{unknown[0]!r} is not a party of this run; they are {', '.join(model.columns)}", code="FP-OPTION-952"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedpact.alignment import People
 from fedpact.errors import OptionError
 from fedpact.federation import Site
 from fedpact.federation.audit import AuditLog
@@ -14,7 +15,7 @@ from fedpact.federation.forgetting import forget
 from fedpact.federation.gate import Gate
 from fedpact.federation.identity import Identity
 from fedpact.federation.policy import SitePolicy, read_policy
-from fedpact.tasks import Custom, FileSource, Task
+from fedpact.tasks import Custom, FileSource, PartySource, Task
 from fedpact.tasks.base import digest_of_files
 
 
@@ -40,16 +41,20 @@ def memory_folder(policy: SitePolicy) -> Path:
     return policy.state / "memory"
 
 
-class SiteSource(FileSource):
+class SiteSource(PartySource):
     """A site's own table, one that nobody trains on if it has one, and its own code for the task "custom".
+
+    Of a vertical task it keeps its piece of every model, in a folder by run.
 
     The digest is of the table that models are trained on: two runs on it are similar, whatever the other one holds.
     """
 
     def __init__(self, policy: SitePolicy) -> None:
         unseen = None if policy.holdout is None else FileSource(policy.name, policy.holdout)
-        super().__init__(policy.name, policy.data, unseen)
+        super().__init__(policy.name, policy.data, unseen, policy.alignment_key, policy.state / "pieces")
         self._functions = policy.functions
+        self._least = policy.least_people
+        self._modes = policy.alignments
 
     def accept(self, task: Task | Mapping[str, Any]) -> Task:
         """The task with the site's own code: the coordinator never says which code runs here."""
@@ -62,6 +67,15 @@ class SiteSource(FileSource):
                 code="FP-OPTION-012",
             )
         return replace(asked, functions=str(self._functions))
+
+    def people(self, task: Task | Mapping[str, Any]) -> People:
+        """Who is in its table, under the conditions of its policy."""
+        return replace(super().people(task), least=self._least, modes=self._modes)
+
+    def piece(self, run: str) -> Path | None:
+        """Each run's piece in a folder of its own: a coordinator predicts with the model of the run that it names."""
+        file = super().piece(run)
+        return file and file.parent / run / file.name
 
     def digest(self) -> str:
         if self._functions is None:

@@ -22,6 +22,8 @@ from fedpact.types import Matrix, Vector, to_real
 
 #: Written into every file, so that another format is refused rather than misread.
 FORMAT = "fedpact-piece-1"
+#: In the name of a party's file: the run that the piece is of.
+RUN = "{run}"
 #: Rows that an error lists.
 SHOWN = 5
 #: A column counts as constant when its deviation is below this part of its largest entry: rounding.
@@ -132,7 +134,8 @@ class Party:
     h:           its regularizer h_k
     columns:     their names, for messages
     mean, scale: subtracted from its own columns and divided by, and kept for new rows
-    keep:        a file to which this party writes its piece of the model at the end; empty: none
+    keep:        a file to which this party writes its piece of the model at the end (RUN in it stands for the run);
+                 empty: none
     """
 
     X: Matrix
@@ -170,6 +173,11 @@ class Party:
     def piece(self, theta: Vector) -> Piece:
         """Its piece of the model with these coefficients."""
         return Piece(self.name, theta, self.mean, self.scale, self.columns)
+
+    def keep_piece(self, theta: Vector, run: str) -> None:
+        """Write its piece of the model of this run to its file, if it has one."""
+        if self.keep:
+            self.piece(theta).save(self.keep.replace(RUN, run))
 
 
 def build_party(

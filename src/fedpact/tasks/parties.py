@@ -24,7 +24,7 @@ from fedpact.federation.policy import Counts
 from fedpact.problem import Party, Piece
 from fedpact.problem.certificate import TOGETHER
 from fedpact.problem.gaps import Gap
-from fedpact.problem.party import CONSTANT, NewRows, build_party
+from fedpact.problem.party import CONSTANT, RUN, NewRows, build_party
 from fedpact.prox import SquaredL2
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, FileSource, Source, Task, key
@@ -69,9 +69,7 @@ class Vertical(Task):
     """
 
     name: ClassVar[str] = "vertical"
-    title: ClassVar[str] = (
-        "owners hold different columns of the same people; the gap of loss between groups is bounded"
-    )
+    title: ClassVar[str] = "owners hold different columns of the same people; the gap of loss between groups is bounded"
     aligned: ClassVar[bool] = True
     has_server_data: ClassVar[bool] = True
     comparable: ClassVar[bool] = True
@@ -118,11 +116,14 @@ class Vertical(Task):
         "error", "people who are not at every party are an error, or left out", "text", choices=("error", "drop")
     )
     least_people: int = key(2, "fewer people in common than this are an error", "whole")
+    model: str = ""  # the run whose model is evaluated
 
     def __post_init__(self) -> None:
         self._freeze()
         if not self.label:
             raise OptionError("task 'vertical' needs label=, the column to predict", code="FP-OPTION-920", key="label")
+        if not re.fullmatch(r"[\w-]{0,64}", self.model):  # a party has a folder of this name
+            raise OptionError(f"model = {self.model!r} is not the name of a run", code="FP-OPTION-927", key="model")
         check_distinct("classes", self.classes, 2)
         if len(self.classes) > 2:
             raise OptionError(
@@ -329,14 +330,22 @@ class PartySource(FileSource):
 
     def __call__(self, task: Task | Mapping[str, Any], rows: NDArray[np.int64] | None = None) -> Any:
         asked = self.accept(task)
-        if asked.evaluating and rows is not None and self.pieces is not None:
-            assert isinstance(asked, Vertical)
-            piece = Piece.load(self.pieces / piece_file(self.owner))
-            return asked.score_rows(self.owner, self._taken(asked, rows), piece)
+        if isinstance(asked, Vertical) and asked.evaluating and rows is not None:
+            file = self.piece(asked.model)
+            if file is None or not file.exists():
+                raise DataError(
+                    f"{self.owner}: has no piece of this model; train it with this party, or restore its folder",
+                    code="FP-DATA-922",
+                )
+            return asked.score_rows(self.owner, self._taken(asked, rows), Piece.load(file))
         share = super().__call__(asked, rows)
-        if isinstance(share, Party) and self.pieces is not None and asked.constrained:
-            return replace(share, keep=str(self.pieces / piece_file(self.owner)))
+        if isinstance(share, Party) and asked.constrained and self.pieces is not None:
+            return replace(share, keep=str(self.piece(RUN)))
         return share
+
+    def piece(self, run: str) -> Path | None:
+        """The file of its piece of the model of a run; None: it keeps none. A folder here is of one run only."""
+        return None if self.pieces is None else self.pieces / piece_file(self.owner)
 
 
 def piece_file(party: str) -> str:

@@ -21,10 +21,11 @@ from typing import Any
 from fedpact.engines.flower.engine import client_app as make_client_app
 from fedpact.engines.flower.engine import greet_all
 from fedpact.engines.flower.engine import server_app as make_server_app
-from fedpact.engines.flower.submit import SITES, ask_sites, engine_of
+from fedpact.engines.flower.submit import SITES, ask_sites, engine_of, own_table
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation.policy import read_policy
 from fedpact.jobs import JobFile, evaluate_run, read_job, run_job
+from fedpact.jobs.evaluation import score_party_run
 from fedpact.jobs.site import open_site
 
 #: Entries of a site's config; state-path is where Flower's node number is kept.
@@ -59,6 +60,7 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     sites: list who is online instead
     ask:   have the sites recompute what they signed about the run in this folder; the file `answer` gets what differs
     evaluate: have them measure the model of the run in this folder on tables that nobody trained on; `answer` gets it
+    predict:  the same, and it gets the scores of a vertical model; server: the coordinator's table of these people
     """
     if run_config.get("sites"):
         log.info("%s%s", SITES, json.dumps(greet_all(grid, float(run_config["sites"]))))
@@ -70,9 +72,8 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
         failed = [asdict(one) for one in ask_sites(Path(str(folder)), file, grid)]
         Path(str(run_config["answer"])).write_text(json.dumps(failed))
         return
-    if folder := run_config.get("evaluate"):
-        told = _evaluate(Path(str(folder)), file, grid)
-        Path(str(run_config["answer"])).write_text(json.dumps(told))
+    if run_config.get("evaluate") or run_config.get("predict"):
+        Path(str(run_config["answer"])).write_text(json.dumps(_ask_about_model(file, grid, run_config)))
         return
     record = run_job(file, engine=engine_of(file, grid), resume=bool(run_config.get("resume")))
     log.info("%s: %s", record.status, record.reason)
@@ -80,12 +81,17 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
         raise FedpactError(f"{record.status}: {record.reason}", code="FP-301")  # so that Flower's run counts as failed
 
 
-def _evaluate(folder: Path, file: JobFile, grid: Any) -> dict[str, Any]:
-    """What the sites measured, or code and text of the error that kept them from it."""
+def _ask_about_model(file: JobFile, grid: Any, run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the sites measured or scored, or code and text of the error that kept them from it."""
+    server = own_table(Path(str(run_config["server"])) if run_config.get("server") else None)
     try:
-        return evaluate_run(folder, file, engine=engine_of(file, grid)).to_json()
+        if folder := run_config.get("evaluate"):
+            return evaluate_run(Path(str(folder)), file, server, engine_of(file, grid)).to_json()
+        folder = Path(str(run_config["predict"]))
+        ids, scores = score_party_run(folder, file, server or {}, engine_of(file, grid))
     except FedpactError as error:
         return {"code": error.code, "text": str(error)}
+    return {"ids": ids, "scores": scores.tolist()}
 
 
 def policy_digest(node_config: Mapping[str, Any]) -> str:

@@ -15,14 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedpact.errors import FedpactError, OptionError, class_of
 from fedpact.federation import Session
 from fedpact.fitting import Evaluation
-from fedpact.jobs.evaluation import evaluate_run
+from fedpact.jobs.evaluation import evaluate_run, score_party_run
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.running import ENDED, is_finished, prepare, run_job, session_settings
 from fedpact.jobs.verification import ask_owners
 from fedpact.report.record import FILE, Failed, Record
+from fedpact.tasks.base import SERVER
+from fedpact.types import Vector
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
@@ -47,6 +51,8 @@ resume = false
 sites = 0.0
 ask = ""
 evaluate = ""
+predict = ""
+server = ""
 answer = ""
 """
 #: Begins the line of a run's log that lists who is online.
@@ -125,25 +131,47 @@ def _not_asked(printed: str) -> FedpactError:
     return FedpactError(f"the sites were not asked at the SuperLink:\n{printed.strip()}", code="FP-637")
 
 
-def evaluate_on_flower(folder: Path, file: JobFile) -> Evaluation:
+def evaluate_on_flower(folder: Path, file: JobFile, server: Path | None = None) -> Evaluation:
     """The sites of the job measure the model of the run in this folder on their tables that nobody trained on.
 
-    As with `ask_on_flower`, every site's policy judges it as a run of its own.
+    server: the coordinator's table of these rows, where it holds labels of a vertical task. As with `ask_on_flower`,
+    every site's policy judges it as a run of its own.
     """
     superlink = SuperLink.of(file.superlink, file.flower)
     if superlink.secret is not None:
         with superlink.take_run() as grid:
-            return evaluate_run(folder, file, engine=engine_of(file, grid))
-    folder = folder.resolve()
-    with tempfile.TemporaryDirectory(prefix="fedpact-ask-", dir=folder.parent) as made:  # where the SuperLink sees it
+            return evaluate_run(folder, file, own_table(server), engine_of(file, grid))
+    return Evaluation.from_json(_ask_there(superlink, folder, server, job=file.path, evaluate=folder.resolve()))
+
+
+def predict_on_flower(folder: Path, file: JobFile, server: Path | None = None) -> tuple[list[str], Vector]:
+    """Ids and scores of people in the sites' tables that nobody trained on, see `score_party_run`."""
+    superlink = SuperLink.of(file.superlink, file.flower)
+    if superlink.secret is not None:
+        with superlink.take_run() as grid:
+            return score_party_run(folder, file, own_table(server) or {}, engine_of(file, grid))
+    told = _ask_there(superlink, folder, server, job=file.path, predict=folder.resolve())
+    return told["ids"], np.array(told["scores"])
+
+
+def own_table(server: Path | None) -> dict[str, Path] | None:
+    """The coordinator's own table, as the only one that is given; None where it has none."""
+    return None if server is None else {SERVER: server}
+
+
+def _ask_there(superlink: SuperLink, folder: Path, server: Path | None, **config: Path) -> dict[str, Any]:
+    """What a coordinator at the SuperLink answers about a run; raises the error that it met."""
+    if server is not None:
+        config["server"] = server
+    with tempfile.TemporaryDirectory(prefix="fedpact-ask-", dir=folder.resolve().parent) as made:  # it is seen there
         answer = Path(made, "answer.json")
-        done = superlink.submit(*_stream(job=file.path, evaluate=folder, answer=answer))
+        done = superlink.submit(*_stream(**config, answer=answer))
         if not answer.exists():
             raise _not_asked(done.stdout)
-        told = json.loads(answer.read_text())
+        told: dict[str, Any] = json.loads(answer.read_text())
     if "code" in told:
         raise class_of(told["code"])(told["text"], code=told["code"])
-    return Evaluation.from_json(told)
+    return told
 
 
 def engine_of(file: JobFile, grid: Grid) -> Flower:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -89,8 +88,7 @@ class Revealed(Concluded):
 def conclude(share: Party, state: Any, order: Conclude) -> tuple[Any, Concluded]:
     """The party writes its piece to its own file, if it has one, and judges it anew from its own columns."""
     theta = theta_at(state, order.number, share.width)
-    if share.keep:
-        share.piece(theta).save(Path(share.keep))
+    share.keep_piece(theta, order.run)
     return state, judge_piece(share, theta, order.slopes)
 
 
