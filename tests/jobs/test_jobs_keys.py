@@ -41,12 +41,12 @@ def test_a_key_that_the_task_does_not_use_is_an_error(folder: Path, line: str, t
 @pytest.mark.parametrize(
     ("text", "key", "tasks"),
     [
-        ("[server]\ndata = 'one.npz'", "data", "neyman_pearson, group_fairness, classification"),
-        ("[solve]\ncompare = true", "compare", "neyman_pearson, group_fairness, classification, regression"),
+        ("[server]\ndata = 'one.npz'", "data", "neyman_pearson, group_fairness, classification, vertical"),
+        ("[solve]\ncompare = true", "compare", "neyman_pearson, group_fairness, classification, regression, vertical"),
         (
             "[categories]\nage = ['old']",
             "categories",
-            "neyman_pearson, group_fairness, classification, regression, custom",
+            "neyman_pearson, group_fairness, classification, regression, vertical, custom",
         ),
         ("[[constraint]]\nkind = 'recall'", "constraint", "neyman_pearson, group_fairness, classification"),
         ("[bound]\none = 1.0", "bound", "neyman_pearson, group_fairness"),
@@ -157,7 +157,7 @@ def test_keys_behind_a_number_sign_can_be_used_as_they_stand(folder: Path) -> No
     head, mark, rest = text.partition("[solve]")
     used = re.sub(r"^# (\w+ = )", r"\1", rest.partition("# [flower]")[0], flags=re.MULTILINE)
     used = re.sub(r'^engine = "in-process"', 'engine = "threads"', used, flags=re.MULTILINE)
-    used = re.sub(r"^(secure_sum|data) = .*\n", "", used, flags=re.MULTILINE)
+    used = re.sub(r"^(secure_sum|data|alignment_key) = .*\n", "", used, flags=re.MULTILINE)
     (folder / "job.toml").write_text(head + mark + used)
     file = read_job(folder / "job.toml")
     assert set(file.settings["solve"]) == {n for t, n in KEYS if t == "solve"} - {"secure_sum"}

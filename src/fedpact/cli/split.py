@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,7 +10,15 @@ import click
 from click.core import ParameterSource
 
 from fedpact import data
-from fedpact.cli.split_parts import COORDINATOR, by_columns, by_rows, by_value
+from fedpact.cli.split_parts import (
+    COORDINATOR,
+    by_columns,
+    by_rows,
+    by_value,
+    describe_vertical_job,
+    describe_vertical_tables,
+    quote,
+)
 from fedpact.data.partition import Rows
 from fedpact.data.text_table import TextTable, read_text_table
 from fedpact.errors import FedpactError
@@ -131,9 +138,14 @@ def split(
         figures.save(made.draw(f"{path.name} by {by}"), picture)
         click.echo(f"wrote {picture}", err=True)
     terminal().print(made.shown)
-    click.echo(f"For a job in {out}:\n\n[owners]")
+    click.echo(f"For a job in {out}:\n")
+    if by == "vertical" and label:
+        click.echo("\n".join(describe_vertical_job(table, label, group, identity)))
+    click.echo("[owners]")
     for owner, file in files.items():
-        click.echo(f"{_quote(owner)} = {_quote(file)}")
+        click.echo(f"{quote(owner)} = {quote(file)}")
+    if by == "vertical" and label:
+        click.echo("\n".join(describe_vertical_tables(table, [identity, label, group or ""])))
 
 
 def _deal_rows(table: TextTable, by: str, n: int, label: str, alpha: float, classes: int, seed: int) -> list[Rows]:
@@ -198,8 +210,3 @@ def file_names(owners: Iterable[str]) -> dict[str, str]:
         taken.add(stem.casefold())
         names[owner] = f"{stem}.csv"
     return names
-
-
-def _quote(text: str) -> str:
-    """Text as a TOML string."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,11 @@ from fedpact.report.tables import table as new_table
 MOST_LABELS = 8
 #: A column with more values holds measurements, not owners.
 MOST_VALUES = 1000
+#: A column of text with more values is no category.
+MOST_LEVELS = 100
 COORDINATOR = "coordinator"
+#: Largest gap between groups in the lines of a job: a first guess, to be changed.
+MAX_GAP = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +103,42 @@ def by_columns(
     drawn = [column for column in table.columns if column != identity]
     coordinator = files.pop(COORDINATOR, "")
     return Split(files, shown, lambda title: column_grid(drawn, held, title), coordinator)
+
+
+def describe_vertical_job(table: TextTable, label: str, group: str | None, identity: str) -> list[str]:
+    """The first lines of a job about these columns."""
+    lines = ['task = "vertical"', f"label = {quote(label)}", f"classes = {_list_values(table, label)}"]
+    if identity != "id":
+        lines.insert(1, f"id = {quote(identity)}")
+    if group:
+        lines += [f"group = {quote(group)}", f"groups = {_list_values(table, group)}", f"max_gap = {MAX_GAP}"]
+    return [*lines, ""]
+
+
+def describe_vertical_tables(table: TextTable, special: Sequence[str]) -> list[str]:
+    """The last lines: the coordinator's table, and levels of columns of text. special: columns that are no features"""
+    lines = ["", "[server]", f"data = {quote(f'{COORDINATOR}.csv')}"]
+    texts = [name for name in table.columns if name not in special and _is_category(table.column(name))]
+    if texts:
+        lines += ["", "[categories]", *(f"{quote(name)} = {_list_values(table, name)}" for name in texts)]
+    return lines
+
+
+def quote(text: str) -> str:
+    """Text as a TOML string."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _list_values(table: TextTable, column: str) -> str:
+    """The different values of a column, as a TOML list."""
+    values = {value.strip() for value in table.column(column)}
+    return "[" + ", ".join(quote(value) for value in sorted(values, key=_order)) + "]"
+
+
+def _is_category(values: Sequence[str]) -> bool:
+    """Whether a column holds text, of few different values."""
+    different = {value.strip() for value in values}
+    return len(different) <= MOST_LEVELS and all(_order(value)[0] == float("inf") for value in different)
 
 
 def _count_labels(labels: Sequence[str], owners: Mapping[str, Rows]) -> dict[str, dict[str, int]]:

@@ -380,16 +380,17 @@ class _Reader:
 
     def _alignment_key(self, found: Mapping[str, Any], superlink: str) -> Path | None:
         """The file of the key of keyed hashes, for parties on this machine."""
-        if "alignment_key" not in found:
+        path = found.get("solve", {}).get("alignment_key")
+        if path is None:
             return None
         if superlink:
             self._fail(
                 "FP-OPTION-950",
-                "",
+                "solve",
                 "alignment_key",
                 "alignment_key: sites have their own, which the coordinator must not have; take it out",
             )
-        return self._file("", "alignment_key", found["alignment_key"])
+        return self._file("solve", "alignment_key", path)
 
     def _file(self, table: str, key: str, path: str) -> Path:
         file = self.folder / path

@@ -145,9 +145,7 @@ def _declare() -> Iterator[JobKey]:
     comparable = tuple(name for name, task in TASKS.items() if task.comparable)
     unseen = "tables that nobody trains on: `fedpact evaluate` measures the model on them"
     yield _key("", "holdout", "files", unseen, "none", example='{clinic = "clinic_new.csv"}', tasks=comparable)
-    tags = "file of 32 random bytes, with which parties on this machine hash ids; sites have their own"
     vertical = tuple(name for name, task in TASKS.items() if issubclass(task, Vertical))
-    yield _key("", "alignment_key", "file", tags, "none", example='"ids.key"', tasks=vertical)
     signing = "private keys of the owners: each signs what it measured, and `fedpact verify` checks it"
     by_rows = tuple(
         name for name, task in TASKS.items() if not issubclass(task, Vertical)
@@ -164,6 +162,8 @@ def _declare() -> Iterator[JobKey]:
     yield _key("solve", "on_failure", "text", failure, '"retry"', choices=("retry", "stale", "stop"))
     yield _key("solve", "deadline", "number", "seconds an owner has for a reply", "none; 600 on Flower", example="600")
     yield _key("solve", "retries", "whole", "how often an order is sent again", "8; 30 on Flower", example="8")
+    tags = "file of 32 random bytes, with which parties on this machine hash ids; sites have their own"
+    yield _key("solve", "alignment_key", "file", tags, "none", example='"ids.key"', tasks=vertical)
     compare = "train without constraints too, to show what they cost"
     yield _key("solve", "compare", "bool", compare, "true", tasks=comparable)
     with_server = tuple(name for name, task in TASKS.items() if task.has_server_data)

@@ -76,11 +76,13 @@ class Vertical(Task):
 
     id: str = key("id", "column by which parties find the same people; every table has it", "text")
     label: str = key("", "the column to predict", "text", example='"ill"')
-    label_at: str = key("", "the party that has the label", "text", shown="the coordinator, in [server]")
+    label_at: str = key(
+        "", "the party that has the label", "text", shown="the coordinator, in [server]", example='"bank"'
+    )
     classes: tuple[str, ...] = key(("0", "1"), "what the label may be; more than two are fine", "list")
     group: str = key("", "column of the groups", "text", example='"sex"')
     groups: tuple[str, ...] = key(("0", "1"), "what it may be", "list")
-    group_at: str = key("", "the party that has the groups", "text", shown="who has the label")
+    group_at: str = key("", "the party that has the groups", "text", shown="who has the label", example='"bank"')
     columns: Mapping[str, tuple[str, ...]] = key(
         dict,
         "the columns that a party brings, by party",
@@ -305,7 +307,8 @@ class Vertical(Task):
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
         """One a gap: values are the gaps, price has that of either side of each."""
-        assert self.max_gap is not None
+        if self.max_gap is None:
+            return
         names = [name.removeprefix(GAP) for name in told if name.startswith(GAP)]
         for name, value, both in zip(names, values, price.reshape(-1, 2), strict=True):
             yield Bounded(TOGETHER, f"{GAP}{name}", abs(float(value)), self.max_gap, float(np.max(both)))
