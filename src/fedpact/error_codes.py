@@ -534,6 +534,7 @@ CODES = {
     "FP-REFUSED-052": "constraints, or the rows held out, changed in the middle of a run; begin another run",
     "FP-REFUSED-060": "rule least_people: too few people are in every table; leave the party out, or ask for less",
     "FP-REFUSED-061": "rule alignments: the site does not take part in this alignment; state one that it allows",
+    "FP-REFUSED-045": "rule vertical_exact: the site does not allow the exact vertical method; use vertical-al",
     "FP-REFUSED-044": "rule local_steps: an order asks for more local steps than the site allows; state fewer",
     "FP-OPTION-600": "the file of the key is there already; state another file",
     "FP-OPTION-601": "the file holds no private key; make one with `fedpact site key`",
