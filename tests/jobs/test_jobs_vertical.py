@@ -111,6 +111,14 @@ def test_measures_are_counted_row_by_row(job: Path, people: People) -> None:
     assert told.numbers["decided yes, sex = F"] == pytest.approx(np.mean(decided[women]))
 
 
+def test_the_exact_method_takes_a_handful_of_exchanges(job: Path, people: People) -> None:
+    change(job.parent, "tol = 1e-6", 'tol = 1e-9\nmethod = "vertical-exact"')
+    record = run_job(read_job(job))
+    assert record.solved
+    assert record.objective == pytest.approx(fp.solve(people.pooled(), tol=1e-8).objective, abs=1e-9)
+    assert record.rounds <= 12  # alignment, columns, labels and groups, keys, then those of the method
+
+
 @pytest.mark.parametrize("method", ["fair-vfl", "fedbcd"])
 def test_other_methods_train_the_same_task(job: Path, method: str) -> None:
     change(job.parent, "tol = 1e-6", f'tol = 0.3\nmethod = "{method}"\nmax_rounds = 40')
