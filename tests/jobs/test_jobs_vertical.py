@@ -21,6 +21,8 @@ from fedpact.fitting import fit
 from fedpact.jobs import read_job, run_job
 from fedpact.problem import Piece
 from fedpact.report.record import Record
+from fedpact.report.wording import BARE, INFERRED, SUMMED
+from fedpact.solvers import METHODS
 from fedpact.tasks import PartyModel, Vertical, load_model
 
 
@@ -191,6 +193,33 @@ def test_fit_takes_files_without_a_job(job: Path, people: People) -> None:
     found = fit(task, {name: job.parent / f"{name}.csv" for name in PARTIES}, tol=1e-6)
     assert found.solved
     assert found.solution.objective == pytest.approx(fp.solve(people.pooled(), tol=1e-8).objective, abs=1e-6)
+
+
+# --------------------------------------------------------------------------------------------------------------- report
+
+
+@pytest.mark.parametrize(("method", "words"), [("vertical-al", "masked"), ("vertical-exact", "at once")])
+def test_the_report_names_columns_and_what_could_be_inferred(job: Path, method: str, words: str) -> None:
+    change(job.parent, "tol = 1e-6", f'tol = 1e-4\nmethod = "{method}"')
+    run_job(read_job(job))
+    page = call("report", job.parent / "run", "--markdown").output
+    assert "| shop | 4 | x3, x4, x5, x6 |" in page
+    assert INFERRED[method] in page
+    assert words in INFERRED[method] + SUMMED
+    assert SUMMED in page
+    for cell in (job.parent / "shop.csv").read_text().splitlines()[1].split(","):
+        assert cell not in page
+    assert "| all owners |" in page
+
+
+def test_a_report_of_sums_that_were_not_masked_says_so(job: Path) -> None:
+    change(job.parent, "tol = 1e-6", "tol = 1e-4\nsecure_sum = false")
+    run_job(read_job(job))
+    assert BARE in call("report", job.parent / "run", "--markdown").output
+
+
+def test_every_vertical_method_says_what_could_be_inferred() -> None:
+    assert {name for name, kind in METHODS.items() if kind.needs.columns} == set(INFERRED)
 
 
 # ------------------------------------------------------------------------------------------------ new people, and split

@@ -36,6 +36,7 @@ from fedpact.statistics import interval
 from fedpact.tasks import Classification, FileSource, Model, PartySource, TableTask, Vertical
 from fedpact.tasks.base import SERVER, Bounded
 from fedpact.tasks.decisions import own_threshold
+from fedpact.tasks.parties import GAP
 
 log = logging.getLogger("fedpact")
 
@@ -271,6 +272,8 @@ def list_notes(found: Fit) -> Iterator[str]:
     if isinstance(task, Classification) and task.promised:
         about += ", but for what is promised"
     yield about
+    if isinstance(task, Vertical):
+        yield from (f"without the constraints: {name} {value:.4g}" for name, value in gaps_before(found))
     if not isinstance(task, Classification) or found.model is None:
         return
     if found.calibration is not None:
@@ -282,6 +285,13 @@ def list_notes(found: Fit) -> Iterator[str]:
             "constraints on decisions leave the order of the scores only: predictions are scores, not probabilities; "
             "calibrate = true makes probabilities of them"
         )
+
+
+def gaps_before(found: Fit) -> Iterator[tuple[str, float]]:
+    """The gaps of the vertical model without constraints, where it was trained."""
+    for name, value in found.before.get(SERVER, {}).items():
+        if name.startswith(GAP):
+            yield name, value
 
 
 def list_bounded(found: Fit) -> Iterator[Bounded]:

@@ -15,7 +15,7 @@ from fedpact.report.course import charts
 from fedpact.report.figures import thin
 from fedpact.report.numbers import duration, given, number, size
 from fedpact.report.record import Measured, Record, Step, Verification
-from fedpact.report.wording import named
+from fedpact.report.wording import MASKED, named
 from fedpact.tasks.base import Bounded
 
 MARKS = {
@@ -28,8 +28,6 @@ MARKS = {
     "not known": "?",
     "withheld": "·",
 }
-#: How the ledger marks a field of which only the sum was seen.
-MASKED = " (masked)"
 #: More constraints than a reader sees at a glance: then they are sorted, the tightest first.
 MANY = 12
 #: At most so many rows in the table behind the charts.
@@ -108,9 +106,11 @@ def report(record: Record, evidence: Verification | None = None) -> Report:
     if record.bounded:
         sections.append(_constraints(record))
     sections.append(_certificate(record))
-    sections.append(_evidence(evidence))
+    sections.append(_evidence(evidence, bool(record.parties)))
     if record.bounded:
         sections.append(_prices(record))
+    if record.parties:
+        sections.append(_parties(record))
     if any(one.numbers or one.withheld for one in record.measured):
         sections.append(_measured(record))
     sections.append(_course(record))
@@ -215,8 +215,8 @@ def _certificate(record: Record) -> Section:
     return Section("certificate", "The certificate, in plain words", (table, *wording.certificate(record)))
 
 
-def _evidence(found: Verification | None) -> Section:
-    blocks: list[str | Table | Items] = [*wording.describe_evidence(found)]
+def _evidence(found: Verification | None, parties: bool) -> Section:
+    blocks: list[str | Table | Items] = [*wording.describe_evidence(found, parties)]
     if found is not None and found.failed:
         blocks.append(Items(tuple(map(wording.explain_failure, found.failed))))
     if found is not None and found.signed:
@@ -234,7 +234,16 @@ def _measure_row(name: str, meaning: str, tol: float, reached: float) -> Row:
 # ------------------------------------------------------------------------------------------------------------ measures
 
 
+def _parties(record: Record) -> Section:
+    rows = [(Cell(party), _cell(len(columns)), Cell(", ".join(columns))) for party, columns in record.parties.items()]
+    table = Table("Columns by party", ("Party", "Columns", "Names"), tuple(rows))
+    holder = wording.LABELS.format(named(record.settings.get("label_at", "server")))
+    return Section("parties", "Parties and their columns", (wording.PARTIES, table, holder))
+
+
 def _measured(record: Record) -> Section:
+    if record.parties:
+        return _measured_by_coordinator(record)
     found = dict.fromkeys(name for one in record.measured for name in (*one.numbers, *one.withheld))
     names = _group(list(found))
     counts = {name for name in names if _is_count(name, record.measured)}
@@ -254,6 +263,21 @@ def _measured(record: Record) -> Section:
         about += " A number is withheld where it would tell of fewer rows than the owner's policy allows."
     table = Table("Measured at the owners", ("Owner", *names), tuple(rows))
     return Section("measured", "Measured at the owners", (about, table))
+
+
+def _measured_by_coordinator(record: Record) -> Section:
+    """Of a vertical model: by whom labels and scores are held, for all people together."""
+    [one] = record.measured
+    rows = []
+    for name in _group(list(one.numbers)):
+        rows.append((Cell(name), _measured_cell(one, name, _is_count(name, record.measured))))
+    about = (
+        "What the coordinator counted on the people in common, with the labels and groups that it has. A range is a "
+        "95 % confidence interval, from the number of rows behind the value."
+    )
+    table = Table("Measured", ("Measure", "Value"), tuple(rows))
+    remarks = wording.describe_one_class(record)
+    return Section("measured", "Measured on the people in common", (about, *remarks, table))
 
 
 def _is_count(name: str, measured: Sequence[Measured]) -> bool:
@@ -339,7 +363,8 @@ def _left(record: Record) -> Section:
         traffic.append((Cell(one.owner), *messages, *moved, _cell(len(one.fields)), _cell(masked)))
     columns = ("Owner", "Messages sent", "Messages received", "Sent", "Received", "Fields sent", "of them masked")
     by_owner = Table("Messages and bytes by owner", columns, tuple(traffic))
-    return Section("left", "What left each owner", (wording.LEFT, by_owner, _fields_table(record)))
+    inferred = wording.infer(record) if record.parties else []
+    return Section("left", "What left each owner", (wording.LEFT, by_owner, _fields_table(record), *inferred))
 
 
 def _fields_table(record: Record) -> Table:

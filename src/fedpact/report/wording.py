@@ -18,6 +18,8 @@ GOOD = ("met", "within tolerance", "within one row", "kept")
 #: Counted rates are compared with their bounds up to rounding.
 ROUNDING = 1e-9
 
+#: How the ledger marks a field of which only the sum was seen.
+MASKED = " (masked)"
 #: Status of a run that is not solved -> headline, what to do next.
 ENDINGS = {
     "max_rounds": (
@@ -67,6 +69,38 @@ LEFT = (
     "Every field that left an owner is listed by name: the coordinator received nothing else. Of a masked field it saw "
     "only the sum over all owners, never what one of them sent."
 )
+PARTIES = (
+    "Parties hold different columns of the same people. Here are the names of those that the model uses; no value of "
+    "them is in this report, and each party alone has the coefficients of its own."
+)
+LABELS = (
+    "By agreement the coordinator has the label of everyone in common, from its holder, {}, and the groups where there "
+    "are any. It measured the model by itself, from these and from the sums of the parties' scores."
+)
+#: What a coordinator that keeps what it received could infer, by method. docs/explanation/what-the-server-sees.md runs
+#: the attacks.
+INFERRED = {
+    "vertical-al": (
+        "An exchange gives the coordinator the sum over the parties of the scores of their gradients, whose slopes it "
+        "knows. After about as many exchanges as there are columns in all, these determine the inner products between "
+        "all people's rows, over all columns together: the pooled rows up to a rotation of the columns. Whoever knows "
+        "some of these people from elsewhere can locate the others."
+    ),
+    "vertical-exact": (
+        "The first exchange gives the coordinator the inner products between all people's rows, over all columns "
+        "together: the pooled rows up to a rotation of the columns, at once. Whoever knows some of these people from "
+        "elsewhere can locate the others. The other vertical methods tell the same over their exchanges."
+    ),
+    "fair-vfl": (
+        "A round gives the coordinator the parties' scores, whose slopes it knows. After about as many rounds as there "
+        "are columns, these determine the inner products between all people's rows: the rows up to a rotation of the "
+        "columns. Whoever knows some of these people from elsewhere can locate the others. Parties receive everyone's "
+        "label, group and score."
+    ),
+}
+INFERRED["fedbcd"] = INFERRED["fair-vfl"]
+SUMMED = "Sums were masked: this is about the columns of all parties together, not about whose they are."
+BARE = "Sums were not masked: the coordinator saw every party's own numbers; this holds for each party's columns alone."
 REPEAT = "The same job, the same files at the owners and the same versions reproduce this run."
 
 
@@ -85,6 +119,18 @@ class Verdict:
         if self.warned:
             return "!"
         return "✓" if self.good else "✗"
+
+
+# -------------------------------------------------------------------------------------------------------------- parties
+
+
+def infer(record: Record) -> list[str]:
+    """What the coordinator of a vertical model could infer from what it received."""
+    told = INFERRED.get(record.method)
+    if told is None:
+        return []
+    masked = all(any(field.endswith(MASKED) for field in one.fields) for one in record.sent)
+    return [told, SUMMED if masked else BARE]
 
 
 # ---------------------------------------------------------------------------------------------------------- constraints
@@ -319,6 +365,10 @@ UNSIGNED = (
     "Nobody signed: this page states what the coordinator computed. With keys of the owners ([keys] in the job) each "
     "of them signs its numbers, and “fedpact verify” checks them."
 )
+UNSIGNED_PARTIES = (
+    "Nobody signed: this page states what the coordinator computed. The parties of a vertical model have no numbers of "
+    "their own to sign."
+)
 #: What no owner can sign.
 REST = (
     "history, traffic, times, values over the rows of all owners together, how scores become probabilities, and what "
@@ -328,10 +378,10 @@ REST = (
 LISTED = 3
 
 
-def describe_evidence(found: Verification | None) -> list[str]:
-    """Who signed what, and how far that goes."""
+def describe_evidence(found: Verification | None, parties: bool = False) -> list[str]:
+    """Who signed what, and how far that goes. parties: whether owners hold columns"""
     if found is None:
-        return [UNSIGNED]
+        return [UNSIGNED_PARTIES if parties else UNSIGNED]
     sentences = ["No owner signed."]
     if found.signed:
         sentences = [

@@ -305,6 +305,13 @@ class Vertical(Task):
         between = f"any two groups of {self.group}"
         return f"{asked}; the gap of mean loss between {between}, over {rows}, is at most {self.max_gap:g}."
 
+    def one_class(self, told: Mapping[str, float]) -> str:
+        """Everyone gets one class where all of it are found and none of the other."""
+        for code, (found, other) in enumerate((("specificity", "recall"), ("recall", "specificity"))):
+            if told.get(found) == 1 and told.get(other) == 0:
+                return f"{self.label} = {self.classes[code]}"
+        return ""
+
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
         """One a gap: values are the gaps, price has that of either side of each."""
         if self.max_gap is None:
