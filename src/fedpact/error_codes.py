@@ -518,6 +518,7 @@ CODES = {
     "FP-REFUSED-050": "rule kinds: a constraint is of a kind that the site does not allow; take it out",
     "FP-REFUSED-051": "rule constraints: the job lists more constraints than the site allows; state fewer",
     "FP-REFUSED-052": "constraints, or the rows held out, changed in the middle of a run; begin another run",
+    "FP-REFUSED-045": "rule vertical_exact: the site does not allow the exact vertical method; use vertical-al",
     "FP-REFUSED-044": "rule local_steps: an order asks for more local steps than the site allows; state fewer",
     "FP-OPTION-600": "the file of the key is there already; state another file",
     "FP-OPTION-601": "the file holds no private key; make one with `fedpact site key`",
