@@ -421,6 +421,8 @@ CODES = {
     "FP-DATA-478": 'a party has no columns; give them, or recheck the gap and predict with missing="mean"',
     "FP-DATA-479": "no party has columns; give those of one party at least",
     "FP-480": "the saved model cannot be read; save it again",
+    "FP-DATA-482": "all rows are of one group; a gap needs two groups or more",
+    "FP-OPTION-471": "the method takes gaps of mean loss only; use vertical-exact for gaps of decisions",
     "FP-DATA-481": "there are more or fewer blocks of columns than parties; give all, or a mapping from names",
     # ---- tasks: constraints on decisions, and promises
     "FP-OPTION-800": "a constraint has an unknown kind; choose one of the list",
@@ -445,6 +447,8 @@ CODES = {
     "FP-OPTION-824": "a gap in loss over all owners together cannot be stated; let each owner hold it",
     "FP-OPTION-825": "own_intercept goes with losses and the recall of one class; leave it out for other constraints",
     "FP-OPTION-860": "calibrate is for two classes; leave it out",
+    "FP-OPTION-870": "a vertical model decides between two classes; join some",
+    "FP-OPTION-871": "an intercept of each owner, or calibration, is for owners of rows; leave it out",
     "FP-OPTION-862": "every owner decides at a threshold of its own; give --owner and --job where its table is",
     "FP-OPTION-863": "the threshold of this owner cannot be found here; name an owner whose table the job has",
     "FP-OPTION-830": "constraints are stated as one table; write [[constraint]], with two brackets, for each",
