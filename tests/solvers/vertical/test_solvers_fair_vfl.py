@@ -539,11 +539,6 @@ def test_what_no_vertical_method_takes(options: dict[str, Any], fact: str) -> No
         fp.solve(small(), "fair-vfl", **options)
 
 
-def test_asynchronous_runs_are_not_kept(tmp_path: Path) -> None:
-    with raises_code("FP-OPTION-255", "", "checkpoint"):
-        fp.solve(small(), "fair-vfl", asynchronous=True, checkpoint=tmp_path)
-
-
 def test_fedbcd_refuses_a_constraint_and_half_updates() -> None:
     with raises_code("FP-OPTION-254", "", "group", "max_gap", "fair-vfl"):
         fp.solve(small(), "fedbcd")

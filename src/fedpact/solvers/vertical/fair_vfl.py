@@ -483,11 +483,6 @@ class FairVFL(CoordinateDescent):
     def one_by_one(self) -> bool:
         return self.asynchronous
 
-    def check(self, run: Run) -> None:
-        if self.asynchronous and run.session.checkpoint is not None:
-            why = "asynchronous runs cannot be kept: who answers first is not on record"
-            raise OptionError(f"{why}; leave checkpoint out", code="FP-OPTION-255")
-
     def descent(self, problem: VerticalProblem, parties: Begun, own: Begun, owners: Sequence[str]) -> Descent:
         descent = super().descent(problem, parties, own, owners)
         descent.noise = self.noise
