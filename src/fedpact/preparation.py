@@ -74,7 +74,7 @@ def prepare(
             )
         solver = solver or METHODS["vertical-al"].build(options)
         _refuse(solver, problem)
-        session.open({party.name: party for party in problem.shares}, about)
+        _open(problem.sources, problem.task, session, about)
         return Prepared(problem, np.zeros(problem.dim), solver)
     if isinstance(problem, RemoteProblem):
         return _prepare_remote(problem, solver, options, w0, session, about)
@@ -97,11 +97,7 @@ def _prepare_remote(
     about: Mapping[str, Any],
 ) -> Prepared:
     """The session is opened first, since only the owners know their shares."""
-    if problem.task is None:
-        session.open(problem.sources, about)
-    else:
-        session.open(problem.sources, {**problem.task.stated(), **about})
-        session.pose(problem.task)
+    _open(problem.sources, problem.task, session, about)
     described = describe_problem(problem, session)
     w = described.start(w0)
     solver, choice = _choose_solver(described, w.size, solver, options)
@@ -118,6 +114,15 @@ def _prepare_remote(
             code="FP-OPTION-109",
         )
     return Prepared(described, w, solver, choice)
+
+
+def _open(sources: Mapping[str, object], task: Any, session: Session, about: Mapping[str, Any]) -> None:
+    """Give the owners what they hold, or the task from which they build it."""
+    if task is None:
+        session.open(sources, about)
+    else:
+        session.open(sources, {**task.stated(), **about})
+        session.pose(task)
 
 
 def _refuse(solver: Solver[Any], problem: FederatedProblem | VerticalProblem) -> None:

@@ -7,7 +7,7 @@ from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.infeasibility import Evidence, conflict, owner_evidence, prove_infeasible
 from fedpact.problem.measure import Measure, round_to_rows
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
-from fedpact.problem.party import Party, Piece
+from fedpact.problem.party import DistantParty, Party, PartyLike, Piece
 from fedpact.problem.remote import Description, RemoteProblem, describe
 from fedpact.problem.share import Constraint, Share, Unscaled
 from fedpact.problem.vertical import Scored, VerticalProblem
@@ -16,12 +16,14 @@ __all__ = [
     "Certificate",
     "Constraint",
     "Description",
+    "DistantParty",
     "Evidence",
     "FederatedProblem",
     "Measure",
     "MinimaxProblem",
     "MonotoneProblem",
     "Party",
+    "PartyLike",
     "Piece",
     "RemoteProblem",
     "Residuals",

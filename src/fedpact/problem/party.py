@@ -1,4 +1,8 @@
-"""A party of a vertical problem: the columns that it holds, and the piece of the model that it keeps."""
+"""A party of a vertical problem: the columns that it holds, and the piece of the model that it keeps.
+
+The coordinator's half of a method needs a party's name, its width and whether h_k is quadratic (`PartyLike`), and never
+its columns: a party that holds them elsewhere is a `DistantParty` there.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.errors import DataError, FedpactError, ProblemError
+from fedpact.errors import DataError, FedpactError
 from fedpact.prox import Prox, check_prox
 from fedpact.types import Matrix, Vector, to_real
 
@@ -73,19 +78,57 @@ class Piece:
             ) from error
 
 
+class PartyLike(Protocol):
+    """What the coordinator knows of a party."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def label(self) -> str:
+        """How messages call the party."""
+
+    @property
+    def width(self) -> int:
+        """How many columns it has in the model."""
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether its regularizer h_k is."""
+
+    @property
+    def multiplier_length(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class DistantParty:
+    """A party whose columns are not in this process."""
+
+    name: str
+    width: int
+    quadratic: bool = True
+
+    multiplier_length: int = 0
+
+    @property
+    def label(self) -> str:
+        """How messages call the party."""
+        return self.name
+
+
 @dataclass(frozen=True, eq=False)
 class Party:
     """What one party holds.
 
     X:           its columns of every row, as they enter the model
-    curvature:   of its quadratic h_k, one for each column
+    h:           its regularizer h_k
     columns:     their names, for messages
     mean, scale: subtracted from its own columns and divided by, and kept for new rows
     keep:        a file to which this party writes its piece of the model at the end; empty: none
     """
 
     X: Matrix
-    curvature: Vector
+    h: Prox
     name: str
     columns: tuple[str, ...] = ()
     mean: Vector = field(default_factory=lambda: np.zeros(0))
@@ -104,6 +147,18 @@ class Party:
         """How many columns it has in the model."""
         return int(self.X.shape[1])
 
+    @property
+    def quadratic(self) -> bool:
+        """Whether h_k is."""
+        return self.h.curvature is not None
+
+    @property
+    def curvature(self) -> Any:
+        """Of h_k, one number for each column; None when h_k is not quadratic."""
+        if self.h.curvature is None:
+            return None
+        return np.broadcast_to(np.asarray(self.h.curvature, dtype=np.float64), (self.width,))
+
     def piece(self, theta: Vector) -> Piece:
         """Its piece of the model with these coefficients."""
         return Piece(self.name, theta, self.mean, self.scale, self.columns)
@@ -121,11 +176,6 @@ def build_party(
             code="FP-DATA-110",
         )
     check_prox(f"{name}: the regularizer", h, width)
-    if h.curvature is None:
-        raise ProblemError(
-            f"{name}: the regularizer {h!r} is not quadratic; vertical methods take fp.prox.SquaredL2",
-            code="FP-PROBLEM-131",
-        )
     mean = np.zeros(width)
     scale = np.ones(width)
     if standardize:
@@ -139,7 +189,7 @@ def build_party(
         file = str(Path(keep).absolute() / f"{name}.npz")  # absolute: a party may work in a process of its own
     return Party(
         X=np.ascontiguousarray(matrix),  # as it travels: BLAS adds up a slice of a table in another order
-        curvature=np.broadcast_to(np.asarray(h.curvature, dtype=np.float64), (width,)).copy(),
+        h=h,
         name=name,
         columns=columns,
         mean=mean,

@@ -23,9 +23,10 @@ from fedpact.errors import DataError, OptionError, ProblemError
 from fedpact.functions import Function, LogisticLoss, Quadratic, as_map
 from fedpact.problem.federated import FederatedProblem, read_vector
 from fedpact.problem.gaps import Gap, compare_groups, read_bounds
-from fedpact.problem.party import Party, build_party
+from fedpact.problem.party import Party, PartyLike, build_party
+from fedpact.problem.remote import Stated
 from fedpact.problem.share import Constraint, Share, combine
-from fedpact.prox import Prox, SquaredL2
+from fedpact.prox import Blocks, Prox, SquaredL2, Zero
 from fedpact.types import Matrix, Vector, to_real
 
 Loss = Literal["logistic", "squared"]
@@ -110,12 +111,7 @@ class VerticalProblem:
         columns: Mapping[str, Sequence[str]] | None = None,
         keep: str | Path | None = None,
     ) -> None:
-        _check_choice("loss", loss, get_args(Loss))
-        _check_choice("gap", gap, get_args(Gap))
-        if loss == "squared" and gap != "all":
-            raise OptionError(
-                f'gap = {gap!r} needs classes, which loss="squared" has not; use gap="all"', code="FP-OPTION-103"
-            )
+        _check_options(loss, gap)
         labels = _read_labels(y, loss)
         tables = _name_parties(parties)
         names_of = columns or {}
@@ -130,7 +126,51 @@ class VerticalProblem:
         for (name, X), h in zip(tables.items(), regularizers, strict=True):
             named = tuple(names_of.get(name, ()))
             shares.append(build_party(name, X, h, labels.size, named, standardize, keep))
-        self.shares: tuple[Party, ...] = tuple(shares)
+        self.shares: tuple[Any, ...] = tuple(shares)
+        self.sources: dict[str, object] = {party.name: party for party in shares}
+        self.task: Stated | None = None
+        self._bound(labels, group, max_gap, loss, gap, pairs, intercept)
+
+    @classmethod
+    def of_parties(
+        cls,
+        parties: Sequence[PartyLike],
+        y: ArrayLike,
+        group: ArrayLike | None = None,
+        max_gap: ArrayLike | None = None,
+        *,
+        loss: Loss = "logistic",
+        gap: Gap = "positives",
+        pairs: Sequence[tuple[Any, Any]] | None = None,
+        intercept: bool = True,
+        sources: Mapping[str, object] | None = None,
+        task: Stated | None = None,
+    ) -> VerticalProblem:
+        """The problem of parties that are there already: `Party` objects, or `DistantParty` for columns elsewhere.
+
+        sources: name -> what the engine hands to that party, where it is not the Party itself: see `RemoteProblem`
+        task:    what parties build their Party from, or None
+        """
+        _check_options(loss, gap)
+        _check_names([party.name for party in parties])
+        problem = cls.__new__(cls)
+        problem.shares = tuple(parties)
+        problem.sources = dict(sources or {party.name: party for party in parties})
+        problem.task = task
+        problem._bound(_read_labels(y, loss), group, max_gap, loss, gap, pairs, intercept)
+        return problem
+
+    def _bound(
+        self,
+        labels: Vector,
+        group: ArrayLike | None,
+        max_gap: ArrayLike | None,
+        loss: Loss,
+        gap: Gap,
+        pairs: Sequence[tuple[Any, Any]] | None,
+        intercept: bool,
+    ) -> None:
+        """All that the coordinator holds: labels, gaps and their bounds, the intercept."""
         rows, self.gap_names = compare_groups(labels, group, gap, pairs)
         self.max_gap = read_bounds(max_gap, self.gap_names)
         self.scored = Scored(loss, labels, rows)
@@ -139,7 +179,7 @@ class VerticalProblem:
         width = 1 if intercept else 0
         self.server = Party(
             X=np.ones((labels.size, width)),
-            curvature=np.zeros(width),
+            h=Zero(),
             name=COORDINATOR,
             mean=np.zeros(width),
             scale=np.ones(width),
@@ -147,7 +187,7 @@ class VerticalProblem:
         )
 
     @property
-    def holders(self) -> tuple[Party, ...]:
+    def holders(self) -> tuple[Any, ...]:
         """The parties, then the coordinator: whoever holds columns, in the order of w."""
         return (*self.shares, self.server)
 
@@ -193,9 +233,17 @@ class VerticalProblem:
         return np.stack([np.maximum(net, 0.0), np.maximum(-net, 0.0)], axis=1).ravel()
 
     def pooled(self) -> FederatedProblem:
-        """The same problem with all columns in one place: a reference, and what `fp.certify` judges answers by."""
+        """The same problem with all columns in one place: a reference, and what `fp.certify` judges answers by.
+
+        Raises ProblemError when a party's columns are not in this process.
+        """
+        for party in self.shares:
+            if not isinstance(party, Party):
+                raise ProblemError(
+                    f"{party.name}: its columns are not in this process, so nobody pools them; use a vertical method",
+                    code="FP-PROBLEM-141",
+                )
         X = np.hstack([party.X for party in self.holders])
-        curvature = np.concatenate([party.curvature for party in self.holders])
         constraints = []
         for row, eps in zip(self.scored.rows, self.max_gap, strict=True):
             D = self._mean_loss(X, row > 0) - self._mean_loss(X, row < 0)
@@ -203,7 +251,7 @@ class VerticalProblem:
                 constraints.append(Constraint(as_map(side), Nonnegative(1)))
         share = Share(self._mean_loss(X, np.ones(len(X), dtype=bool)), name="all columns")
         server = Share(constraint=combine(constraints), name=self.server.name)
-        return FederatedProblem([share], server, SquaredL2(curvature))
+        return FederatedProblem([share], server, join_regularizers(self.holders))
 
     def _mean_loss(self, X: Matrix, chosen: NDArray[np.bool_]) -> Function:
         """The mean loss of these rows."""
@@ -212,6 +260,25 @@ class VerticalProblem:
         if self.scored.loss == "logistic":
             return LogisticLoss(A, (y > 0).astype(np.float64))
         return Quadratic(A.T @ A / len(y), -A.T @ y / len(y)) + float(0.5 * np.mean(y**2))
+
+
+def join_regularizers(holders: Sequence[Party]) -> Prox:
+    """sum_k h_k(theta_k) as one regularizer of (theta_1, theta_2, ...)."""
+    if all(holder.quadratic for holder in holders):
+        return SquaredL2(np.concatenate([holder.curvature for holder in holders]))
+    joined: Prox = holders[-1].h
+    for holder in reversed(holders[:-1]):
+        joined = Blocks(holder.h, joined, holder.width)
+    return joined
+
+
+def _check_options(loss: str, gap: str) -> None:
+    _check_choice("loss", loss, get_args(Loss))
+    _check_choice("gap", gap, get_args(Gap))
+    if loss == "squared" and gap != "all":
+        raise OptionError(
+            f'gap = {gap!r} needs classes, which loss="squared" has not; use gap="all"', code="FP-OPTION-103"
+        )
 
 
 def _check_choice(option: str, value: object, allowed: Sequence[str]) -> None:
@@ -225,9 +292,14 @@ def _name_parties(parties: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dic
         named = dict(parties)
     else:
         named = {f"party {number}": X for number, X in enumerate(parties, 1)}
-    if not named:
+    _check_names(list(named))
+    return named
+
+
+def _check_names(names: Sequence[object]) -> None:
+    if not names:
         raise ProblemError("a vertical problem needs at least one party; give name -> columns", code="FP-PROBLEM-126")
-    for name in named:
+    for name in names:
         if not isinstance(name, str):
             raise ProblemError(
                 f"party {name!r}: the name must be a string; call it 'party {name}'", code="FP-PROBLEM-127"
@@ -237,7 +309,6 @@ def _name_parties(parties: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dic
                 f"a party is called {name!r}, the name of the coordinator itself; give it another name",
                 code="FP-PROBLEM-130",
             )
-    return named
 
 
 def _read_labels(y: ArrayLike, loss: str) -> Vector:

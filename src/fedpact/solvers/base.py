@@ -154,9 +154,7 @@ class Needs:
     def refusal(self, problem: FederatedProblem | VerticalProblem) -> str:
         """Why the problem cannot be taken, with the owner's name and what to use instead; empty when it can."""
         if isinstance(problem, VerticalProblem):
-            if self.columns:
-                return ""
-            return 'needs all columns at every owner; use "vertical-al", "fair-vfl", "fedbcd"'
+            return self._refusal_of_columns(problem)
         if self.columns:
             return "is for an fp.VerticalProblem, whose parties hold different columns"
         if problem.monotone and not self.operators:
@@ -166,6 +164,14 @@ class Needs:
         for holder in (*problem.shares, problem.server):  # a coupled constraint shows at both; name the owner
             if why := self._refusal_of(holder, at_server=holder is problem.server):
                 return why
+        return ""
+
+    def _refusal_of_columns(self, problem: VerticalProblem) -> str:
+        if not self.columns:
+            return 'needs all columns at every owner; use "vertical-al", "fair-vfl", "fedbcd"'
+        for party in problem.shares:
+            if self.smooth and not party.quadratic:
+                return f"takes no regularizer that is not quadratic, as {party.label} has one: {self.smooth}"
         return ""
 
     def _refusal_of(self, holder: Share, at_server: bool) -> str:

@@ -45,7 +45,7 @@ def theta_at(state: Placed | None, number: int, dim: int) -> Vector:
 
 
 def gradient_of(share: Party, theta: Vector, slopes: Vector) -> Vector:
-    """A party's gradient of the Lagrangian at theta, given the slopes by score."""
+    """A party's gradient of the Lagrangian at theta, given the slopes by score; its h_k is quadratic."""
     return np.asarray(share.X.T @ slopes + share.curvature * theta)
 
 
@@ -75,7 +75,7 @@ class Concluded(Reply):
 
     scores: Summed[Vector]  # X_k theta_k
     penalty: Summed[float]  # h_k(theta_k)
-    stationarity: float  # largest entry of the gradient
+    stationarity: float  # distance of its gradient of the Lagrangian from the subdifferential of -h_k
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +103,10 @@ def reveal(share: Party, state: Any, order: Conclude) -> tuple[Any, Revealed]:
 
 def judge_piece(share: Party, theta: Vector, slopes: Vector) -> Concluded:
     """What a party's columns say about its coefficients."""
-    gradient = gradient_of(share, theta, slopes)
     return Concluded(
         scores=share.X @ theta,
-        penalty=0.5 * float(share.curvature @ theta**2),
-        stationarity=float(np.max(np.abs(gradient), initial=0.0)),
+        penalty=share.h.value(theta),
+        stationarity=share.h.subdifferential_distance(-(share.X.T @ slopes), theta),
     )
 
 
@@ -129,7 +128,7 @@ class Reached:
 class VerticalSolver(Solver[S]):
     """A method for parties that hold columns; each keeps its own coefficients."""
 
-    needs: ClassVar[Needs] = Needs(columns=True, private=True)
+    needs: ClassVar[Needs] = Needs(columns=True, private=True, smooth="its steps follow the gradient of h")
     reserve: ClassVar[int] = 1
 
     reveal: bool = option(True, "does the answer hold the parties' coefficients? If not, each party has its own only")
