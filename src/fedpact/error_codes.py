@@ -254,6 +254,8 @@ CODES = {
     "FP-OPTION-252": "an option of the method is not a number of its range; the message and the options page say which",
     "FP-OPTION-253": "the method has no option of this name; the message and the options page list those it has",
     "FP-OPTION-254": "fedbcd has no constraint; leave group and max_gap out, or use fair-vfl",
+    "FP-OPTION-256": "an option names a party that there is not; the message lists them",
+    "FP-PROBLEM-253": "a party's regularizer excludes zero, where fair-vfl and fedbcd start; move its domain",
     "FP-PROBLEM-250": "a function gives another shape than the problem states; check the function and its dimensions",
     "FP-PROBLEM-251": "a private variable changes none of its owner's functions; lower private, or use it",
     "FP-PROBLEM-252": "the private variables of this model are not known any more; solve again in this session",

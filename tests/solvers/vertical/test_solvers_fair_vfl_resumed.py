@@ -85,7 +85,7 @@ def test_a_run_that_was_over_is_repeated_to_the_same_bits(tmp_path: Path) -> Non
     assert_reached(expected)
     door = mixed(1)
     assert_same_run(solve(engine=door, checkpoint=tmp_path, resume=True), expected)
-    assert not any(getattr(order, "updates", 0) for _, order, _ in door.sent)
+    assert not any(getattr(order, "move", False) for _, order, _ in door.sent)
 
 
 def test_a_party_that_stays_away_is_waited_for_by_the_next_run(tmp_path: Path) -> None:

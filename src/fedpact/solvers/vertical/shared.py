@@ -172,6 +172,8 @@ def start_of(problem: VerticalProblem) -> Reached:
 
 def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> bool:
     """Does the loss fall forever beyond z? All scores are linear in theta, so nobody needs to be asked."""
+    if not all(party.quadratic for party in problem.shares):
+        return False  # only of a quadratic is it known how it grows, and that it ends nowhere
     scored = problem.scored
     far = FAR * z
     worse = np.max(np.abs(scored.gaps(far)) - problem.max_gap, initial=0.0) > violation
