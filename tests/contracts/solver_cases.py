@@ -241,6 +241,8 @@ CASES = [
     Case("fedprox", logistic, tol=1e-4, options={"steps": 1}),
     Case("vertical-al", ridge),
     Case("vertical-al", gap),
+    Case("vertical-exact", ridge),
+    Case("vertical-exact", gap, tol=1e-9),
     Case("fair-vfl", gap, tol=5e-3),
     Case("fedbcd", ridge, tol=1e-4),
 ]

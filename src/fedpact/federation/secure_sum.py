@@ -185,13 +185,18 @@ def protect(values: NDArray[np.float64], keys: Keys, message: str) -> Words:
     """
     me = keys.shared.index("")
     words = encode(values)
+    carries = np.zeros(words.shape, dtype=np.uint16)  # out of every word, so far
+    subtracted = 0
     for other, key in enumerate(keys.shared):
-        if other != me:
-            mask = _mask(bytes.fromhex(key), message, values.size)
-            if me > other:  # of each pair, one adds the mask and the other subtracts it
-                mask = negative(mask)
-            words = add(words, mask)
-    return words
+        if other == me:
+            continue
+        mask = _mask(bytes.fromhex(key), message, values.size)
+        if me > other:  # of each pair, one adds the mask and the other subtracts it: -mask = ~mask + 1
+            np.invert(mask, out=mask)
+            subtracted += 1
+        words += mask
+        carries += words < mask
+    return _carry(words, carries, np.uint64(subtracted))
 
 
 def reveal(parts: Sequence[Words]) -> NDArray[np.float64]:
@@ -225,7 +230,9 @@ def encode(values: NDArray[np.float64]) -> Words:
         whole = np.floor(rest)
         words[:, k] = whole
         rest = np.ldexp(rest - whole, 64)
-    return np.where((values < 0)[:, None], negative(words), words)
+    below = values < 0
+    words ^= np.where(below, ~np.uint64(0), np.uint64(0))[:, None]
+    return _carry(words, np.zeros(words.shape, dtype=np.uint16), below.astype(np.uint64))
 
 
 def decode(words: Words) -> NDArray[np.float64]:
@@ -251,17 +258,23 @@ def add(a: Words, b: Words) -> Words:
 
 def negative(words: Words) -> Words:
     """-words in two's complement."""
-    one = np.zeros_like(words)
-    one[:, -1] = 1
-    return add(~words, one)
+    return _carry(~words, np.zeros(words.shape, dtype=np.uint16), np.uint64(1))
+
+
+def _carry(words: Words, carries: NDArray[np.uint16], more: Any) -> Words:
+    """Add `more` to the lowest word, and to every other what was carried out of the word below; changes `words`."""
+    for k in reversed(range(WORDS)):
+        words[:, k] += more
+        more = carries[:, k] + (words[:, k] < more).astype(np.uint64)
+    return words
 
 
 def _mask(key: bytes, message: str, count: int) -> Words:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     stream = Cipher(algorithms.ChaCha20(_derive(key, message), bytes(16)), mode=None).encryptor()
-    data = stream.update(bytes(8 * WORDS * count))
-    return np.frombuffer(data, dtype="<u8").reshape(count, WORDS).astype(np.uint64)
+    data = bytearray(stream.update(bytes(8 * WORDS * count)))
+    return np.frombuffer(data, dtype="<u8").reshape(count, WORDS).astype(np.uint64, copy=False)
 
 
 def _derive(secret: bytes, info: str) -> bytes:

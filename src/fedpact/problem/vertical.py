@@ -20,7 +20,7 @@ from scipy.special import expit
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError, ProblemError
-from fedpact.functions import Function, LogisticLoss, Quadratic, as_map
+from fedpact.functions import Function, LogisticLoss, SquaredLoss, as_map
 from fedpact.problem.federated import FederatedProblem, read_vector
 from fedpact.problem.gaps import Gap, compare_groups, read_bounds
 from fedpact.problem.party import Party, PartyLike, build_party
@@ -228,9 +228,18 @@ class VerticalProblem:
         feasibility = np.where(prices > 0, np.abs(values), np.maximum(values, 0.0))
         return float(np.max(feasibility, initial=0.0)), float(np.max(values, initial=0.0))
 
+    def slopes(self, z: Vector, net: Vector) -> Vector:
+        """The derivatives of the Lagrangian by the scores, at scores z and net prices."""
+        return self.scored.weights(net) * self.scored.slopes(z)
+
     def multiplier(self, net: Vector) -> Vector:
         """The prices as `pooled` has its constraints: for every gap that of D <= eps, then that of -D <= eps."""
         return np.stack([np.maximum(net, 0.0), np.maximum(-net, 0.0)], axis=1).ravel()
+
+    def net(self, multiplier: Vector) -> Vector:
+        """The net prices of what `multiplier` gave."""
+        sides = multiplier.reshape(-1, 2)
+        return np.asarray(sides[:, 0] - sides[:, 1])
 
     def pooled(self) -> FederatedProblem:
         """The same problem with all columns in one place: a reference, and what `fp.certify` judges answers by.
@@ -244,22 +253,34 @@ class VerticalProblem:
                     code="FP-PROBLEM-141",
                 )
         X = np.hstack([party.X for party in self.holders])
+        return self.pose(X, regularizer=join_regularizers(self.holders))
+
+    def pose(
+        self, X: Matrix, smooth: Function | None = None, offset: Vector | None = None, regularizer: Prox | None = None
+    ) -> FederatedProblem:
+        """The same losses and gaps with scores X w + offset, and with `smooth` in the objective, for one owner.
+
+        X: (n, any), the intercept's column among them
+        """
         constraints = []
         for row, eps in zip(self.scored.rows, self.max_gap, strict=True):
-            D = self._mean_loss(X, row > 0) - self._mean_loss(X, row < 0)
+            D = self._mean_loss(X, offset, row > 0) - self._mean_loss(X, offset, row < 0)
             for side in (D - float(eps), -1.0 * D - float(eps)):
                 constraints.append(Constraint(as_map(side), Nonnegative(1)))
-        share = Share(self._mean_loss(X, np.ones(len(X), dtype=bool)), name="all columns")
+        objective = self._mean_loss(X, offset, np.ones(len(X), dtype=bool))
+        if smooth is not None:
+            objective = objective + smooth
         server = Share(constraint=combine(constraints), name=self.server.name)
-        return FederatedProblem([share], server, join_regularizers(self.holders))
+        return FederatedProblem([Share(objective, name="all columns")], server, regularizer)
 
-    def _mean_loss(self, X: Matrix, chosen: NDArray[np.bool_]) -> Function:
+    def _mean_loss(self, X: Matrix, offset: Vector | None, chosen: NDArray[np.bool_]) -> Function:
         """The mean loss of these rows."""
         A = X[chosen]
         y = self.scored.y[chosen]
+        known = None if offset is None else offset[chosen]
         if self.scored.loss == "logistic":
-            return LogisticLoss(A, (y > 0).astype(np.float64))
-        return Quadratic(A.T @ A / len(y), -A.T @ y / len(y)) + float(0.5 * np.mean(y**2))
+            return LogisticLoss(A, (y > 0).astype(np.float64), offset=known)
+        return SquaredLoss(A, y, offset=known)
 
 
 def join_regularizers(holders: Sequence[Party]) -> Prox:

@@ -19,6 +19,7 @@ from fedpact.solvers.solution import History, Solution
 from fedpact.solvers.steps import Judged, certificate_of, describe_problem, judged_terms
 from fedpact.solvers.vertical.fair_vfl import FairVFL, FedBCD
 from fedpact.solvers.vertical.vertical_al import VerticalAL
+from fedpact.solvers.vertical.vertical_exact import VerticalExact
 
 METHODS: dict[str, type[Solver[Any]]] = {
     kind.name: kind
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Solver[Any]]] = {
         FedProx,
         Scaffold,
         VerticalAL,
+        VerticalExact,
         FairVFL,
         FedBCD,
     )

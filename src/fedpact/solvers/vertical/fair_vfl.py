@@ -258,5 +258,5 @@ def _check_names(option: str, given: dict[str, Any], parties: Sequence[str]) -> 
         if name not in parties:
             raise OptionError(
                 f"{option}: no party is called {name!r}; they are {', '.join(map(repr, parties))}",
-                code="FP-OPTION-256",
+                code="FP-OPTION-265",
             )

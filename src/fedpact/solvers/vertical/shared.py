@@ -142,7 +142,7 @@ class VerticalSolver(Solver[S]):
         problem: Any = run.problem
         scored = problem.scored
         at = start_of(problem) if state is None else self.reached(run, state)
-        slopes = scored.weights(at.net) * scored.slopes(at.scores)
+        slopes = problem.slopes(at.scores, at.net)
         orders = [Conclude(number=number, slopes=slopes) for number in at.numbers]
         order = orders[0] if len(orders) == 1 else orders
         if self.reveal:

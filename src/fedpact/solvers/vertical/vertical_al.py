@@ -272,7 +272,7 @@ class VerticalAL(VerticalSolver[Coordinator]):
         problem = state.prices.problem
         scored = problem.scored
         net = state.prices.net(scored.gaps(z))
-        slopes = scored.weights(net) * scored.slopes(z)
+        slopes = problem.slopes(z, net)
         order = Advance(slopes=slopes, combination=state.combination, keep=state.keep)
         replies = run.ask(advance, order)
         state.own, mine = advance(problem.server, state.own, order)

@@ -1,0 +1,403 @@
+"""Vertical learning in a handful of exchanges: the coordinator learns the pooled rows up to a rotation of the columns.
+
+With a quadratic h_k(theta_k) = 1/2 theta_k' D_k theta_k the problem depends on the parties' columns only through
+K = sum_k X_k D_k^-1 X_k', whose rank is at most d, the number of all columns. For random Omega, n x (d + 8), that all
+parties make from one seed, with W_k = D_k^-1/2 X_k' Omega (d_k x (d + 8)) and V_k = W_k T,
+
+    Y = K Omega = sum_k X_k D_k^-1/2 W_k,    G = Omega' K Omega = sum_k W_k' W_k,    T = G^-1/2 on the range of G
+
+F = Y T = sum_k X_k D_k^-1/2 V_k has F F' = K: rank d is all there is, so the Nystroem approximation is K itself (Halko,
+Martinsson and Tropp 2011, section 5.5). The columns of V, all parties' together, are orthonormal.
+
+    1. down: a seed        up: Y, block by block of rows, and G, summed
+    2. down: T and beta, the solution of min L(F beta) + 1/2 |V beta|^2 under the constraints, which the coordinator
+       finds by itself     up: the scores of theta_k = D_k^-1/2 V_k beta, and V' V, summed
+    3. down: the slopes of the Lagrangian there     up: the certificate in the parties' own columns
+
+Where the certificate misses, what 2 and 3 brought corrects the coordinator's problem, and both are done again: V' V is
+its quadratic term, the scores that the parties found differ from its own by an offset, the gradient by a linear term.
+Columns that are not shrunk (D_kj = 0) have columns of Omega to themselves, D = 1, and no part in the quadratic term.
+
+Notation
+    Omega    random, the same at all parties                    omega
+    W_k      the party's columns as seen through Omega          shadow
+    T        from the sketch to orthonormal columns             mix
+    F        features of the rows                               features
+    beta     coefficients of the features                       weights
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedpact.errors import OptionError, OwnerError
+from fedpact.federation import Order, Reply, Session, Summed, client_step
+from fedpact.functions import Quadratic
+from fedpact.problem import FederatedProblem, Party, VerticalProblem
+from fedpact.solvers.base import option
+from fedpact.solvers.constrained.interior_point import InteriorPoint
+from fedpact.solvers.loop import run_solver
+from fedpact.solvers.run import Iterate, Run, Verdict
+from fedpact.solvers.solution import Solution
+from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, judge_piece, theta_at
+from fedpact.types import Matrix, Vector
+
+#: Columns of Omega beyond the rank: Halko, Martinsson and Tropp advise 5 or 10.
+MORE = 8
+#: Numbers in a block of Y: 60 MB where they are masked.
+BLOCK = 2_500_000
+#: The coordinator's own solution is better than the tolerance by this factor: certificates differ by a rotation.
+CLOSER = 0.01
+#: ... but not better than rounding allows.
+CLOSEST = 1e-13
+#: Iterations of the coordinator's own solver: they cost no exchange.
+OWN_LIMIT = 2000
+#: Exchanges besides those of the blocks: two for keys, a move and two judgements, and two for columns not shrunk.
+OTHERS = 7
+
+REVEALED = (
+    "vertical-exact tells the coordinator the inner products between all people's rows, over all parties' columns "
+    "together: the pooled rows up to a rotation of the columns"
+)
+MISSED = "the columns' scales may differ too much for a common sketch: let every party standardize its own"
+
+# ---------------------------------------------------------------------------------------------------- the party's half
+
+
+@dataclass(frozen=True)
+class Shaded(Placed):
+    """What a party keeps: where it is, and its columns as seen through Omega."""
+
+    shadow: Matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sketch(Order):
+    """length, free_length: columns of Omega for columns that are shrunk, and for the others; first, last: rows of Y
+
+    noise: that every party adds to every number of Y, relative to their root mean square
+    """
+
+    seed: int
+    length: int
+    free_length: int
+    first: int
+    last: int
+    noise: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sketched(Reply):
+    """A party's part of the sketch."""
+
+    products: Summed[Matrix]  # rows of Y
+    gram: Summed[Matrix]  # G
+    free: Summed[float]  # how many columns are not shrunk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move(Order):
+    """Judge the point after the order `base` by the slopes there, and go to that of these weights; empty: stay."""
+
+    number: int
+    base: int
+    slopes: Vector
+    mix: Matrix
+    weights: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved(Reply):
+    """Where a party is after its move, and how good the point before it was."""
+
+    scores: Summed[Vector]  # X_k theta_k, after the move
+    penalty: Summed[float]  # h_k(theta_k), after the move
+    gram: Summed[Matrix]  # V_k' V_k
+    pull: Summed[Vector]  # V_k' D_k^-1/2 X_k' slopes: the gradient of the losses by the weights, before the move
+    stationarity: float  # before the move
+
+
+def omega(seed: int, rows: int, length: int) -> Matrix:
+    """Uniform in [-1, 1), from raw bits: the same in every process and version of NumPy.
+
+    With as many columns as rows it is the identity: a random one would only cost digits.
+    """
+    if length == rows:
+        return np.eye(rows)
+    raw = np.random.PCG64(seed).random_raw(rows * length)
+    return ((raw >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0).reshape(rows, length)
+
+
+def roots_of(share: Party) -> Vector:
+    """The roots of the curvatures by which columns are divided; 1 for columns that are not shrunk."""
+    return np.sqrt(np.where(share.curvature > 0, share.curvature, 1.0))
+
+
+@client_step
+def sketch(share: Party, state: Any, order: Sketch) -> tuple[Shaded, Sketched]:
+    """Some rows of the party's part of K Omega. OwnerError when more are asked for than a message should hold."""
+    asked = (order.length + order.free_length) * (order.last - order.first)
+    if asked > BLOCK and order.last - order.first > 1:
+        raise OwnerError(f"{asked} numbers are asked for at once, more than {BLOCK}", code="FP-OWNER-340")
+    X = share.X / roots_of(share)
+    if order.first == 0:
+        zero = np.zeros(share.width)
+        shrunk = share.curvature > 0
+        by_shrunk = X.T @ omega(order.seed, len(X), order.length) * shrunk[:, None]
+        by_free = X.T @ omega(order.seed + 1, len(X), order.free_length) * ~shrunk[:, None]
+        state = Shaded(0, zero, zero, np.hstack([by_shrunk, by_free]))
+    products = X[order.first : order.last] @ state.shadow
+    if order.noise:  # from the system's entropy: whoever knows a seed can take it off again
+        size = order.noise * np.sqrt(np.mean(products**2))
+        products = products + size * np.random.default_rng().standard_normal(products.shape)
+    return state, Sketched(
+        products=products,
+        gram=state.shadow.T @ state.shadow,
+        free=float(np.sum(share.curvature == 0)),
+    )
+
+
+@client_step
+def move(share: Party, state: Shaded, order: Move) -> tuple[Shaded, Moved]:
+    """Judge where the party is, and go where the weights say."""
+    here = theta_at(state, order.base, share.width)
+    roots = roots_of(share)
+    basis = state.shadow @ order.mix
+    theta = here
+    if order.weights.size:
+        theta = basis @ order.weights / roots
+    before = judge_piece(share, here, order.slopes)
+    return replace(state, number=order.number, before=here, theta=theta), Moved(
+        scores=share.X @ theta,
+        penalty=share.h.value(theta),
+        gram=basis.T @ basis,
+        pull=basis.T @ (share.X.T @ order.slopes / roots),
+        stationarity=before.stationarity,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the coordinator's half
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the coordinator solves with.
+
+    features: F, (n, r); mix: T; shrunk: which features have a part in the quadratic term
+    gram:     V' V, the quadratic term where it is shrunk
+    """
+
+    features: Matrix
+    mix: Matrix
+    shrunk: Vector
+    gram: Matrix
+
+    @property
+    def quadratic(self) -> Matrix:
+        """The quadratic term of all features; a sum of rounded matrices is symmetric up to rounding only."""
+        return 0.5 * (self.gram + self.gram.T) * np.outer(self.shrunk, self.shrunk)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the parties are after the order of this number, and what the coordinator thinks of it.
+
+    weights: of the features; own: the coordinator's coefficients; net: prices
+    scores:  as the parties found them, with the coordinator's own part; penalty: likewise
+    """
+
+    number: int
+    weights: Vector
+    own: Vector
+    net: Vector
+    scores: Vector
+    penalty: float
+
+
+@dataclass
+class Coordinator:
+    """The coordinator's variables; `judged` is the last point whose certificate is known, `point` where they are."""
+
+    problem: VerticalProblem
+    features: Features
+    judged: Point
+    point: Point
+    accuracy: tuple[float, float]
+    pull: Vector = field(default_factory=lambda: np.zeros(0))
+    k: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerticalExact(VerticalSolver[Coordinator]):
+    """The coordinator learns the pooled rows up to a rotation of the columns, and solves the whole problem on them.
+
+    As exact as asked, in the fewest exchanges; what it reveals is in docs/explanation/what-the-server-sees.md.
+    """
+
+    name: ClassVar[str] = "vertical-exact"
+    patience: ClassVar[int] = 4
+    reserve: ClassVar[int] = 3
+
+    noise: float = option(
+        0.0, "of every number of the sketch, relative to their root mean square; added by every party", least=0
+    )
+
+    def check(self, run: Run) -> None:
+        problem: Any = run.problem
+        needed = len(blocks(problem.scored.y.size, length_of(problem))) + OTHERS
+        if run.max_rounds < needed:
+            raise OptionError(
+                f'max_rounds = {run.max_rounds}: "vertical-exact" needs up to {needed} exchanges for these rows and '
+                "columns; give more",
+                code="FP-OPTION-256",
+            )
+
+    def init(self, run: Run) -> tuple[Coordinator, Iterate]:
+        """The sketch; then the parties judge the start and go to the solution."""
+        problem: Any = run.problem
+        run.note(REVEALED)
+        features = self._learn(run, problem)
+        rank = features.mix.shape[1]
+        nothing = np.zeros(len(problem.gap_names))
+        start = Point(0, np.zeros(rank), np.zeros(problem.server.width), nothing, np.zeros(problem.scored.y.size), 0.0)
+        accuracy = (max(CLOSER * run.tol[0], CLOSEST), max(CLOSER * run.tol[1], CLOSEST))
+        state = Coordinator(problem, features, start, start, accuracy)
+        found, slopes = self._move(run, state)
+        iterate = self._iterate(run, state, start, slopes)
+        if found.status in ("infeasible", "unbounded"):
+            iterate = replace(iterate, end=Verdict(found.status, found.reason))
+        return state, iterate
+
+    def step(self, run: Run, state: Coordinator) -> Iterate:
+        """The parties judge where they are; where that was not good enough, they go to a better point first."""
+        if state.point is state.judged:
+            self._move(run, state)
+        replies = run.ask(move, self._order(state, np.zeros(0)))
+        state.pull = replies.total.pull
+        state.judged = state.point
+        return self._iterate(run, state, state.point, [reply.stationarity for reply in replies])
+
+    def reached(self, run: Run, state: Coordinator) -> Reached:
+        at = state.judged
+        return Reached([at.number], at.scores, at.net, at.own)
+
+    def excuse(self, run: Run, state: Coordinator) -> str:
+        return MISSED
+
+    def _learn(self, run: Run, problem: VerticalProblem) -> Features:
+        """The features, from as many exchanges as Y has blocks; again with columns for those that are not shrunk."""
+        rows = problem.scored.y.size
+        length = length_of(problem)
+        products, gram, free = self._sketch(run, rows, length, 0)
+        if free:
+            free_length = min(int(free) + MORE, rows)
+            products, gram, _ = self._sketch(run, rows, length, free_length)
+        return find_features(products, gram, length)
+
+    def _sketch(self, run: Run, rows: int, length: int, free_length: int) -> tuple[Matrix, Matrix, float]:
+        parts = []
+        for first, last in blocks(rows, length + free_length):
+            order = Sketch(
+                seed=run.seed, length=length, free_length=free_length, first=first, last=last, noise=self.noise
+            )
+            total = run.ask(sketch, order).total
+            parts.append(total.products)
+        return np.vstack(parts), total.gram, total.free
+
+    def _move(self, run: Run, state: Coordinator) -> tuple[Solution, list[float]]:
+        """Solve, and let the parties go there: the solution, and the slopes of the point where they were."""
+        found = solve_here(state)
+        weights, own = np.split(found.w, [state.features.mix.shape[1]])
+        replies = run.ask(move, self._order(state, weights))
+        scores = replies.total.scores + state.problem.server.X @ own
+        net = state.problem.net(found.multipliers[0])
+        state.point = Point(state.point.number + 1, weights, own, net, scores, replies.total.penalty)
+        state.features = replace(state.features, gram=replies.total.gram)
+        state.accuracy = (max(0.1 * state.accuracy[0], CLOSEST), max(0.1 * state.accuracy[1], CLOSEST))
+        return found, [reply.stationarity for reply in replies]
+
+    def _order(self, state: Coordinator, weights: Vector) -> Move:
+        at = state.point
+        slopes = state.problem.slopes(at.scores, at.net)
+        number = at.number + bool(weights.size)
+        return Move(number=number, base=at.number, slopes=slopes, mix=state.features.mix, weights=weights)
+
+    def _iterate(self, run: Run, state: Coordinator, at: Point, slopes: list[float]) -> Iterate:
+        """A judged point."""
+        problem = state.problem
+        own = judge_piece(problem.server, at.own, problem.slopes(at.scores, at.net))
+        certificate = certificate_of(problem, at.scores, at.net, [own.stationarity, *slopes])
+        objective = float(np.mean(problem.scored.losses(at.scores))) + at.penalty
+        iterate = Iterate(
+            number=state.k,
+            w=np.zeros(0),
+            multiplier=problem.multiplier(at.net),
+            judged=(certificate, objective),
+            gradients=len(run.owners),
+        )
+        state.k += 1
+        return iterate
+
+
+def length_of(problem: VerticalProblem) -> int:
+    """Columns of Omega: some more than K can have rank, and no more than there are rows."""
+    width: int = sum(party.width for party in problem.shares)
+    return min(width + MORE, len(problem.scored.y))
+
+
+def blocks(rows: int, length: int) -> list[tuple[int, int]]:
+    """The rows of Y, cut so that no block has more than BLOCK numbers."""
+    height = max(BLOCK // length, 1)
+    return [(first, min(first + height, rows)) for first in range(0, rows, height)]
+
+
+def find_features(products: Matrix, gram: Matrix, length: int) -> Features:
+    """F = Y T with T = G^-1/2 on the range of G, found for shrunk and free columns apart.
+
+    Each part is divided by one number, so that entries of F are of order one, as those of scaled columns.
+    """
+    mixes = []
+    for part in (slice(0, length), slice(length, None)):
+        mix = np.zeros((len(gram), 0))
+        block = gram[part, part]
+        if block.size:
+            sizes, directions = np.linalg.eigh(block)
+            kept = sizes > len(block) * np.finfo(np.float64).eps * sizes[-1]
+            mix = np.zeros((len(gram), np.count_nonzero(kept)))
+            mix[part] = directions[:, kept] / np.sqrt(sizes[kept])
+            features = products @ mix
+            mix = mix / max(np.sqrt(np.mean(features**2)) if features.size else 0.0, 1e-300)
+        mixes.append(mix)
+    mix = np.hstack(mixes)
+    shrunk = np.repeat([1.0, 0.0], [mixes[0].shape[1], mixes[1].shape[1]])
+    return Features(products @ mix, mix, shrunk, mix.T @ gram @ mix)
+
+
+def solve_here(state: Coordinator) -> Solution:
+    """Solve on the features, corrected by what the parties said about the last judged point."""
+    problem = state.problem
+    known = state.features
+    at = state.judged
+    X = np.hstack([known.features, problem.server.X])
+    offset = None
+    linear = np.zeros(X.shape[1])
+    if at.number:
+        offset = at.scores - X @ np.concatenate([at.weights, at.own])
+        slopes = problem.slopes(at.scores, at.net)
+        linear[: at.weights.size] = state.pull - known.features.T @ slopes
+    curvature = np.zeros((X.shape[1], X.shape[1]))
+    curvature[: at.weights.size, : at.weights.size] = known.quadratic
+    posed = problem.pose(X, Quadratic(curvature, linear), offset)
+    return run_alone(posed, np.concatenate([at.weights, at.own]), state.accuracy)
+
+
+def run_alone(problem: FederatedProblem, start: Vector, tol: tuple[float, float]) -> Solution:
+    """Solve a problem of one owner in this process."""
+    with Session(secure_sum=False) as session:
+        session.open({share.label: share for share in problem.shares})
+        solver = InteriorPoint()
+        run = Run(problem, session, session.ledger.read(), solver.name, start, tol, OWN_LIMIT)
+        return run_solver(run, solver, hidden=False)
