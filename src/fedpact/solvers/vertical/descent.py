@@ -1,7 +1,7 @@
 """The coordinator's half of Fair VFL (Liu et al., Algorithm 2): what it knows of the parties, and its ascent.
 
-It serves both forms: rounds of all parties (fair_vfl.py) and whoever answers first (any_party.py). The coordinator holds
-the intercept, and updates it as a party does its columns.
+It serves both forms: rounds of all parties (fair_vfl.py) and whoever answers first (any_party.py). The coordinator
+holds the intercept, and updates it as a party does its columns.
 """
 
 from __future__ import annotations

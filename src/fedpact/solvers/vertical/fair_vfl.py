@@ -24,7 +24,7 @@ looked at nor bounded.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -36,7 +36,7 @@ from fedpact.solvers.base import Needs, option
 from fedpact.solvers.run import Iterate, Run
 from fedpact.solvers.vertical import any_party
 from fedpact.solvers.vertical.descent import ALL, Descent, Known
-from fedpact.solvers.vertical.fair_vfl_party import Begin, Begun, Place, Work, begin, update
+from fedpact.solvers.vertical.fair_vfl_party import Begin, Begun, Work, begin, update
 from fedpact.solvers.vertical.pace import Pace, Theory, default_dual_step
 from fedpact.solvers.vertical.shared import Reached, VerticalSolver, theta_at
 
@@ -64,21 +64,25 @@ class CoordinateDescent(VerticalSolver[Descent]):
     progress: ClassVar[float] = 0.9
 
     eta: float | None = option(None, "inverse step, fixed when given; by default adapted", letter="eta", above=0)
-    local_updates: int | dict[str, int] | None = option(
+    local_updates: int | Mapping[str, int] | None = option(
         None,
-        f"of a party between two messages, at most; by default 1, or {MOST} where it has local_seconds",
+        f"of a party between two messages, at most; one number, or party -> number; by default 1, or {MOST} where "
+        "local_seconds are given",
         letter="Q",
         least=1,
         by_owner=True,
     )
-    local_seconds: float | dict[str, float] | None = option(
-        None, "that a party has for them; it does at least one. Runs then differ", above=0, by_owner=True
+    local_seconds: float | Mapping[str, float] | None = option(
+        None,
+        "that a party has for them, or party -> seconds; it does at least one. Runs then differ",
+        above=0,
+        by_owner=True,
     )
 
     def check(self, run: Run) -> None:
         for name in ("local_updates", "local_seconds"):
             given = getattr(self, name)
-            if isinstance(given, dict):
+            if isinstance(given, Mapping):
                 _check_names(name, given, run.problem.names)
 
     def work(self, party: str) -> Work:
@@ -92,7 +96,7 @@ class CoordinateDescent(VerticalSolver[Descent]):
     @property
     def own_work(self) -> Work:
         """How often the coordinator updates its intercept in a round."""
-        if isinstance(self.local_updates, dict):
+        if isinstance(self.local_updates, Mapping):
             return Work()
         return Work(self.local_updates or 1)
 
@@ -220,6 +224,15 @@ class FairVFL(CoordinateDescent):
     def one_by_one(self) -> bool:
         return self.asynchronous
 
+    def check(self, run: Run) -> None:
+        super().check(run)
+        problem: Any = run.problem
+        if self.schedule == "theory" and problem.scored.loss == "poisson":
+            raise OptionError(
+                'schedule = "theory" needs a bound on the curvature of the loss, which "poisson" has not; leave it out',
+                code="FP-OPTION-266",
+            )
+
     def pace(self, problem: VerticalProblem, parties: Begun, own: Begun, holders: int) -> Pace:
         pace = super().pace(problem, parties, own, holders)
         pace.concavity = self.dual_regularization
@@ -248,12 +261,12 @@ class FairVFL(CoordinateDescent):
 
 def _of(given: Any, party: str) -> Any:
     """An option's value for this party: one for all, or one by name."""
-    if isinstance(given, dict):
+    if isinstance(given, Mapping):
         return given.get(party)
     return given
 
 
-def _check_names(option: str, given: dict[str, Any], parties: Sequence[str]) -> None:
+def _check_names(option: str, given: Mapping[str, Any], parties: Sequence[str]) -> None:
     for name in given:
         if name not in parties:
             raise OptionError(

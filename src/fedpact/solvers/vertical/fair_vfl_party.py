@@ -1,7 +1,7 @@
 """The party's half of Fair VFL (Liu et al., Algorithm 1): up to Q steps with the scores of the others as they were.
 
-    theta_k <- theta_k - (1 / eta) grad_k f(theta, lambda)                          (8), (11): h_k is quadratic
-    theta_k <- prox_{h_k / eta}(theta_k - (1 / eta) grad_k (f - h_k))               h_k is any other
+theta_k <- theta_k - (1 / eta) grad_k f(theta, lambda)                          (8), (11): h_k is quadratic
+theta_k <- prox_{h_k / eta}(theta_k - (1 / eta) grad_k (f - h_k))               h_k is any other
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def descend(share: Party, theta: Vector, slope: Vector, eta: float) -> Vector:
 
 def default_eta(share: Party, state: Place, order: Update, weights: Vector) -> float:
     """scale * K * (curvature of the party's part of f)."""
-    steepest = state.scored.smoothness * float(np.max(np.abs(weights)))
+    steepest = state.scored.smoothness(order.scores) * float(np.max(np.abs(weights)))
     own = steepest * state.size + _curvature(share)
     return order.scale * order.holders * max(own, 1e-300)
 

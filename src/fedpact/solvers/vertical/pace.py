@@ -50,9 +50,9 @@ class Theory:
     @classmethod
     def of(cls, scored: Scored, dual_step: float, size: float, curvature: float, updates: int) -> Theory:
         """L and L_12 bounded by sums over the parties: |X|^2 is at most that of |X_k|^2."""
-        lipschitz = scored.smoothness * size / scored.y.size + curvature
-        largest = 1.0  # slope of a row's logistic loss
-        if scored.loss != "logistic":
+        lipschitz = scored.smoothness(np.zeros(scored.y.size)) * size / scored.y.size + curvature
+        largest = 1.0  # slope of a row's logistic or Huber's loss
+        if scored.loss == "squared":
             largest = float(np.max(np.abs(scored.y), initial=0.0))
         cross = float(np.sqrt(2 * size) * np.linalg.norm(scored.rows) * largest)  # of D - eps and of -D - eps
         return cls(dual_step, lipschitz, cross, updates)
@@ -119,7 +119,7 @@ class Pace:
 
 
 def default_dual_step(scored: Scored) -> float:
-    """beta by the smallest group: with a price above its share of the rows, its losses would count less than nothing."""
+    """beta by the smallest group: above its share of the rows a price makes its losses count less than nothing."""
     sizes = [np.count_nonzero(row > 0) for row in scored.rows]
     sizes += [np.count_nonzero(row < 0) for row in scored.rows]
     smallest = min(sizes, default=scored.y.size) / scored.y.size

@@ -176,9 +176,10 @@ def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violatio
         return False  # only of a quadratic is it known how it grows, and that it ends nowhere
     scored = problem.scored
     far = FAR * z
-    worse = np.max(np.abs(scored.gaps(far)) - problem.max_gap, initial=0.0) > violation
     here = float(np.mean(scored.losses(z))) + penalty
-    there = float(np.mean(scored.losses(far))) + FAR**2 * penalty
+    with np.errstate(over="ignore", invalid="ignore"):  # losses that are infinite there do not fall
+        worse = np.max(np.abs(scored.gaps(far)) - problem.max_gap, initial=0.0) > violation
+        there = float(np.mean(scored.losses(far))) + FAR**2 * penalty
     return bool(z.any() and not worse and there <= 0.9 * here)
 
 
