@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from faults import Fault, Faulty
 from raising import raises_code
 
-from fedpact.federation import Order, Reply, Session
+from fedpact.engines import InProcess
+from fedpact.errors import OwnerLost
+from fedpact.federation import Fleet, Order, Reply, Session, Step, Summed, client_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,3 +133,176 @@ def test_single_owners_are_not_asked_where_sums_are_secure(opened: Opened) -> No
     session.secure()
     with raises_code("FP-OPTION-313"):
         session.submit("a", work, Order())
+
+
+# ------------------------------------------------------------------------------------------------- kept and resumed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Add(Order):
+    amount: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account(Reply):
+    """What this owner has been given in all, and in how many orders."""
+
+    total: Summed[float]
+    times: int
+
+
+@dataclass(frozen=True)
+class Book:
+    total: float = 0.0
+    times: int = 0
+
+
+@client_step
+def add(share: object, state: Book | None, order: Add) -> tuple[Book, Account]:
+    known = state or Book()
+    book = Book(known.total + order.amount, known.times + 1)
+    return book, Account(total=book.total, times=book.times)
+
+
+@dataclass
+class Race:
+    """Owners that work at once and whose replies wait until all have one to give; then come those in the next heat.
+
+    heats: names of the owners that answer, in turn, again and again; away: owners that cannot be reached
+    """
+
+    heats: Sequence[str]
+    away: set[str] = field(default_factory=set)
+    sent: list[tuple[str, int]] = field(default_factory=list)
+
+    def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
+        fleet: Any = InProcess().open(shares, folder)
+        direct = fleet.start
+        pending: dict[str, tuple[Future[Any], Future[Any]]] = {}
+        heat = 0
+
+        def start(owner: str, step: Step, order: Order) -> Future[Any]:
+            nonlocal heat
+            answered: Future[Any] = Future()
+            if owner in self.away:
+                answered.set_exception(OwnerLost(f"{owner}: away"))
+                return answered
+            done = direct(owner, step, order)
+            if step is not add:
+                return done  # type: ignore[no-any-return]
+            self.sent.append((owner, order.round))
+            pending[owner] = (answered, done)
+            if len(pending) == len(fleet.owners) - len(self.away):
+                for name in self.heats[heat % len(self.heats)].split():
+                    slow, quick = pending.pop(name)
+                    slow.set_result(quick.result())
+                heat += 1
+            return answered
+
+        fleet.start = start
+        return fleet  # type: ignore[no-any-return]
+
+
+NAMES = ("a", "b", "c")
+
+
+def race(session: Session, batches: int, stop: int = -1) -> list[tuple[tuple[str, float, int], ...]]:
+    """Whoever is free is given the sum of all replies so far; what each wait brought. Ctrl-C after `stop` waits."""
+    waiting: dict[str, Any] = {}
+    brought: list[tuple[tuple[str, float, int], ...]] = []
+    total = 1.0
+    for k in range(batches):
+        for owner in session.owners:
+            if owner not in waiting:
+                waiting[owner] = session.submit(owner, add, Add(amount=total))
+        if k == stop:
+            raise KeyboardInterrupt
+        ready = session.wait_any(list(waiting.values()))
+        replies = [(ticket.owner, ticket.reply()) for ticket in ready]
+        brought.append(tuple((owner, reply.total, reply.times) for owner, reply in replies))
+        total += sum(reply.total for _, reply in replies) / 7.0
+        for owner, _ in replies:
+            del waiting[owner]
+    return brought
+
+
+def run_race(engine: Race, folder: Path, batches: int, stop: int = -1, **options: Any) -> tuple[list[Any], Any]:
+    with Session(engine, checkpoint=folder, **options) as session:
+        session.open(dict.fromkeys(NAMES))
+        brought = race(session, batches, stop)
+        return brought, session.ledger.read()
+
+
+@pytest.mark.parametrize("every", [1, 4])
+@pytest.mark.parametrize("stop", [1, 3, 6])
+def test_who_answered_first_is_on_record(stop: int, every: int, tmp_path: Path) -> None:
+    """The resumed run repeats what came back, in that order, though now others are first; nobody does a thing twice."""
+    one = Race(["b", "a c", "c", "a"])
+    expected, _ = run_race(Race(one.heats), tmp_path / "whole", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_race(one, tmp_path / "kept", 9, stop, checkpoint_every=every)
+    other = Race(["a", "c", "b"])
+    found, traffic = run_race(other, tmp_path / "kept", 9, resume=True, checkpoint_every=every)
+    assert found[:stop] == expected
+    assert len(found) == 9
+    assert {owner for owner, _ in other.sent[:3]} == set(NAMES)  # the orders under way go out again,
+    assert set(one.sent) >= set(other.sent[:3])  # under their numbers,
+    for name in NAMES:  # and are obeyed once: every reply counts one order more than the one before
+        assert [times for batch in found for owner, _, times in batch if owner == name] == list(
+            range(1, 1 + sum(owner == name for batch in found for owner, *_ in batch))
+        )
+    assert traffic.rounds == 9
+    assert sum(t.messages_up for t in traffic.owners.values()) == sum(map(len, found))
+
+
+def test_a_finished_race_is_repeated_without_a_word_and_counted_as_it_was(tmp_path: Path) -> None:
+    expected = run_race(Race(["b", "a c", "c"]), tmp_path, 7)
+    silent = Race(["a"])
+    again = run_race(silent, tmp_path, 7, resume=True)
+    assert again == expected
+    assert silent.sent == []
+
+
+def test_an_owner_that_stays_away_keeps_the_race_for_later(tmp_path: Path) -> None:
+    """Lost in the middle: the batches before are on record, and go on when the owner is back."""
+    engine = Race(["b", "a"])
+    with Session(engine, checkpoint=tmp_path, retries=0) as session:
+        session.open(dict.fromkeys(NAMES))
+        first = race(session, 2)
+    lost = Race(["c"], away={"b"})
+    with raises_code("FP-LOST", "b: away"):
+        run_race(lost, tmp_path, 6, resume=True, retries=1)
+    found, _ = run_race(Race(["c", "b"]), tmp_path, 6, resume=True)
+    assert found[:2] == first
+
+
+def test_other_orders_than_those_on_record_are_refused(tmp_path: Path) -> None:
+    run_race(Race(["b", "a"]), tmp_path, 3)
+    with (
+        raises_code("FP-CHECKPOINT-301"),
+        Session(Race(["a"]), checkpoint=tmp_path, resume=True).open(dict.fromkeys(NAMES)) as session,
+    ):
+        session.wait_any([session.submit(owner, add, Add(amount=2.0)) for owner in NAMES])
+    with (
+        raises_code("FP-CHECKPOINT-301"),
+        Session(Race(["a"]), checkpoint=tmp_path, resume=True).open(dict.fromkeys(NAMES)) as session,
+    ):
+        session.ask(add, Add(amount=1.0))
+
+
+def test_an_owner_at_work_does_not_hold_up_the_checkpoint(tmp_path: Path) -> None:
+    """In threads: replies of others are kept while one owner is busy; it is busy until that was so."""
+    kept = threading.Event()
+
+    @client_step
+    def slow(share: str, state: Book | None, order: Add) -> tuple[Book, Account]:
+        if share == "slow":
+            assert kept.wait(60)
+        return add(share, state, order)
+
+    with Session("threads", checkpoint=tmp_path) as session:
+        session.open({"a": "slow", "b": "quick"})
+        busy, free = (session.submit(owner, slow, Add(amount=1.0)) for owner in ("a", "b"))
+        assert session.wait_any([busy, free]) == [free]
+        kept.set()
+        assert session.wait_any([busy]) == [busy]

@@ -73,9 +73,8 @@ class _Local(Fleet):
         return {name: owner.state for name, owner in self._owners.items()}
 
     def keep(self) -> None:
-        wait(self._latest.values(), self.deadline)  # an interrupt may have left some at work
         for owner in self._owners.values():
-            owner.save()
+            owner.save()  # of one that is at work, where it was before: the order will be sent again
 
     def close(self) -> None:
         if self._pool is not None:

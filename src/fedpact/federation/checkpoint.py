@@ -5,9 +5,13 @@ what came back: to resume, the algorithm runs from the start, rounds that are on
 is compared with the recorded one), and the first new round goes out to the owners, who remember where they were. No
 algorithm needs code of its own for this, and the resumed run is the uninterrupted one, bit for bit.
 
+Where owners answer one by one, who was first is a part of what came back: each batch of replies that the algorithm was
+handed is a record. Up to the last of them a resumed run is the same, bit for bit; then the orders under way are sent
+again, and whoever answers first is first.
+
     checkpoint.json   which run, how many rounds, and length and checksum of the log; replaced atomically
-    rounds.log        one record a round, only ever appended to; what lies behind the stated length does not count;
-                      locked while a run is at work
+    rounds.log        one record a round or batch of replies, only ever appended to; what lies behind the stated length
+                      does not count; locked while a run is at work
     owners/           the owners' own memory, when they live in this process or on this machine
 """
 
@@ -17,6 +21,7 @@ import hashlib
 import json
 import os
 import uuid
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +53,9 @@ VERSION = 1
 #: Orders of a resumed run may differ by this much from the recorded ones, relatively: another machine rounds otherwise.
 ROUNDING = 1e-6
 
+#: A step, and who was asked to run it by which order.
+Asked = tuple[Step, Mapping[str, Order]]
+
 
 @dataclass(frozen=True)
 class Past:
@@ -71,11 +79,11 @@ class Past:
 class _Log:
     """State of the log file; replaced as a whole, so that an interrupt leaves the old or the new one.
 
-    rounds, length, checksum: of what is written
-    pending:                  records to be written
+    records, length, checksum: of what is written
+    pending:                   records to be written
     """
 
-    rounds: int = 0
+    records: int = 0
     length: int = 0
     checksum: Any = field(default_factory=hashlib.sha256)
     pending: tuple[bytes, ...] = ()
@@ -85,14 +93,14 @@ class _Log:
         data = b"".join(self.pending)
         checksum = self.checksum.copy()
         checksum.update(data)
-        return _Log(self.rounds + len(self.pending), self.length + len(data), checksum)
+        return _Log(self.records + len(self.pending), self.length + len(data), checksum)
 
 
 class Checkpoint:
     """Opens (or starts) the checkpoint in a folder.
 
     about:  what identifies the solve: method, tolerances, owners, ...; a checkpoint of another one is refused
-    every:  rounds between two writes
+    every:  records between two writes
     resume: go on with what is there; otherwise the folder must not hold a checkpoint
 
     The folder is locked until `close`, or until the process ends, however it ends. Raises CheckpointError when there is
@@ -104,7 +112,7 @@ class Checkpoint:
         self.every = every
         self.run = uuid.uuid4().hex[:16]
         self.about: dict[str, Any] = json.loads(json.dumps(about))
-        self._past: list[bytes] = []
+        self._past: deque[bytes] = deque()  # records of the run that is resumed, until they are recalled
         self._log = _Log()
         self._expect(resume)
         if not resume:
@@ -124,42 +132,58 @@ class Checkpoint:
         """Unlock the folder for another run."""
         self._lock.close()
 
-    def recall(self, round: int, step: Step, orders: Mapping[str, Order]) -> Past | None:
-        """The round as it was answered, or None when it is not on record. CheckpointError when the orders differ."""
-        if round > len(self._past):
+    @property
+    def replaying(self) -> bool:
+        """Whether a resumed run has yet to repeat something that is on record."""
+        return bool(self._past)
+
+    def recall(self, round: int, asked: Asked) -> Past | None:
+        """The next round as it was answered, or None when it is not on record. CheckpointError when the orders differ.
+
+        round: its number, for messages
+        """
+        if not self._past:
             return None
-        record = loads(self._past[round - 1])
-        asked = _content(step, orders)
-        if not same(record["asked"], asked):
+        return self._read_past(loads(self._past.popleft()), round, asked)
+
+    def recall_batch(self, waiting: Mapping[int, Asked]) -> dict[int, Past] | None:
+        """The replies that came next, by the round of their order; None when that is not on record.
+
+        waiting: the orders under way, by round; CheckpointError when those on record are others
+        """
+        if not self._past:
+            return None
+        batch = {}
+        for record in loads(self._past.popleft()).get("batch", [{"round": 0}]):
+            number = record["round"]
+            batch[number] = self._read_past(record, number, waiting.get(number))
+        return batch
+
+    def _read_past(self, record: dict[str, Any], round: int, asked: Asked | None) -> Past:
+        if asked is None or not same(record.get("asked"), _content(*asked)):
             raise CheckpointError(
                 f"{self.folder}: round {round} on record asked for something else; the checkpoint is of another "
                 "problem (other data, start, or version of fedpact). Solve from the start, with another folder",
                 code="FP-CHECKPOINT-301",
             )
-        kind = reply_type(step)
+        kind = reply_type(asked[0])
         hidden = frozenset(hidden_fields(kind, record["masked"]))
         kept = [from_tree(kind, tree, kind.__name__, hidden) for tree in record["kept"]]
         shapes = tuple(tuple(shape) for shape in record["shapes"])
         return Past(kept, shapes, record["total"], record["masked"], record["counts"])
 
-    def add(self, step: Step, orders: Mapping[str, Order], past: Past) -> bool:
+    def add(self, asked: Asked, past: Past) -> bool:
         """Append a new round. Returns whether it is time to write."""
-        record = {
-            "asked": _content(step, orders),
-            "kept": [to_tree(reply) for reply in past.kept],
-            "shapes": [list(shape) for shape in past.shapes],
-            "total": past.total,
-            "masked": past.masked,
-            "counts": past.counts,
-        }
-        data = dumps(record)
-        self._log = replace(self._log, pending=(*self._log.pending, frame(data)))
-        return len(self._log.pending) >= self.every
+        return self._append(_past_to_tree(asked, past))
 
-    @property
-    def rounds(self) -> int:
-        """How many rounds are written."""
-        return self._log.rounds
+    def add_batch(self, batch: Mapping[int, tuple[Asked, Past]]) -> bool:
+        """Append replies to single orders, by the round of the order. Returns whether it is time to write."""
+        records = [{"round": round, **_past_to_tree(asked, past)} for round, (asked, past) in batch.items()]
+        return self._append({"batch": records})
+
+    def _append(self, record: dict[str, Any]) -> bool:
+        self._log = replace(self._log, pending=(*self._log.pending, frame(dumps(record))))
+        return len(self._log.pending) >= self.every
 
     def write(self) -> None:
         """Append what is new to the log, then say so in checkpoint.json: a crash in between loses nothing."""
@@ -175,7 +199,7 @@ class Checkpoint:
             "version": VERSION,
             "run": self.run,
             "about": self.about,
-            "rounds": written.rounds,
+            "rounds": written.records,
             "bytes": written.length,
             "sha256": written.checksum.hexdigest(),
         }
@@ -238,7 +262,7 @@ class Checkpoint:
         if found.hexdigest() != checksum:
             raise self._damage("the checksum of rounds.log does not fit")
         try:
-            self._past = list(split_records(data[:length]))
+            self._past = deque(split_records(data[:length]))
         except WireError as error:
             raise self._damage(f"rounds.log: {error}") from error
         if len(self._past) != rounds:
@@ -270,6 +294,17 @@ class Checkpoint:
             "another folder",
             code="FP-CHECKPOINT-305",
         )
+
+
+def _past_to_tree(asked: Asked, past: Past) -> dict[str, Any]:
+    return {
+        "asked": _content(*asked),
+        "kept": [to_tree(reply) for reply in past.kept],
+        "shapes": [list(shape) for shape in past.shapes],
+        "total": past.total,
+        "masked": past.masked,
+        "counts": past.counts,
+    }
 
 
 def _content(step: Step, asked: Mapping[str, Order]) -> list[Any]:

@@ -75,24 +75,27 @@ class Ledger:
         self.rounds = 0
         self.bytes = 0
 
-    def down(self, owner: str, order: Order) -> None:
+    def down(self, owner: str, order: Order) -> Counts:
         """Count an order on its way to the owner."""
-        self.add(owner, np.array([1, 0, size(order), 0]))
+        counts = self.add(owner, count_order(order))
         if self.record is not None:
             self._write({"to": owner, "round": order.round, "type": name_of(type(order)), "content": payload(order)})
+        return counts
 
-    def up(self, owner: str, sealed: Sealed[Any], round: int) -> None:
+    def up(self, owner: str, sealed: Sealed[Any], round: int) -> Counts:
         """Count a reply of the owner."""
-        self.add(owner, np.array([0, 1, 0, sealed_size(sealed)]))
+        counts = self.add(owner, np.array([0, 1, 0, sealed_size(sealed)]))
         self.name(owner, type(sealed.kept), is_masked(sealed.sums))
         if self.record is not None:
             kind = name_of(type(sealed.kept))
             self._write({"from": owner, "round": round, "type": kind, "content": sealed_to_tree(sealed)})
+        return counts
 
-    def add(self, owner: str, counts: Counts) -> None:
-        """Count messages and bytes of the owner."""
+    def add(self, owner: str, counts: Counts) -> Counts:
+        """Count messages and bytes of the owner, and return them."""
         self._counts[owner] += counts
         self.bytes += int(counts[2] + counts[3])
+        return counts
 
     def name(self, owner: str, kind: type[Reply], masked: bool) -> None:
         """The owner's latest reply is of this kind: all fields of it left the owner."""
@@ -130,6 +133,11 @@ class Ledger:
         data = dumps(message)
         with open_private(self.record, "ab") as file:
             file.write(frame(data))
+
+
+def count_order(order: Order) -> Counts:
+    """One message down."""
+    return np.array([1, 0, size(order), 0])
 
 
 def read_record(path: str | Path) -> Iterator[dict[str, Any]]:

@@ -165,6 +165,7 @@ class Owner:
         self._folder = folder
         self._every = every
         self._memory: Memory | None = None
+        self._written: Memory | None = None  # as it is on disk
         self._looked: tuple[str, Sealed[Any] | None] = ("", None)  # the last masked look, should its reply be lost
         self._share: Any = None
         self._task: Any = None
@@ -400,7 +401,7 @@ class Owner:
     def save(self) -> None:
         """Write the memory to the folder, if there is one."""
         known = self._memory
-        if self._folder is None or known is None:
+        if self._folder is None or known is None or known is self._written:
             return
         answers = []
         for number, (asked, sealed) in known.answers.items():
@@ -421,6 +422,7 @@ class Owner:
             "answers": answers,
         }
         write_atomically(self._path(known.run, known.ended), dumps(memory))
+        self._written = known
 
     def _load(self, run: str) -> Memory:
         """The memory of a run, from the folder; an empty one when there is none."""

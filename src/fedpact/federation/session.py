@@ -26,7 +26,7 @@ from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.identity import Identity, check_public_keys
-from fedpact.federation.ledger import Ledger
+from fedpact.federation.ledger import Ledger, count_order
 from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, is_masked, not_finite, rebuild
 from fedpact.federation.owner import Step, confirm, end
 from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, offer
@@ -140,6 +140,7 @@ class Session:
         self._failed = False  # by an error, and can be resumed
         self._confirmed = True  # a run that starts has no past to be compared with
         self._after: dict[str, int] = {}
+        self._durable: dict[str, int] = {}  # of these, what is written in the checkpoint
         self._last: dict[tuple[str, Step], tuple[int, Sealed[Any]]] = {}  # for stale replies
 
     # ------------------------------------------------------------------------------------------------ open and close
@@ -162,6 +163,7 @@ class Session:
             self._introduce(self._fleet)
             self.ledger = Ledger(self._fleet.owners, self.record)
             self._after = dict.fromkeys(self._fleet.owners, 0)
+            self._durable = dict(self._after)
             if self.folder is not None:
                 self._keep(self.folder, {**(about or {}), "owners": list(sources)})
         elif tuple(sources) != self._fleet.owners:
@@ -172,7 +174,7 @@ class Session:
             )
         elif any(sources[name] is not self._sources[name] for name in sources):
             self._fleet.hold(sources)
-            if self.checkpoint is not None and self._round < self.checkpoint.rounds:
+            if self._replaying:
                 self._confirmed = False  # what is on record from here on was computed from these shares
         if not self._fleet.charter:
             self._fleet.charter = {"run": self.run, "owners": list(sources), "job": dict(about or {})}
@@ -214,8 +216,7 @@ class Session:
         """Have the owners erase their keys. Best effort: an owner that does not hear it forgets in its own time."""
         if self._fleet is None or not self.networked or not self._round:
             return  # keys of one organisation are in its own checkpoint
-        behind = self.checkpoint is not None and self._round < self.checkpoint.rounds
-        if self._looking or self._failed or behind:
+        if self._looking or self._failed or self._replaying:
             return
         futures = []
         record = Ledger(self.owners, self.ledger.record)  # written down, but not counted: no method has asked for it
@@ -251,7 +252,7 @@ class Session:
         self.checkpoint = Checkpoint(folder, about, self._every, self._resume)
         self._stack.callback(self.checkpoint.close)
         self.run = self.checkpoint.run
-        self._confirmed = self.checkpoint.rounds == 0
+        self._confirmed = not self.checkpoint.replaying
 
     # ------------------------------------------------------------------------------------------------------ exchanges
 
@@ -322,26 +323,37 @@ class Session:
         """The present round from the checkpoint, counted as it was when it took place; None when it is a new one."""
         if self.checkpoint is None or self._looking:
             return None
-        past = self.checkpoint.recall(self._round, step, orders)
+        past = self.checkpoint.recall(self._round, (step, orders))
         if past is not None:
-            for owner, counts, kept in zip(orders, past.counts, past.kept, strict=True):
-                self.ledger.add(owner, counts)
-                self.ledger.name(owner, type(kept), past.masked)
-                if counts[1]:  # it did answer, rather than being stood in for by an old reply
-                    self._after[owner] = self._round
+            self._count_again(self._round, tuple(orders), past)
         return past
+
+    def _count_again(self, round: int, owners: Sequence[str], past: Past) -> None:
+        """Count what is on record as it was counted when it took place."""
+        for owner, counts, kept in zip(owners, past.counts, past.kept, strict=True):
+            self.ledger.add(owner, counts)
+            self.ledger.name(owner, type(kept), past.masked)
+            if counts[1]:  # it did answer, rather than being stood in for by an old reply
+                self._acknowledge(owner, round)
+                self._durable[owner] = self._after[owner]
 
     def _exchange_anew(self, step: Step, orders: dict[str, Order]) -> Past:
         """The present round with the owners, kept in the checkpoint."""
-        try:
+        with self._resumable():
             self.confirm()
             past = self._exchange(step, orders)
-        except FedpactError:
-            self.look()  # this round is not on record: only a resumed run can make it
-            raise
-        if self.checkpoint is not None and not self._looking and self.checkpoint.add(step, orders, past):
+        if self.checkpoint is not None and not self._looking and self.checkpoint.add((step, orders), past):
             self.save()
         return past
+
+    @contextmanager
+    def _resumable(self) -> Iterator[None]:
+        """What fails inside is not on record: only a resumed run can go on with it."""
+        try:
+            yield
+        except FedpactError:
+            self.look()
+            raise
 
     def _check_masks(self, one_for_all: bool) -> None:
         """OptionError unless all owners get one order: else the masks of a secure sum do not cancel."""
@@ -378,10 +390,15 @@ class Session:
         """
         if self.checkpoint is None:
             return
-        if self._round < self.checkpoint.rounds:
+        if self.checkpoint.replaying:
             raise KeyboardInterrupt  # a resumed run has not caught up: the owners are ahead of the point to look at
         self.save()
         self._looking = True
+
+    @property
+    def _replaying(self) -> bool:
+        """Whether a resumed run repeats what is on record."""
+        return self.checkpoint is not None and self.checkpoint.replaying
 
     @property
     def looking(self) -> bool:
@@ -393,6 +410,7 @@ class Session:
         if self.checkpoint is not None and not self._looking:
             self.fleet.keep()
             self.checkpoint.write()
+            self._durable = dict(self._after)
 
     def _number(self) -> int:
         """Of a look, one that was never used before; 0 when this is none."""
@@ -407,7 +425,7 @@ class Session:
         after = self._after[owner]
         durable = after
         if self.checkpoint is not None:
-            durable = min(after, self.checkpoint.rounds)
+            durable = self._durable[owner]
         return replace(
             order,
             run=self.run,
@@ -511,19 +529,24 @@ class Session:
         self._check_masks(one_for_all=False)
         ticket = Ticket(owner, step, self._stamp(owner, order, self._round + 1, self._number()))
         self._round += 1
-        self.send(ticket)
+        if self._replaying:  # the run that is resumed sent it; should its reply not be on record, `wait_any` does again
+            ticket.counts = self.ledger.add(owner, count_order(ticket.order))
+            return ticket
+        with self._resumable():
+            self.send(ticket)
         return ticket
 
     def send(self, ticket: Ticket) -> None:
         """Send the order of a ticket, for the first time or again."""
-        self.ledger.down(ticket.owner, ticket.order)
+        self.confirm()
+        ticket.counts = ticket.counts + self.ledger.down(ticket.owner, ticket.order)
         ticket.future = self.fleet.start(ticket.owner, ticket.step, ticket.order)
         ticket.since = time.monotonic()
 
     def receive(self, ticket: Ticket) -> None:
         """Count the reply of a ticket."""
         assert ticket.future is not None
-        self.ledger.up(ticket.owner, ticket.future.result(), ticket.order.round)
+        ticket.counts = ticket.counts + self.ledger.up(ticket.owner, ticket.future.result(), ticket.order.round)
         self._acknowledge(ticket.owner, ticket.order.round)
 
     def wait_any(self, tickets: Sequence[Ticket], timeout: float | None = None) -> list[Ticket]:
@@ -531,7 +554,39 @@ class Session:
 
         Each is counted when it is handed back: pass only tickets still waited for. See `fedpact.federation.tickets`.
         """
-        return wait_any(self, tickets, timeout)
+        if tickets and self._replaying:
+            return self._recall_batch(tickets)
+        with self._resumable():
+            ready = wait_any(self, tickets, timeout)
+        if tickets:
+            self._keep_batch(ready)
+        return ready
+
+    def _recall_batch(self, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """The tickets that were answered next when this took place, with their replies from the checkpoint."""
+        assert self.checkpoint is not None
+        batch = self.checkpoint.recall_batch({ticket.order.round: ticket.asked for ticket in tickets}) or {}
+        ready = [ticket for ticket in tickets if ticket.order.round in batch]
+        for ticket in ready:
+            past = batch[ticket.order.round]
+            ticket.answer(Sealed(past.kept[0], past.shapes, past.total))
+            self._count_again(ticket.order.round, [ticket.owner], replace(past, counts=past.counts - ticket.counts))
+        self.ledger.rounds += bool(ready)
+        return ready
+
+    def _keep_batch(self, ready: Sequence[Ticket]) -> None:
+        """Write to the checkpoint who answered, and what.
+
+        At once, whatever `checkpoint_every` says: orders that follow depend on who was first, and owners that obeyed
+        them could not go on from a record that ends before.
+        """
+        if self.checkpoint is None or self._looking:
+            return
+        if any(ticket.failed for ticket in ready):  # the same orders go out again when the run is resumed
+            self.look()
+            return
+        self.checkpoint.add_batch({ticket.order.round: (ticket.asked, ticket.past) for ticket in ready})
+        self.save()
 
     def __enter__(self) -> Self:
         return self

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedpact.errors import OwnerLost
+from fedpact.federation.checkpoint import Asked, Past
+from fedpact.federation.ledger import Counts
 from fedpact.federation.messages import Order, Sealed, rebuild, summed_fields
 from fedpact.federation.owner import Step
 
@@ -37,8 +39,9 @@ def report_late(owner: str, round: int, deadline: float | None) -> OwnerLost:
 class Ticket:
     """Work under way at one owner; `reply()` waits for it.
 
-    attempt: how often the order was sent before; since: when it was sent last, or is to be sent again where it was lost
-    and there is no future
+    attempt: how often the order was sent before; since: when it was sent last, or is to be sent (again) where there is
+             no future
+    counts:  of the messages and bytes so far, as in the ledger
     """
 
     owner: str
@@ -47,6 +50,29 @@ class Ticket:
     future: Future[Sealed[Any]] | None = None
     since: float = 0.0
     attempt: int = 0
+    counts: Counts = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
+
+    @property
+    def asked(self) -> Asked:
+        """What the owner was asked, for the checkpoint."""
+        return self.step, {self.owner: self.order}
+
+    @property
+    def past(self) -> Past:
+        """What it answered, for the checkpoint."""
+        assert self.future is not None
+        sealed = self.future.result()
+        return Past([sealed.kept], sealed.shapes, sealed.sums, masked=False, counts=self.counts[np.newaxis])
+
+    @property
+    def failed(self) -> bool:
+        """Whether the owner raised an error."""
+        return self.future is not None and self.future.done() and self.future.exception() is not None
+
+    def answer(self, sealed: Sealed[Any]) -> None:
+        """Take this reply."""
+        self.future = Future()
+        self.future.set_result(sealed)
 
     def reply(self) -> Any:
         """The owner's reply, once it is there; raises what the owner raised."""

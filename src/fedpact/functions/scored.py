@@ -69,6 +69,21 @@ class ScoredMean(Function):
     def _label_defect(self) -> str | None:
         """What is wrong with y, with the remedy; None when nothing is."""
 
+    @quietly
+    def losses(self, score: Vector) -> Vector:
+        """l of every row at these scores."""
+        return self._losses(score)
+
+    @quietly
+    def slopes(self, score: Vector) -> Vector:
+        """Its derivative by the score."""
+        return self._slopes(score)
+
+    @quietly
+    def curvatures(self, score: Vector) -> Vector:
+        """Its second derivative by the score."""
+        return self._curvatures(score)
+
     def scores(self, w: Vector) -> Vector:
         """x_i'w + offset_i for every row i."""
         score = np.asarray(self.X @ w)

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from fedpact.cones import Nonnegative
 from fedpact.errors import DataError, OptionError, ProblemError
-from fedpact.functions import Function, LogisticLoss, SquaredLoss, as_map
+from fedpact.functions import Function, HuberLoss, LogisticLoss, PoissonLoss, ScoredMean, SquaredLoss, as_map
 from fedpact.problem.federated import FederatedProblem, read_vector
 from fedpact.problem.gaps import Gap, compare_groups, read_bounds
 from fedpact.problem.party import Party, PartyLike, build_party
@@ -29,7 +29,15 @@ from fedpact.problem.share import Constraint, Share, combine
 from fedpact.prox import Blocks, Prox, SquaredL2, Zero
 from fedpact.types import Matrix, Vector, to_real
 
-Loss = Literal["logistic", "squared"]
+Loss = Literal["logistic", "squared", "huber", "poisson"]
+LOSSES: dict[str, type[ScoredMean]] = {
+    "logistic": LogisticLoss,
+    "squared": SquaredLoss,
+    "huber": HuberLoss,
+    "poisson": PoissonLoss,
+}
+#: The largest second derivative of each loss; that of Poisson's has none.
+STEEPEST = {"logistic": 0.25, "squared": 1.0, "huber": 1.0}
 
 #: The name of the coordinator as a holder of the intercept; no party may have it.
 COORDINATOR = "coordinator"
@@ -39,7 +47,7 @@ COORDINATOR = "coordinator"
 class Scored:
     """Losses of scores, without columns: what the coordinator knows, and what it tells the parties.
 
-    y:    (n,), -1 and 1 for the logistic loss, any numbers for the squared one
+    y:    (n,), -1 and 1 for the logistic loss, else numbers
     rows: (m, n), one per gap: D = rows @ losses
     """
 
@@ -47,22 +55,23 @@ class Scored:
     y: Vector
     rows: Matrix
 
-    @property
-    def smoothness(self) -> float:
-        """The largest second derivative of the loss."""
-        return 0.25 if self.loss == "logistic" else 1.0
+    @cached_property
+    def _loss_of_rows(self) -> ScoredMean:
+        return mean_loss(self.loss, np.zeros((self.y.size, 0)), self.y)
+
+    def smoothness(self, z: Vector) -> float:
+        """The largest second derivative of the loss; of Poisson's, which has none, the largest at these scores."""
+        if self.loss in STEEPEST:
+            return STEEPEST[self.loss]
+        return float(np.max(self._loss_of_rows.curvatures(z), initial=0.0))
 
     def losses(self, z: Vector) -> Vector:
         """l(z_i, y_i) of every row."""
-        if self.loss == "logistic":
-            return np.logaddexp(0.0, -self.y * z)
-        return 0.5 * (z - self.y) ** 2
+        return self._loss_of_rows.losses(z)
 
     def slopes(self, z: Vector) -> Vector:
         """The derivatives l'(z_i, y_i)."""
-        if self.loss == "logistic":
-            return -self.y * expit(-self.y * z)
-        return z - self.y
+        return self._loss_of_rows.slopes(z)
 
     def weights(self, net: Vector) -> Vector:
         """How much the loss of each row counts in L + sum_j net_j D_j."""
@@ -77,10 +86,10 @@ class VerticalProblem:
     """A linear model over columns that different parties hold, with bounded gaps of mean loss between groups.
 
     parties:     name -> X, or a list of X; all have the same people in the same order (see `fedpact.alignment`)
-    y:           labels 0 and 1 (or -1 and 1); any numbers for loss="squared"
+    y:           labels 0 and 1 (or -1 and 1); numbers for other losses, at least 0 for "poisson"
     group:       one label per row; None: no constraint
     max_gap:     eps, one number, or one for each gap in the order of `gap_names`
-    loss:        "logistic", or "squared" (half the square)
+    loss:        "logistic", "squared" (half the square), "huber" (delta = 1 in the units of y), "poisson" (of counts)
     gap:         "positives": mean loss of the rows with y = 1 (DEO); "all": of all rows; "classes": of both classes
     pairs:       of groups that are compared; by default every two
     regularizer: fp.prox.SquaredL2, one for all parties or a list; by default weight 2/n, the paper's |theta|^2 / n
@@ -278,9 +287,14 @@ class VerticalProblem:
         A = X[chosen]
         y = self.scored.y[chosen]
         known = None if offset is None else offset[chosen]
-        if self.scored.loss == "logistic":
-            return LogisticLoss(A, (y > 0).astype(np.float64), offset=known)
-        return SquaredLoss(A, y, offset=known)
+        return mean_loss(self.scored.loss, A, y, known)
+
+
+def mean_loss(loss: str, X: Matrix, y: Vector, offset: Vector | None = None) -> ScoredMean:
+    """The mean over these rows of the loss of this name; labels as `Scored` has them."""
+    if loss == "logistic":
+        y = (y > 0).astype(np.float64)
+    return LOSSES[loss](X, y, offset=offset)
 
 
 def join_regularizers(holders: Sequence[Party]) -> Prox:
@@ -296,9 +310,9 @@ def join_regularizers(holders: Sequence[Party]) -> Prox:
 def _check_options(loss: str, gap: str) -> None:
     _check_choice("loss", loss, get_args(Loss))
     _check_choice("gap", gap, get_args(Gap))
-    if loss == "squared" and gap != "all":
+    if loss != "logistic" and gap != "all":
         raise OptionError(
-            f'gap = {gap!r} needs classes, which loss="squared" has not; use gap="all"', code="FP-OPTION-103"
+            f'gap = {gap!r} needs classes, which loss={loss!r} has not; use gap="all"', code="FP-OPTION-103"
         )
 
 
@@ -333,7 +347,7 @@ def _check_names(names: Sequence[object]) -> None:
 
 
 def _read_labels(y: ArrayLike, loss: str) -> Vector:
-    """The labels: -1 and 1 for the logistic loss, as they are for the squared one."""
+    """The labels: -1 and 1 for the logistic loss, as they are for others."""
     try:
         labels = to_real(y)
     except (TypeError, ValueError) as error:
@@ -347,7 +361,9 @@ def _read_labels(y: ArrayLike, loss: str) -> Vector:
         raise DataError(
             f"y has {np.sum(~finite)} missing or infinite values; drop these rows everywhere", code="FP-DATA-104"
         )
-    if loss == "squared":
+    if loss != "logistic":
+        if defect := mean_loss(loss, np.zeros((labels.size, 0)), labels).defect():
+            raise DataError(f"loss = {loss!r}: {defect}", code="FP-DATA-119")
         return labels
     values = set(np.unique(labels))
     if not (values <= {0.0, 1.0} or values <= {-1.0, 1.0}):

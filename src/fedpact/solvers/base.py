@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from numbers import Real
@@ -39,7 +40,9 @@ S = TypeVar("S")
 class Option:
     """What a field of a solver says about itself: for the check of its value, and for the reference page.
 
-    letter: the paper's; least, most: closed ends of its range; above, below: open ones; choices: of a text
+    letter:   the paper's
+    least, most: closed ends of its range; above, below: open ones; choices: of a text
+    by_owner: may also be one value for each owner, by name
     """
 
     doc: str
@@ -49,6 +52,7 @@ class Option:
     below: float = math.inf
     most: float = math.inf
     choices: tuple[str, ...] = ()
+    by_owner: bool = False
 
     @property
     def range(self) -> str:
@@ -77,6 +81,8 @@ def options_of(kind: type[Solver[Any]]) -> dict[str, tuple[Any, Any, Option]]:
 
 def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
     """The value as the plain Python type of its hint. OptionError when it is of another type or out of range."""
+    if about.by_owner and isinstance(value, Mapping):
+        return {str(owner): check_option(f"{name} of {owner}", hint, about, one) for owner, one in value.items()}
     kinds = get_args(hint) or (hint,)
     if value is None and NoneType in kinds:
         return None

@@ -34,7 +34,8 @@ import fedpact as fp
 from fedpact.errors import OptionError
 from fedpact.federation import read_record, secure_sum, tickets
 from fedpact.problem import Piece
-from fedpact.solvers.vertical.fair_vfl import TAU, Place, Theory
+from fedpact.solvers.vertical.fair_vfl_party import Place
+from fedpact.solvers.vertical.pace import TAU, Theory
 
 #: The paper's, section V.
 PAPER: dict[str, Any] = {"eta": 100.0, "dual_step": 0.1, "dual_regularization": 1e-3}
@@ -227,7 +228,7 @@ def test_when_f_rises_the_updates_are_taken_back() -> None:
     fp.solve(asked, "fair-vfl", tol=1e-7, engine=watch, secure_sum=False, max_rounds=200)
     X, curvature = matrix(asked)
     blocks = {name: [s for s in watch.states[name] if isinstance(s, Place)] for name in CUTS}
-    orders = [o for name, o, _ in watch.sent if name == "bank" and hasattr(o, "base") and o.updates]
+    orders = [o for name, o, _ in watch.sent if name == "bank" and hasattr(o, "base") and o.move]
     back = [o.base for a, o in itertools.pairwise(orders) if o.base != a.number]
     assert back
     assert_bases(watch)
@@ -377,7 +378,7 @@ def test_a_party_ten_steps_late_does_not_keep_the_others_from_the_optimum() -> N
     door = Door(lambda owner, order: 0.05 if owner == "shop" else 0.002, threads=3)  # far above the computation
     found = fp.solve(asked, "fair-vfl", asynchronous=True, tol=1e-3, engine=door)
     assert found.solved
-    obeyed = {name: sum(1 for n, o, _ in door.sent if n == name and getattr(o, "updates", 0)) for name in CUTS}
+    obeyed = {name: sum(1 for n, o, _ in door.sent if n == name and getattr(o, "move", False)) for name in CUTS}
     assert obeyed["shop"] < 0.3 * min(obeyed["bank"], obeyed["clinic"])
     assert found.objective == pytest.approx(pooled(asked).objective, abs=2e-3)
 
@@ -399,7 +400,7 @@ def test_the_asynchronous_server_does_not_wait_for_the_slowest_party() -> None:
                 return ""
             bank += owner == "bank"
             passed.notify_all()
-            slow = owner == "shop" and getattr(order, "updates", 0)
+            slow = owner == "shop" and getattr(order, "move", False)
             return functools.partial(begin_at, bank + 10) if slow else ""
 
     def watch(progress: Any) -> None:
@@ -440,7 +441,7 @@ def test_a_silent_party_is_asked_again_after_the_deadline() -> None:
     late: list[int] = []
 
     def what(owner: str, order: Any) -> str | float:
-        if owner == "shop" and getattr(order, "updates", 0) and len(late) < 3 and order.round > 20:
+        if owner == "shop" and getattr(order, "move", False) and len(late) < 3 and order.round > 20:
             late.append(order.round)
             return 0.3
         return ""
@@ -537,11 +538,6 @@ def test_misuse(options: dict[str, Any], code: str, facts: tuple[str, ...]) -> N
 def test_what_no_vertical_method_takes(options: dict[str, Any], fact: str) -> None:
     with pytest.raises(OptionError, match=fact):
         fp.solve(small(), "fair-vfl", **options)
-
-
-def test_asynchronous_runs_are_not_kept(tmp_path: Path) -> None:
-    with raises_code("FP-OPTION-255", "", "checkpoint"):
-        fp.solve(small(), "fair-vfl", asynchronous=True, checkpoint=tmp_path)
 
 
 def test_fedbcd_refuses_a_constraint_and_half_updates() -> None:

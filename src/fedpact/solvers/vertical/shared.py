@@ -170,11 +170,14 @@ def start_of(problem: VerticalProblem) -> Reached:
 
 def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> bool:
     """Does the loss fall forever beyond z? All scores are linear in theta, so nobody needs to be asked."""
+    if not all(party.quadratic for party in problem.shares):
+        return False  # only of a quadratic is it known how it grows, and that it ends nowhere
     scored = problem.scored
     far = FAR * z
-    worse = np.max(np.abs(scored.gaps(far)) - problem.max_gap, initial=0.0) > violation
     here = float(np.mean(scored.losses(z))) + penalty
-    there = float(np.mean(scored.losses(far))) + FAR**2 * penalty
+    with np.errstate(over="ignore", invalid="ignore"):  # losses that are infinite there do not fall
+        worse = np.max(np.abs(scored.gaps(far)) - problem.max_gap, initial=0.0) > violation
+        there = float(np.mean(scored.losses(far))) + FAR**2 * penalty
     return bool(z.any() and not worse and there <= 0.9 * here)
 
 
