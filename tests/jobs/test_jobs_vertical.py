@@ -145,6 +145,32 @@ def test_without_constraints_to_compare_with(job: Path, people: People) -> None:
     assert told.numbers["accuracy without constraints"] == pytest.approx(accuracy)
 
 
+def test_a_list_of_constraints_on_decisions(job: Path, people: People) -> None:
+    change(job.parent, f"max_gap = {MAX_GAP}\n", "")
+    change(job.parent, "tol = 1e-6", "tol = 1e-4")
+    listed = """
+[[constraint]]
+kind = "equal_opportunity"
+at_most = 0.05
+
+[[constraint]]
+kind = "specificity"
+at_least = 0.7
+"""
+    job.write_text(job.read_text() + listed)
+    record = run_job(read_job(job))
+    assert record.solved, record.reason
+    assert record.method == "vertical-exact"
+    decided = scores_of(job.parent / "run", people) > 0
+    ill = people.y == 1
+    women = people.sex == 0
+    gap, specificity = record.bounded
+    assert gap.value == pytest.approx(abs(np.mean(decided[ill & women]) - np.mean(decided[ill & ~women])))
+    assert gap.value <= 0.05 + gap.allowed
+    assert specificity.value == pytest.approx(np.mean(~decided[~ill]))
+    assert specificity.value >= 0.7
+
+
 def test_stopped_and_resumed_to_the_same_bits(job: Path) -> None:
     run_job(read_job(job))
     expected = {name: piece.theta.tobytes() for name, piece in pieces_of(job.parent / "run").items()}
@@ -325,6 +351,7 @@ def spoil(folder: Path, name: str, old: str, new: str) -> None:
         ("[solve]", '[columns]\nbank = ["ill"]\n[solve]', "FP-OPTION-926", 15),
         ('classes = ["no", "yes"]', 'classes = ["no", "yes", "?"]', "FP-OPTION-921", 4),
         ('alignment = "id"', 'alignment = "by luck"', "FP-OPTION-368", 8),
+        ("compare = false\n", 'compare = false\n[[constraint]]\nkind = "recall"\nat_least = 0.8\n', "FP-OPTION-933", 7),
         ('alignment = "id"', "least_people = 1", "FP-OPTION-923", 8),
         ("[solve]", '[keys]\nbank = "bank.csv"\n[solve]', "FP-OPTION-367", 15),
     ],

@@ -90,7 +90,7 @@ def evaluate_parties(
     groups = held["groups"]
     told = count_rates(task, found.scores, labels, groups)
     bounds = []
-    if task.group:
+    if task.max_gap is not None:
         columns = [DistantParty(name, len(names)) for name, names in model.columns.items()]
         judged = VerticalProblem.of_parties(
             columns, labels, name_groups(task, groups), task.max_gap, gap=task.gap, intercept=task.intercept

@@ -18,7 +18,7 @@ from fedpact.problem import Measure
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
 from fedpact.tasks import Calibration, Classification, Model, PartyModel, RegressionModel, TableTask, Task, Vertical
-from fedpact.tasks.base import SERVER
+from fedpact.tasks.base import SERVER, Bounded
 from fedpact.types import Vector
 
 
@@ -41,6 +41,7 @@ class Fit:
     calibration:   makes probabilities of the model's scores, where the task asks for it and there is a rising line
     evidence:      what the owners signed about all this; None where they have no keys
     columns:       of a vertical fit: the names of every party's columns in the model
+    listed:        of a vertical fit with a list of constraints: these, in the user's terms
     """
 
     task: Task
@@ -57,6 +58,7 @@ class Fit:
     calibration: Calibration | None = None
     evidence: Evidence | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    listed: tuple[Bounded, ...] = ()
 
     @classmethod
     def of(

@@ -20,8 +20,10 @@ from fedpact.fitting.alignment import align_parties
 from fedpact.fitting.fit import Fitting
 from fedpact.fitting.result import Fit
 from fedpact.problem import DistantParty, Measure, Party, VerticalProblem
+from fedpact.problem.certificate import TOGETHER
 from fedpact.solve import solve
 from fedpact.solvers import Solution, Solver
+from fedpact.solvers.vertical.vertical_exact import VerticalExact
 from fedpact.tasks import LabelledParty, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.parties import GAP
@@ -164,11 +166,51 @@ class PartyFitting(Fitting):
                 solution.history.notes.append(warn_of_few_columns(name, len(columns)))
         return solution
 
+    def _fit(self, task: Task, start: Vector | None, before: dict[str, dict[str, float]]) -> Fit:
+        assert isinstance(task, Vertical)
+        if not task.constraints:
+            return super()._fit(task, start, before)
+        return self._fit_decisions(task, before)
+
+    def _fit_decisions(self, task: Vertical, before: dict[str, dict[str, float]]) -> Fit:
+        """A list of constraints on decisions: found at the coordinator on features, judged by the parties' columns."""
+        from fedpact.fitting.scores import EVERYONE, fit_on_scores  # a fit itself
+
+        settings = dict(self._solving)
+        method = settings.pop("method")
+        if method not in ("auto", VerticalExact.name):
+            raise OptionError(
+                f'method {method!r} takes gaps of mean loss only; use "{VerticalExact.name}" for a list of constraints',
+                code="FP-OPTION-935",
+                key="method",
+            )
+        session = self.session
+        session.pose(task)
+        if self._solves:
+            self._meet()
+        self._solves += 1
+        if session.secure_sum is not False and len(session.owners) > 1:
+            session.secure()
+        members = self._groups.astype(np.int64) if task.group else None
+        problem = self._problem(task, constrained=False)
+        seed = settings["seed"]
+        found = fit_on_scores(task.decisions(seed), problem, session, members, hand_out=False, **settings)
+        self._scores = found.scores
+        inner = found.fit
+        price = found.solution.multipliers[1]
+        told = found.measures
+        listed = tuple(
+            replace(one, owner=TOGETHER) for one in inner.task.bounded(EVERYONE, inner.values[EVERYONE], price, told)
+        )
+        measured = self._measure(task, found.w)
+        answer = Fit.of(task, found.solution, measured, {SERVER: np.zeros(0)}, before, self._solves)
+        return replace(answer, listed=listed, advice=inner.advice)
+
     def _problem(self, task: Vertical, constrained: bool | None = None) -> VerticalProblem:
         """The problem as the coordinator knows it: labels, groups, and how many columns each party has."""
         groups = None
         max_gap = None
-        if task.group and (task.constrained if constrained is None else constrained):
+        if task.max_gap is not None and (task.constrained if constrained is None else constrained):
             groups = name_groups(task, self._groups)
             max_gap = task.max_gap
         parties = [DistantParty(name, len(columns)) for name, columns in self._columns.items()]

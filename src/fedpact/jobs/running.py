@@ -296,6 +296,9 @@ def gaps_before(found: Fit) -> Iterator[tuple[str, float]]:
 
 def list_bounded(found: Fit) -> Iterator[Bounded]:
     """The constraints in the user's terms, owner by owner, the coordinator first; then those that all hold together."""
+    if found.listed:
+        yield from found.listed
+        return
     owners = [name for name in found.values if name != SERVER]
     prices = dict(zip([SERVER, *owners], found.solution.multipliers, strict=False))
     for owner in sorted(found.values, key=lambda name: name != SERVER):

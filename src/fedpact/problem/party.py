@@ -80,44 +80,6 @@ class Piece:
             ) from error
 
 
-class PartyLike(Protocol):
-    """What the coordinator knows of a party."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def label(self) -> str:
-        """How messages call the party."""
-
-    @property
-    def width(self) -> int:
-        """How many columns it has in the model."""
-
-    @property
-    def quadratic(self) -> bool:
-        """Whether its regularizer h_k is."""
-
-    @property
-    def multiplier_length(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class DistantParty:
-    """A party whose columns are not in this process."""
-
-    name: str
-    width: int
-    quadratic: bool = True
-
-    multiplier_length: int = 0
-
-    @property
-    def label(self) -> str:
-        """How messages call the party."""
-        return self.name
-
-
 @dataclass(frozen=True, eq=False)
 class NewRows:
     """A party's piece of the model, and its columns of the people to predict."""

@@ -28,6 +28,8 @@ from fedpact.problem.party import CONSTANT, RUN, NewRows, build_party
 from fedpact.prox import SquaredL2
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, FileSource, Source, Task, key
+from fedpact.tasks.classification import Classification
+from fedpact.tasks.requirements import Requirement, read_requirements
 from fedpact.tasks.tables import check_distinct
 from fedpact.types import Vector
 
@@ -117,6 +119,17 @@ class Vertical(Task):
     on_missing: Literal["error", "drop"] = key(
         "error", "people who are not at every party are an error, or left out", "text", choices=("error", "drop")
     )
+    constraints: tuple[Requirement, ...] = key(
+        (), "the list of constraints; each is a table [[constraint]]", "constraints", name="constraint", shown="none",
+        example='[{kind = "recall", at_least = 0.9}]',
+    )  # fmt: skip
+    confidence: float = key(
+        0.0, "confidence of all promises for rows not yet seen, where a constraint states none; 0: training rows",
+        "number", example="0.95",
+    )  # fmt: skip
+    holdout: float = key(
+        0.5, "part of the rows that a promise is about, kept out of training to test it", "number", name="holdout_rows"
+    )
     least_people: int = key(2, "fewer people in common than this are an error", "whole")
     model: str = ""  # the run whose model is evaluated
 
@@ -138,6 +151,7 @@ class Vertical(Task):
             check_distinct("categories", levels, 1, column)
         self._check_fairness()
         self._check_columns()
+        self._check_constraints()
         if self.regularization is not None:
             checks.check_nonnegative("regularization", self.regularization)
         for name, choices in (("alignment", get_args(Mode)), ("on_missing", ("error", "drop"))):
@@ -156,6 +170,7 @@ class Vertical(Task):
 
     def _freeze(self) -> None:
         """Lists, as messages and files have them, become tuples."""
+        object.__setattr__(self, "constraints", read_requirements(self.constraints))
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "groups", tuple(self.groups))
         object.__setattr__(self, "columns", {party: tuple(names) for party, names in self.columns.items()})
@@ -165,7 +180,7 @@ class Vertical(Task):
         """A gap is between groups: both are stated, or neither."""
         if self.max_gap is not None:
             checks.check_nonnegative("max_gap", self.max_gap)
-        if self.group and self.max_gap is None:
+        if self.group and self.max_gap is None and not self.constraints:
             raise OptionError(
                 f"group = {self.group!r} is stated without max_gap, the largest gap between groups; state it, or take "
                 "group out",
@@ -178,6 +193,43 @@ class Vertical(Task):
                 code="FP-OPTION-925",
                 key="max_gap",
             )
+
+    def _check_constraints(self) -> None:
+        """The list is about all people, and stands alone."""
+        if not self.constraints:
+            return
+        if self.max_gap is not None:
+            raise OptionError(
+                "max_gap and a list of constraints are both stated; a gap of losses is one of the list, too: kind = "
+                '"loss", gap = true',
+                code="FP-OPTION-933",
+                key="max_gap",
+            )
+        for one in self.constraints:
+            by_owner = isinstance(one.at_least, Mapping) or isinstance(one.at_most, Mapping)
+            if one.held_by == "server" or by_owner:
+                raise OptionError(
+                    f"{one.words}: constraints of a vertical model are about all people; state one bound, and leave "
+                    "held_by out",
+                    code="FP-OPTION-934",
+                    key="constraints",
+                )
+        self.decisions()
+
+    def decisions(self, split: int = 0) -> Classification:
+        """The list as a task about the scores of all people. split: seed of who is held out to test promises"""
+        return Classification(
+            columns=("scores",),
+            label=self.label,
+            classes=self.classes,
+            group=self.group,
+            groups=self.groups,
+            constraints=self.constraints,
+            confidence=self.confidence,
+            holdout=self.holdout,
+            intercept=self.intercept,
+            split=split,
+        )
 
     def _check_columns(self) -> None:
         special = {self.id: "id", self.label: "label"}
@@ -295,6 +347,8 @@ class Vertical(Task):
 
     def sentence(self) -> str:
         asked = f"A classifier for {self.label} from the columns of {self.owners} parties"
+        if self.constraints and self.constrained:
+            return f"{asked}; over all people together: {', '.join(one.words for one in self.constraints)}."
         if not self.group or not self.constrained:
             return f"{asked}."
         rows = {
