@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ class Multiply(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Multiplied(Reply):
-    tells: ClassVar[bool] = False  # they are another party's people
+    tells = False  # they are another party's people
 
     points: Words  # those that came, times the party's key, in the same order
 
