@@ -3,6 +3,7 @@ and what no message holds."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,7 @@ from vertical_sites import ALLOWED, WHO, write_site_job, write_vertical_sites
 import fedpact as fp
 from fedpact.errors import Refused
 from fedpact.federation import Site
+from fedpact.federation.identity import split_signed
 from fedpact.federation.wire import loads
 from fedpact.jobs import evaluate_run, read_job, run_job
 from fedpact.jobs.evaluation import score_party_run
@@ -119,6 +121,28 @@ def test_a_party_refuses_fewer_people_in_common_than_its_policy_asks_for(tmp_pat
         run_job(job, engine=SiteEngine(sites))
 
 
+@pytest.mark.parametrize(
+    ("rule", "stated", "code", "party"),
+    [
+        ("rows", 161, "FP-REFUSED-030", "bank"),
+        ("rows_per_class", 100, "FP-REFUSED-031", "bank"),  # who holds the label
+        ("rows_per_group", 100, "FP-REFUSED-032", "bank"),
+        ("rows_per_parameter", 60.0, "FP-REFUSED-033", "bank"),  # of its three columns
+    ],
+)
+def test_rules_about_its_table_hold_before_a_party_lists_anyone(
+    rule: str, stated: float, code: str, party: str, tmp_path: Path
+) -> None:
+    sites = write_vertical_sites(tmp_path)
+    policy = sites.policies[party]
+    policy.write_text(re.sub(rf'"{rule}" = .*', f'"{rule}" = {stated}', policy.read_text()))
+    engine = SiteEngine(sites)
+    with raises_code(code, party):
+        run_job(read_job(write_site_job(tmp_path / "job.toml", "127.0.0.1:1", sites)), engine=engine)
+    steps = {loads(split_signed(data)[1])["step"].rpartition(":")[2] for owner, data in engine.sent if owner == party}
+    assert steps == {"blind_people"}
+
+
 def test_a_job_that_lists_no_columns_of_a_party_is_refused_there(tmp_path: Path) -> None:
     """It would take every column of the table, which the policy does not name."""
     sites = write_vertical_sites(tmp_path)
@@ -134,7 +158,7 @@ def test_a_table_that_changes_between_alignment_and_training_is_an_error_without
     table = tmp_path / "old" / "shop.csv"
 
     def change(owner: str, data: bytes, site: Site) -> bytes:
-        message = loads(data[data.index(b"fedpact1") :])
+        message = loads(split_signed(data)[1])
         if owner == "shop" and message["step"].endswith(":introduce"):
             write_parties(tmp_path / "old", replace(make_people(0), X=make_people(3).X))
         return site.handle(data)
