@@ -19,7 +19,7 @@ from fedpact.errors import DataError
 from fedpact.federation import Order
 from fedpact.federation.aligned import Aligned
 from fedpact.fitting import align_parties
-from fedpact.fitting.alignment import Accept, Multiply, accept, multiply, to_words
+from fedpact.fitting.alignment import Accept, ListPeople, Multiply, accept, blind_people, multiply, to_words
 from fedpact.tasks import FileSource, HeldSource, Task
 
 KEY = bytes(range(32))
@@ -141,6 +141,25 @@ def test_positions_that_are_not_in_the_list_are_refused(positions: Any) -> None:
 def test_a_party_multiplies_nothing_after_it_has_accepted() -> None:
     with raises_code("FP-OWNER-417"):
         multiply(People("bank", ["a"]), LISTED, Multiply(points=to_words([bytes(32)])))
+
+
+def test_a_coordinator_cannot_send_more_lists_of_guesses_than_there_are_tables() -> None:
+    people = People("bank", ["a", "b"], tables=2)
+    aligned, blinded = blind_people(people, None, ListPeople())
+    for _ in range(people.tables):
+        aligned, _ = multiply(people, aligned, Multiply(points=blinded.points))
+    with raises_code("FP-OWNER-423"):
+        multiply(people, aligned, Multiply(points=blinded.points))
+
+
+def test_a_party_is_aligned_once_a_run() -> None:
+    """With other people in common a second time, two models would tell those who are in one of them."""
+    with open_session(make_tables(), fp.Session()) as session:
+        align_parties(session, on_missing="drop")
+        with raises_code("FP-OWNER-422"):
+            align_parties(session, on_missing="drop")
+        with raises_code("FP-OWNER-418"):
+            session.ask(accept, Accept(positions=np.arange(25)))
 
 
 def write_tables(folder: Path, tables: Mapping[str, Table]) -> dict[str, Path]:

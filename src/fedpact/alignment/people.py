@@ -22,6 +22,8 @@ class People:
     key:    of keyed hashes, which the parties share and the coordinator has not; empty: none
     least:  people in common, or the party does not go on
     modes:  of alignment that it takes part in
+    tables: that are aligned beside its own, at most; 0: nobody said. It multiplies no more lists of a private
+            intersection: each could be a coordinator's guesses
     """
 
     party: str
@@ -29,3 +31,4 @@ class People:
     key: bytes = field(default=b"", repr=False)
     least: int = 1
     modes: tuple[str, ...] = MODES
+    tables: int = 0

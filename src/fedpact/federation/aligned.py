@@ -17,12 +17,14 @@ class Aligned:
     """What a party knows of an alignment; it is in its memory, and survives every step of a solver.
 
     key:    its secret of a private intersection, hexadecimal; empty: none, or no longer needed
+    turns:  lists of others that it has multiplied by that secret
     listed: the row of each entry in the list that it sent
     rows:   of the people that every party has, in the common order; None before the party has accepted them
     table:  digest of the table that these are rows of; filled in by the `Owner`
     """
 
     key: str = field(default="", repr=False)
+    turns: int = 0
     listed: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     rows: Rows | None = None
     table: str = ""

@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class Reply:
     tells: whether it tells numbers of this owner alone, which a site counts
     """
 
-    tells: ClassVar[bool] = True
+    tells = True  # no annotation: it does not travel
 
     def withhold(self, least: int) -> Self:
         """The reply without numbers that tell of fewer than `least` rows; most replies count none."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ class Multiply(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Multiplied(Reply):
-    tells: ClassVar[bool] = False  # they are another party's people
+    tells = False  # they are another party's people
 
     points: Words  # those that came, times the party's key, in the same order
 
@@ -85,7 +85,7 @@ class Accepted(Reply):
 @aligning
 def name_people(people: People, aligned: Aligned | None, order: ListPeople) -> tuple[Aligned, Named]:
     """The party's ids, in the clear."""
-    _check_mode(people, "id")
+    _begin(people, aligned, "id")
     ids = normalize(people.party, people.ids)
     rows = sorted(range(len(ids)), key=ids.__getitem__)
     return Aligned(listed=np.array(rows, dtype=np.int64)), Named(ids=_to_lines([ids[row] for row in rows]))
@@ -94,7 +94,7 @@ def name_people(people: People, aligned: Aligned | None, order: ListPeople) -> t
 @aligning
 def tag_people(people: People, aligned: Aligned | None, order: ListPeople) -> tuple[Aligned, Tagged]:
     """Keyed hashes of the party's ids."""
-    _check_mode(people, "keyed-hash")
+    _begin(people, aligned, "keyed-hash")
     tagged = tags(people.party, people.ids, people.key)
     rows = sorted(range(len(tagged)), key=tagged.__getitem__)
     return Aligned(listed=np.array(rows, dtype=np.int64)), Tagged(tags=to_words([tagged[row] for row in rows]))
@@ -103,7 +103,7 @@ def tag_people(people: People, aligned: Aligned | None, order: ListPeople) -> tu
 @aligning
 def blind_people(people: People, aligned: Aligned | None, order: ListPeople) -> tuple[Aligned, Blinded]:
     """The party's ids as points, times a new secret of its own, which stays in its memory."""
-    _check_mode(people, "private")
+    _begin(people, aligned, "private")
     return _blind(people, new_key())
 
 
@@ -118,15 +118,19 @@ def multiply(people: People, aligned: Aligned | None, order: Multiply) -> tuple[
     """Another party's points, times this party's secret."""
     if aligned is None or not aligned.key:
         raise OwnerError("points of others come after its own and before it has accepted", code="FP-OWNER-417")
+    if aligned.turns == people.tables > 0:
+        raise OwnerError(
+            f"{aligned.turns} lists of others were multiplied, as many as there are tables", code="FP-OWNER-423"
+        )
     points = reblind(people.party, to_values(order.points), bytes.fromhex(aligned.key))
-    return aligned, Multiplied(points=to_words(points))
+    return replace(aligned, turns=aligned.turns + 1), Multiplied(points=to_words(points))
 
 
 @aligning
 def accept(people: People, aligned: Aligned | None, order: Accept) -> tuple[Aligned, Accepted]:
     """The party's rows in the common order, for good; its secret is erased. Refused when they are too few."""
-    if aligned is None:
-        raise OwnerError("people are accepted after they were listed", code="FP-OWNER-418")
+    if aligned is None or aligned.rows is not None:
+        raise OwnerError("people are accepted once, after they were listed", code="FP-OWNER-418")
     positions = order.positions
     inside = positions.ndim == 1 and bool(np.all((positions >= 0) & (positions < aligned.listed.size)))
     if not inside or np.unique(positions).size != positions.size:
@@ -140,7 +144,10 @@ def accept(people: People, aligned: Aligned | None, order: Accept) -> tuple[Alig
     return replace(aligned, key="", rows=aligned.listed[positions]), Accepted(people=int(positions.size))
 
 
-def _check_mode(people: People, mode: Mode) -> None:
+def _begin(people: People, aligned: Aligned | None, mode: Mode) -> None:
+    """Refused in a mode that the party does not take part in, and for a second time: two answers tell a difference."""
+    if aligned is not None:
+        raise OwnerError("its people were listed already in this run; begin another run", code="FP-OWNER-422")
     if mode not in people.modes:
         raise Refused(
             f"{people.party}: refused by the rule 'alignments' of its policy: {mode!r} is not among them",
@@ -234,7 +241,9 @@ def _list_privately(session: Session, own: People | None) -> Lists:
         orders = [Multiply(points=lists[k - 1]) for k in range(len(lists))]
         done = [answer.points for answer in session.ask(multiply, orders[:parties])]
         if own is not None:
-            done.append(multiply(own, kept, orders[-1])[1].points)
+            assert kept is not None
+            kept, multiplied = multiply(own, kept, orders[-1])
+            done.append(multiplied.points)
         lists = done
     # After n - 1 turns party k has multiplied the list of party k + 1.
     turned = [*lists[-1:], *lists[:-1]]

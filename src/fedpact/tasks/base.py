@@ -267,6 +267,7 @@ class Source(ABC):
         """Who is in the table that the task is about."""
         asked = self.accept(task)
         people = asked.people(self.owner, self._taken(asked, None))
+        people = replace(people, tables=asked.owners)  # those of the other owners, and perhaps the coordinator's
         if self.secret is None:
             return people
         return replace(people, key=_read_secret(self.secret))

@@ -407,9 +407,26 @@ class PartySource(FileSource):
             return replace(share, keep=str(self.piece(RUN)))
         return share
 
+    def counts(self, task: Task | Mapping[str, Any], rows: NDArray[np.int64] | None = None) -> Counts:
+        """Rows, by class and group where it holds these, and the numbers of its own piece of the model."""
+        asked = self.accept(task)
+        if not isinstance(asked, Vertical):
+            return super().counts(asked, rows)
+        held = self._taken(asked, rows)
+        parameters = 0 if asked.evaluating else len(asked.encoding(self.owner, held).names)
+        classes = _tally(asked.labels(self.owner, held), asked.classes)
+        return Counts(held.rows, classes, _tally(asked.members(self.owner, held), asked.groups), parameters)
+
     def piece(self, run: str) -> Path | None:
         """The file of its piece of the model of a run; None: it keeps none. A folder here is of one run only."""
         return None if self.pieces is None else self.pieces / piece_file(self.owner)
+
+
+def _tally(codes: Codes, levels: tuple[str, ...]) -> tuple[int, ...]:
+    """Rows of each level; none where the party does not hold them."""
+    if not codes.size:
+        return ()
+    return tuple(np.bincount(codes, minlength=len(levels)).tolist())
 
 
 def piece_file(party: str) -> str:
