@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Sequence
 from pathlib import Path
@@ -162,6 +163,28 @@ def test_the_gap_of_a_vertical_problem_is_what_counting_gives() -> None:
         members = [i for i in range(len(scores)) if table.group[i] == group and table.y[i] == 1]
         means.append(sum(np.log1p(np.exp(-scores[i])) for i in members) / len(members))
     assert problem.scored.gaps(np.array(scores)) == pytest.approx([means[0] - means[1]], rel=1e-10)
+
+
+def vertical_task() -> tasks.Vertical:
+    return tasks.Vertical(label="y", label_at="a", group="group", max_gap=0.01, standardize=False, owners=2)
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_party_from_a_file_is_the_party_from_arrays(name: str, tmp_path: Path) -> None:
+    """The task arrives as JSON; the rows are those of an alignment, whatever their order in the file."""
+    table = rows()
+    order = np.random.default_rng(0).permutation(len(table.y))
+    columns = [f"x{j}" for j in range(table.X[:, CUTS[name]].shape[1])]
+    lines = [",".join(["id", *columns])]
+    lines += [",".join([f"p{i}", *map(repr, map(float, table.X[i, CUTS[name]]))]) for i in order]
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    task = vertical_task()
+    stated = json.loads(json.dumps(task.stated()))
+    built: Any = tasks.FileSource(name, tmp_path / "table.csv")(stated, np.argsort(order))
+    [expected] = [party for party in small().shares if party.name == name]
+    assert built.X.tobytes() == expected.X.tobytes()
+    assert np.array_equal(built.curvature, expected.curvature)
+    assert tasks.read_task(stated) == task
 
 
 def test_a_party_survives_its_way_to_another_process() -> None:

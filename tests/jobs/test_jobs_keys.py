@@ -48,7 +48,7 @@ def test_a_key_that_the_task_does_not_use_is_an_error(folder: Path, line: str, t
             "categories",
             "neyman_pearson, group_fairness, classification, regression, vertical, custom",
         ),
-        ("[[constraint]]\nkind = 'recall'", "constraint", "neyman_pearson, group_fairness, classification"),
+        ("[[constraint]]\nkind = 'recall'", "constraint", "neyman_pearson, group_fairness, classification, vertical"),
         ("[bound]\none = 1.0", "bound", "neyman_pearson, group_fairness"),
     ],
 )
