@@ -426,6 +426,15 @@ def test_growth(tmp_path: Path) -> None:
         assert (int(row["exchanges"]), int(row["bytes"])) == (answer.rounds, answer.communication.bytes)
 
 
+def test_parties(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    done = run("parties", "--people", "60", "--parties", "2", "--alignments", "id,keyed-hash", "--csv", str(path))
+    assert done.exit_code == 0, done.output
+    rows = read(path)
+    assert [(row["alignment"], row["status"]) for row in rows] == [("id", "solved"), ("keyed-hash", "solved")]
+    assert all(0 < float(row["aligning"]) < float(row["seconds"]) for row in rows)
+
+
 # -------------------------------------------------------------------------------------------------------------- misuse
 
 

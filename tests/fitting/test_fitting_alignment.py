@@ -131,7 +131,7 @@ def test_no_share_is_built_before_the_parties_are_aligned() -> None:
 LISTED = Aligned(key="", listed=np.array([2, 0, 1]))
 
 
-@pytest.mark.parametrize("positions", [[0, 3], [-1], [1, 1], [[0, 1]]])
+@pytest.mark.parametrize("positions", [[0, 3], [-1], [1, 1], [[0, 1]], [0.0, 1.0]])
 def test_positions_that_are_not_in_the_list_are_refused(positions: Any) -> None:
     """Repeated ones too: they would make a small intersection look large."""
     with raises_code("FP-OWNER-419"):

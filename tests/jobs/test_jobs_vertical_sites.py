@@ -20,10 +20,13 @@ from fedpact.errors import Refused
 from fedpact.federation import Site
 from fedpact.federation.identity import split_signed
 from fedpact.federation.wire import loads
+from fedpact.fitting.newcomers import score_newcomers
 from fedpact.jobs import evaluate_run, read_job, run_job
-from fedpact.jobs.evaluation import score_party_run
+from fedpact.jobs.evaluation import Trained, score_party_run
+from fedpact.jobs.running import session_settings
 from fedpact.problem import Piece
 from fedpact.solvers import Solution
+from fedpact.tasks import PartyModel, Vertical, load_model
 
 
 def test_sites_find_the_model_of_files_and_predict_with_their_pieces(tmp_path: Path) -> None:
@@ -171,6 +174,23 @@ def test_a_table_that_changes_between_alignment_and_training_is_an_error_without
     failed = [reply for owner, reply in engine.received if owner == "shop"][-1]
     assert [cell for cell in cells if len(cell) > 3 and cell in failed] == []
     assert b"shop.csv" not in failed
+
+
+def test_a_prediction_without_a_party_is_refused_beside_the_model_of_all(tmp_path: Path) -> None:
+    """The difference of two predictions is what the party said about everyone."""
+    sites = write_vertical_sites(tmp_path)
+    for policy in sites.policies.values():
+        policy.write_text(policy.read_text().replace('"similar_runs" = 1000', '"similar_runs" = 0'))
+    job = read_job(write_site_job(tmp_path / "job.toml", "127.0.0.1:1", sites))
+    run_job(job, engine=SiteEngine(sites))
+    assert len(score_party_run(tmp_path / "run", job, {}, SiteEngine(sites))[0]) == len(make_people(1).y)
+    task = Trained.load(tmp_path / "run").task
+    model = load_model(tmp_path / "run")
+    assert isinstance(task, Vertical)
+    assert isinstance(model, PartyModel)
+    some = dict.fromkeys(("bank", "clinic"))
+    with fp.Session(SiteEngine(sites), **session_settings(job)) as session, raises_code("FP-REFUSED-012"):
+        score_newcomers(task, model, some, session)
 
 
 def test_keyed_hashes_use_the_key_that_the_sites_share(tmp_path: Path) -> None:

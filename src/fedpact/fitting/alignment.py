@@ -132,7 +132,8 @@ def accept(people: People, aligned: Aligned | None, order: Accept) -> tuple[Alig
     if aligned is None or aligned.rows is not None:
         raise OwnerError("people are accepted once, after they were listed", code="FP-OWNER-418")
     positions = order.positions
-    inside = positions.ndim == 1 and bool(np.all((positions >= 0) & (positions < aligned.listed.size)))
+    listed = positions.ndim == 1 and positions.dtype == np.int64
+    inside = listed and bool(np.all((positions >= 0) & (positions < aligned.listed.size)))
     if not inside or np.unique(positions).size != positions.size:
         raise OwnerError("positions in its list that are not there, or are there twice", code="FP-OWNER-419")
     if positions.size < people.least:

@@ -13,6 +13,7 @@ from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
 from fedpact_experiments.bench.owners import owners
+from fedpact_experiments.bench.parties import parties
 from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
@@ -34,6 +35,7 @@ def bench() -> None:
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
+    fedpact bench parties                                    a vertical job from files, for more people
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
     fedpact bench house                                      how the code reads, beside other projects of the field
 
@@ -52,6 +54,7 @@ for command in (
     decisions,
     promises,
     vertical,
+    parties,
     engines,
     owners,
     startup,
