@@ -421,6 +421,27 @@ def test_a_table_that_changed_since_the_parties_were_aligned(job: Path) -> None:
         run_job(read_job(job), resume=True)
 
 
+def test_a_table_that_changes_between_alignment_and_the_constrained_solve(job: Path) -> None:
+    change(job.parent, "compare = false", "compare = true")
+
+    def edit(progress: fp.solvers.Progress) -> None:
+        """While the model without constraints is trained."""
+        (job.parent / "clinic.csv").write_text(before.replace("x7,", "x7 ,", 1))
+
+    before = (job.parent / "clinic.csv").read_text()
+
+    with raises_code("FP-DATA-414", "clinic"):
+        run_job(read_job(job), callbacks=[edit])
+
+
+def test_a_party_with_two_columns_is_warned(job: Path) -> None:
+    change(job.parent, "[solve]", '[columns]\nshop = ["x3", "x4"]\n\n[solve]')
+    done = call("run", job)
+    assert done.exit_code == 0
+    assert "WARNING: shop has 2 columns" in done.output
+    assert "WARNING: bank" not in done.output
+
+
 def test_predict_wants_a_table_of_every_party(job: Path) -> None:
     assert run_job(read_job(job)).solved
     run = job.parent / "run"

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from party_files import PARTIES, make_people, write_parties
+from click.testing import CliRunner
+from party_files import PARTIES, PEOPLE, make_people, write_parties
 
+from fedpact.cli.main import cli
 from fedpact.engines import Ray
 from fedpact.federation import Fleet
 from fedpact.federation.wire import loads
@@ -76,6 +78,13 @@ def test_a_party_that_is_killed_in_every_phase_goes_on(job: Path, expected: dict
     assert engine.killed == len(PHASES)
     assert record.solved
     assert pieces_of(job) == expected
+    tables = [part for name in PARTIES for part in ("--table", f"{name}={job.parent / f'{name}.csv'}")]
+    alone, on_ray = (
+        CliRunner().invoke(cli, ["predict", str(job.parent / "run"), *tables, "--engine", engine]).output
+        for engine in ("in-process", "ray")
+    )
+    assert len(on_ray.splitlines()) == PEOPLE + 1
+    assert on_ray == alone
 
 
 def test_a_party_killed_in_a_private_intersection_keeps_its_key(job: Path, expected: dict[str, bytes]) -> None:

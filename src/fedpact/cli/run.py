@@ -17,6 +17,7 @@ from fedpact.jobs.running import RATES
 from fedpact.report import wording
 from fedpact.report.record import Measured, Record
 from fedpact.report.tables import table, terminal
+from fedpact.solvers.solution import WARNING
 from fedpact.tasks import TableTask, Vertical
 
 #: Exit code by status; 1 for all others.
@@ -113,6 +114,9 @@ def show(record: Record) -> None:
         _show_measured(record, keys)
     for remark in wording.describe_one_class(record):
         click.echo(f"WARNING: {remark}")
+    for note in record.notes:
+        if note.startswith(WARNING):
+            click.echo(note)
     click.echo(
         f"{record.status}: {record.reason}\n"
         f"certificate: stationarity {record.stationarity:.1e} (asked {record.tol[0]:g}), feasibility "

@@ -23,6 +23,7 @@ from fedpact.problem import DistantParty, Measure, Party, VerticalProblem
 from fedpact.problem.certificate import TOGETHER
 from fedpact.solve import solve
 from fedpact.solvers import Solution, Solver
+from fedpact.solvers.solution import WARNING
 from fedpact.solvers.vertical.vertical_exact import VerticalExact
 from fedpact.tasks import LabelledParty, Task, Vertical
 from fedpact.tasks.base import SERVER
@@ -307,6 +308,6 @@ def warn_of_few_columns(party: str, columns: int) -> str:
     """Theorem 1 of the paper does not protect such a party."""
     many = "one column" if columns == 1 else f"{columns} columns"
     return (
-        f"WARNING: {party} has {many} only: the theorem that a party's scores do not tell its columns needs more than "
+        f"{WARNING}{party} has {many} only: the theorem that a party's scores do not tell its columns needs more than "
         f"{FEW_COLUMNS}"
     )

@@ -17,6 +17,8 @@ from fedpact.types import Vector
 
 Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost", "interrupted"]
 FORMAT = "fedpact-solution-1"
+#: Begins a note of a history that a user should see at once.
+WARNING = "WARNING: "
 
 
 @dataclass(frozen=True)
