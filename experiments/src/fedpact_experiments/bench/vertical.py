@@ -51,9 +51,9 @@ WAYS = {
     "vertical-exact": Way("vertical-exact", {}, 1e-9),
     "vertical-al": Way("vertical-al", {}, 1e-6),
     "fair-vfl": Way("fair-vfl", {}, 1e-6),
-    "fair-vfl, paper": Way("fair-vfl", PAPER, 1e-6),
-    "fair-vfl, any party": Way("fair-vfl", {**PAPER, "asynchronous": True}, 1e-6, secure=False),
-    "fedbcd, paper": Way("fedbcd", {"eta": 100.0}, 1e-6, constrained=False),
+    "fair-vfl (paper)": Way("fair-vfl", PAPER, 1e-6),
+    "fair-vfl (any party)": Way("fair-vfl", {**PAPER, "asynchronous": True}, 1e-6, secure=False),
+    "fedbcd (paper)": Way("fedbcd", {"eta": 100.0}, 1e-6, constrained=False),
 }
 
 
