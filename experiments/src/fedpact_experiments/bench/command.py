@@ -16,6 +16,7 @@ from fedpact_experiments.bench.owners import owners
 from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
+from fedpact_experiments.bench.slow_party import slow_party
 from fedpact_experiments.bench.startup import startup
 
 
@@ -33,6 +34,7 @@ def bench() -> None:
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
+    fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
 
     Tables go to standard output, progress to standard error. Ctrl-C prints what was measured so far. Set
@@ -51,6 +53,7 @@ for command in (
     promises,
     engines,
     owners,
+    slow_party,
     startup,
     newcomer,
     house,
