@@ -212,3 +212,42 @@ def test_a_single_party_and_no_gap_at_all(eps: float) -> None:
     assert max(model.gaps_.values()) <= eps + 1e-5
     expected = pooled_scores(parties, y, group, eps)
     np.testing.assert_allclose(model.decision_function([X]), expected, atol=2e-3)
+
+
+# ---------------------------------------------------------------------------------------------------------- decisions
+
+
+@pytest.mark.parametrize("parity", ["demographic_parity", "equal_opportunity", "equalized_odds"])
+def test_gaps_of_decisions_are_counted(parity: str) -> None:
+    parties, y, group = people()
+    model = FairVerticalClassifier(0.03, parity=parity, weight=0.01, tol=1e-6).fit(parties, y, group=group)
+    decided = model.predict(parties)
+    for name, gap in model.gaps_.items():
+        rate = name.partition(":")[0]
+        among = {"selection_rate": y >= 0, "recall": y == 1, "false_positive_rate": y == 0}[rate]
+        rates = [decided[among & (group == g)].mean() for g in (0, 1)]
+        assert gap == pytest.approx(abs(rates[0] - rates[1]), abs=1e-12)
+        rows = min(np.sum(among & (group == g)) for g in (0, 1))
+        assert gap <= 0.03 + 1 / rows + 1e-9
+    assert len(model.gaps_) == len(model.multipliers_) == (2 if parity == "equalized_odds" else 1)
+    assert model.certificate_.worst < 1e-6
+    assert model.solution_.method == "vertical-exact"
+    assert any("rotation" in note for note in model.history_.notes)
+    plain = FairVerticalClassifier(10.0, weight=0.01).fit(parties, y, group=group).predict(parties)
+    recalls = [plain[(y == 1) & (group == g)].mean() for g in (0, 1)]
+    assert abs(recalls[0] - recalls[1]) > 0.04  # the bounds do something
+
+
+def test_decisions_need_the_method_that_can() -> None:
+    parties, y, group = people()
+    with raises_code("FP-OPTION-471", "method 'vertical-al'"):
+        FairVerticalClassifier(parity="equal_opportunity", method="vertical-al").fit(parties, y, group=group)
+    with raises_code("FP-DATA-482"):
+        FairVerticalClassifier(parity="equal_opportunity").fit(parties, y, group=np.zeros(len(y)))
+
+
+def test_a_promise_that_too_few_people_bear_out_is_not_handed_out() -> None:
+    parties, y, group = people(rows=120)
+    with pytest.raises(FedpactError) as caught:
+        FairVerticalClassifier(0.02, parity="equal_opportunity", confidence=0.9).fit(parties, y, group=group)
+    assert caught.value.code == "FP-475"

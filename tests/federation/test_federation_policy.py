@@ -41,6 +41,8 @@ OPEN = SitePolicy(
     rows_per_class=0,
     rows_per_group=0,
     rows_per_parameter=0.0,
+    methods=("interior-point", "vertical-exact"),
+    vertical_exact=True,
     similar_runs=100,
     length=10**9,
     constraints=100,
@@ -73,14 +75,26 @@ class Answer(Reply):
     gradient: Summed[Any]
 
 
-def asked(site: Gate, changes: dict[str, Any], task: dict[str, Any], counts: Counts, order: Order, times: int) -> None:
+ADVANCE = "fedpact.solvers.constrained.interior_point:advance"
+EXACT = "fedpact.solvers.vertical.vertical_exact:sketch"
+
+
+def asked(
+    site: Gate,
+    changes: dict[str, Any],
+    task: dict[str, Any],
+    counts: Counts,
+    order: Order,
+    times: int,
+    step: str = ADVANCE,
+) -> None:
     """What a coordinator asks of a site, from the first order to the last reply."""
     site.admit_run(charter(**changes), lambda: "digest")
     asked_for = {**JOB, **task}
     site.admit_task(asked_for, asked_for)
     site.admit_table(counts)
     for _ in range(times):
-        site.admit_order("fedpact.solvers.constrained.interior_point:advance", order)
+        site.admit_order(step, order)
         site.release("step", order, seal(Answer(violation=1.0, gradient=np.zeros(4))))
 
 
@@ -119,6 +133,7 @@ ATTACKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "FP-REFUSED-041": ({"questions": 2}, {"times": 4}),
     "FP-REFUSED-042": ({"bytes": 50}, {"times": 4}),
     "FP-REFUSED-043": ({"length": 1000}, {"order": Ask(run="r1", coupled_length=10**8)}),
+    "FP-REFUSED-045": ({"vertical_exact": False}, {"step": EXACT}),
     "FP-REFUSED-044": ({"local_steps": 100}, {"order": Ask(run="r1", steps=10**4)}),
 }
 
@@ -140,6 +155,7 @@ def test_a_site_that_states_nothing_allows_nothing(tmp_path: Path, identity: Ide
         Gate(policy, identity, AuditLog(tmp_path / "audit")).admit_run(charter(), lambda: "digest")
     assert policy.secure_sums
     assert policy.tasks == policy.features == ()
+    assert not policy.vertical_exact
 
 
 def test_a_run_keeps_its_charter(tmp_path: Path, identity: Identity) -> None:

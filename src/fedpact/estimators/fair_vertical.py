@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,14 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fedpact.errors import DataError, FedpactError
+from fedpact.errors import DataError, FedpactError, OptionError
 from fedpact.estimators.certified import CertifiedClassifier
 from fedpact.federation import Session
-from fedpact.postprocess.checks import read_vector
+from fedpact.fitting.scores import fit_on_scores
+from fedpact.postprocess.checks import find_levels, read_vector
 from fedpact.problem import Piece, VerticalProblem
 from fedpact.prox import SquaredL2
 from fedpact.solve import solve
 from fedpact.solvers.vertical.shared import rows_of, summed_scores
+from fedpact.tasks import Classification, Requirement
+from fedpact.tasks.group_fairness import Parity
+from fedpact.tasks.requirements import NAMED_GAPS
 from fedpact.types import Vector
 
 #: Written into a saved model, so that another format is not read as this one.
@@ -27,13 +32,20 @@ Parties = Mapping[str, ArrayLike] | Sequence[ArrayLike]
 
 
 class FairVerticalClassifier(CertifiedClassifier):
-    """Logistic regression whose gap of mean loss between groups is at most `max_gap`; every party keeps its own part.
+    """A linear classifier whose gap between groups is at most `max_gap`; every party keeps its own part.
 
     max_gap:     largest gap between any two groups, on the rows it is fitted to
-    gap:         of rows with the second class ("positives"), of "all" rows, or of both "classes"
+    parity:      what may differ by max_gap: the mean "loss", or rates of decisions, which are counted:
+                 "demographic_parity", "equal_opportunity" or "equalized_odds", as in `FairClassifier`. These need
+                 the method "vertical-exact", which tells the coordinator the pooled rows up to a rotation of the
+                 columns; "auto" takes it then
+    gap:         of the loss: of rows with the second class ("positives"), of "all" rows, or of both "classes"
+    confidence:  for people not yet seen: gaps of decisions are at most max_gap with this probability; None: on the
+                 people it is trained on
+    holdout:     with a confidence: part of the people that is kept out of training to test the promise
     weight:      of the squared norm, per party's standardized column; None: 2/n, the paper's
     standardize: does each party scale its own columns? Their means and scales stay with it, too
-    method:      "auto", "vertical-al", "fair-vfl"; tol, max_rounds, engine, seed: of fp.solve
+    method:      "auto", "vertical-al", "fair-vfl", "vertical-exact"; tol, max_rounds, engine, seed: of fp.solve
     secure_sum:  hide each party's scores from the coordinator, in fitting and in prediction
 
     After fit: solution_, certificate_, history_, pieces_ (party -> Piece), intercept_, classes_, and by name of the gap
@@ -46,7 +58,10 @@ class FairVerticalClassifier(CertifiedClassifier):
         self,
         max_gap: float = 0.05,
         *,
+        parity: Parity = "loss",
         gap: Literal["positives", "all", "classes"] = "positives",
+        confidence: float | None = None,
+        holdout: float = 0.5,
         weight: float | None = None,
         standardize: bool = True,
         method: str = "auto",
@@ -57,7 +72,10 @@ class FairVerticalClassifier(CertifiedClassifier):
         seed: int = 0,
     ) -> None:
         self.max_gap = max_gap
+        self.parity = parity
         self.gap = gap
+        self.confidence = confidence
+        self.holdout = holdout
         self.weight = weight
         self.standardize = standardize
         self.method = method
@@ -80,6 +98,8 @@ class FairVerticalClassifier(CertifiedClassifier):
                 f"y has {self.classes_.size} classes ({self.classes_[:5]}); this classifier takes two",
                 code="FP-DATA-477",
             )
+        if self.parity != "loss":
+            return self._fit_decisions(parties, labels, group)
         problem = VerticalProblem(
             _name_parties(parties),
             (labels == self.classes_[1]).astype(np.int64),
@@ -99,13 +119,55 @@ class FairVerticalClassifier(CertifiedClassifier):
             secure_sum=self.secure_sum and len(problem.shares) > 1,
         )
         self._accept(solution)
-        parts = problem.pieces(solution.w)
-        self.pieces_ = {party.name: party.piece(parts[party.name]) for party in problem.shares}
-        self.intercept_ = float(parts[problem.server.name][0])
-        self.n_features_in_ = problem.dim - 1
+        self._keep(problem, solution.w)
         prices = solution.multipliers[0].reshape(-1, 2).max(axis=1)  # of either side of a gap
         self.multipliers_ = dict(zip(problem.gap_names, map(float, prices), strict=True))
         self.gaps_ = self._find_gaps(self.decision_function(parties), labels, group)
+        return self
+
+    def _keep(self, problem: VerticalProblem, w: Vector) -> None:
+        """Set pieces_ and intercept_."""
+        parts = problem.pieces(w)
+        self.pieces_ = {party.name: party.piece(parts[party.name]) for party in problem.shares}
+        self.intercept_ = float(parts[problem.server.name][0])
+        self.n_features_in_ = problem.dim - 1
+
+    def _fit_decisions(self, parties: Parties, labels: NDArray[Any], group: ArrayLike) -> Self:
+        """Rates of decisions are bounded, and counted on the parties' own scores."""
+        if self.method not in ("auto", "vertical-exact"):
+            raise OptionError(
+                f'method {self.method!r} takes gaps of mean loss only; use "vertical-exact" for parity {self.parity!r}',
+                code="FP-OPTION-471",
+            )
+        problem = VerticalProblem(
+            _name_parties(parties),
+            (labels == self.classes_[1]).astype(np.int64),
+            regularizer=None if self.weight is None else SquaredL2(self.weight),
+            standardize=self.standardize,
+        )
+        groups, members = find_levels("group", group, len(labels))
+        if groups.size < 2:
+            raise DataError(f"all rows are of group {groups[0]!s}; a gap needs two groups or more", code="FP-DATA-482")
+        bounded = Requirement(kind=self.parity, at_most=self.max_gap, confidence=self.confidence or 0.0)
+        task = Classification(
+            columns=("scores",),
+            label="y",
+            group="group",
+            classes=tuple(map(str, self.classes_)),
+            groups=tuple(map(str, groups)),
+            constraints=(bounded,),
+            holdout=self.holdout,
+            split=self.seed,
+        )
+        with Session(self.engine) as session:
+            session.open(problem.sources)
+            if self.secure_sum and len(problem.shares) > 1:
+                session.secure()
+            found = fit_on_scores(task, problem, session, members, tol=self.tol, seed=self.seed)
+        self._accept(found.solution)
+        self._keep(problem, found.w)
+        self.gaps_ = self._find_gaps(found.scores, labels, group)
+        self.multipliers_ = dict(zip(self.gaps_, found.prices, strict=True))
         return self
 
     def decision_function(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> Vector:
@@ -193,6 +255,8 @@ class FairVerticalClassifier(CertifiedClassifier):
 
     def _find_gaps(self, scores: Vector, y: NDArray[Any], group: ArrayLike) -> dict[str, float]:
         labels = (y == self.classes_[1]).astype(np.int64)
+        if self.parity != "loss":
+            return _count_gaps(self.parity, scores > 0, labels, np.asarray(group))
         judged = VerticalProblem([scores[:, None]], labels, group, self.max_gap, gap=self.gap)
         gaps = np.abs(judged.scored.gaps(scores)).tolist()
         return dict(zip(judged.gap_names, gaps, strict=True))
@@ -207,6 +271,17 @@ class FairVerticalClassifier(CertifiedClassifier):
                 code="FP-DATA-481",
             )
         return dict(zip(self.pieces_, parties, strict=True))
+
+
+def _count_gaps(parity: str, decided: NDArray[np.bool_], y: NDArray[Any], group: NDArray[Any]) -> dict[str, float]:
+    """How far the rates of decisions are apart, by rate and pair of groups."""
+    among = {"selection_rate": y >= 0, "recall": y == 1, "false_positive_rate": y == 0}
+    gaps = {}
+    for rate in NAMED_GAPS[parity]:
+        for first, second in combinations(np.unique(group), 2):
+            rates = [np.mean(decided[among[rate] & (group == name)]) for name in (first, second)]
+            gaps[f"{rate}: {first!s} - {second!s}"] = float(abs(rates[0] - rates[1]))
+    return gaps
 
 
 def _name_parties(parties: Parties) -> dict[str, ArrayLike]:

@@ -71,6 +71,12 @@ class SitePolicy:
     methods: tuple[str, ...] = _key(
         "allow", "texts", "methods that may run", ("interior-point", "accelerated", "proximal-al")
     )
+    vertical_exact: bool = _key(
+        "allow",
+        "bool",
+        "whether vertical-exact may run: it tells the coordinator all people's rows up to a rotation of the columns",
+        False,
+    )
     kinds: tuple[str, ...] = _key(
         "allow", "texts", "kinds of constraints that the list of a job may hold", KINDS_LISTED
     )
@@ -421,6 +427,11 @@ ABOUT_REPLY: tuple[Rule[bool], ...] = (
 ABOUT_TOLD: tuple[Rule[int], ...] = (Rule("questions", "FP-REFUSED-041", lambda p, told: told <= p.questions),)
 #: Rules about an order, judged before it runs.
 ABOUT_ORDER: tuple[Rule[Traffic], ...] = (
+    Rule(
+        "vertical_exact",
+        "FP-REFUSED-045",
+        lambda p, traffic: traffic.method != "vertical-exact" or p.vertical_exact,
+    ),
     Rule("methods", "FP-REFUSED-006", lambda p, traffic: not traffic.method or traffic.method in p.methods),
     Rule("exchanges", "FP-REFUSED-040", lambda p, traffic: traffic.exchanges <= p.exchanges),
     Rule("bytes", "FP-REFUSED-042", lambda p, traffic: traffic.bytes <= p.bytes),

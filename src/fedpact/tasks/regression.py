@@ -34,7 +34,7 @@ def mean_loss(X: Data, y: Labels, classes: int, weight: Vector | None = None) ->
 def scores(w: Vector, X: Matrix, classes: int) -> Matrix:
     """Scores of every row, (rows, classes); with two classes those of the first are zero."""
     if classes == 2:
-        return np.column_stack([np.zeros(len(X)), X @ w])
+        return np.column_stack([np.zeros(X.shape[0]), X @ w])
     return np.asarray(X @ w.reshape(classes, X.shape[1]).T)
 
 

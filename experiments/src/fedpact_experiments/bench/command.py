@@ -18,6 +18,7 @@ from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
 from fedpact_experiments.bench.slow_party import slow_party
 from fedpact_experiments.bench.startup import startup
+from fedpact_experiments.bench.vertical import vertical
 
 
 @click.group()
@@ -33,6 +34,7 @@ def bench() -> None:
     fedpact bench calibration                                probabilities from scores, two ways, by sums
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
     fedpact bench promises                                   promises about rows not yet seen, simulated
+    fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
     fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
@@ -51,6 +53,7 @@ for command in (
     calibration,
     decisions,
     promises,
+    vertical,
     engines,
     owners,
     slow_party,

@@ -28,13 +28,14 @@ Notation
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedpact.errors import OptionError, OwnerError
-from fedpact.federation import Order, Reply, Session, Summed, client_step
+from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step
 from fedpact.functions import Quadratic
 from fedpact.problem import FederatedProblem, Party, VerticalProblem
 from fedpact.solvers.base import option
@@ -44,6 +45,9 @@ from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, judge_piece, theta_at
 from fedpact.types import Matrix, Vector
+
+#: `Session.ask`, or that of a run.
+Ask = Callable[[Any, Order], Answers[Any]]
 
 #: Columns of Omega beyond the rank: Halko, Martinsson and Tropp advise 5 or 10.
 MORE = 8
@@ -83,10 +87,10 @@ class Sketch(Order):
 
     seed: int
     length: int
-    free_length: int
-    first: int
-    last: int
-    noise: float
+    free_length: int = 0
+    first: int = 0
+    last: int = 0
+    noise: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +263,7 @@ class VerticalExact(VerticalSolver[Coordinator]):
         """The sketch; then the parties judge the start and go to the solution."""
         problem: Any = run.problem
         run.note(REVEALED)
-        features = self._learn(run, problem)
+        features = learn(run.ask, problem, run.seed, self.noise)
         rank = features.mix.shape[1]
         nothing = np.zeros(len(problem.gap_names))
         start = Point(0, np.zeros(rank), np.zeros(problem.server.width), nothing, np.zeros(problem.scored.y.size), 0.0)
@@ -286,26 +290,6 @@ class VerticalExact(VerticalSolver[Coordinator]):
 
     def excuse(self, run: Run, state: Coordinator) -> str:
         return MISSED
-
-    def _learn(self, run: Run, problem: VerticalProblem) -> Features:
-        """The features, from as many exchanges as Y has blocks; again with columns for those that are not shrunk."""
-        rows = problem.scored.y.size
-        length = length_of(problem)
-        products, gram, free = self._sketch(run, rows, length, 0)
-        if free:
-            free_length = min(int(free) + MORE, rows)
-            products, gram, _ = self._sketch(run, rows, length, free_length)
-        return find_features(products, gram, length)
-
-    def _sketch(self, run: Run, rows: int, length: int, free_length: int) -> tuple[Matrix, Matrix, float]:
-        parts = []
-        for first, last in blocks(rows, length + free_length):
-            order = Sketch(
-                seed=run.seed, length=length, free_length=free_length, first=first, last=last, noise=self.noise
-            )
-            total = run.ask(sketch, order).total
-            parts.append(total.products)
-        return np.vstack(parts), total.gram, total.free
 
     def _move(self, run: Run, state: Coordinator) -> tuple[Solution, list[float]]:
         """Solve, and let the parties go there: the solution, and the slopes of the point where they were."""
@@ -340,6 +324,26 @@ class VerticalExact(VerticalSolver[Coordinator]):
         )
         state.k += 1
         return iterate
+
+
+def learn(ask: Ask, problem: VerticalProblem, seed: int, noise: float = 0.0) -> Features:
+    """The features, from as many exchanges as Y has blocks; again where there are columns that are not shrunk."""
+    rows = problem.scored.y.size
+    length = length_of(problem)
+    products, gram, free = _sketch(ask, rows, Sketch(seed=seed, length=length, noise=noise))
+    if free:
+        order = Sketch(seed=seed, length=length, free_length=min(round(free) + MORE, rows), noise=noise)
+        products, gram, _ = _sketch(ask, rows, order)
+    return find_features(products, gram, length)
+
+
+def _sketch(ask: Ask, rows: int, order: Sketch) -> tuple[Matrix, Matrix, float]:
+    """Y, G, and how many columns are not shrunk."""
+    parts = []
+    for first, last in blocks(rows, order.length + order.free_length):
+        total = ask(sketch, replace(order, first=first, last=last)).total
+        parts.append(total.products)
+    return np.vstack(parts), total.gram, total.free
 
 
 def length_of(problem: VerticalProblem) -> int:
