@@ -16,6 +16,7 @@ from fedpact_experiments.bench.owners import owners
 from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
+from fedpact_experiments.bench.slow_party import slow_party
 from fedpact_experiments.bench.startup import startup
 from fedpact_experiments.bench.vertical import vertical
 
@@ -35,6 +36,7 @@ def bench() -> None:
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
+    fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
 
     Tables go to standard output, progress to standard error. Ctrl-C prints what was measured so far. Set
@@ -54,6 +56,7 @@ for command in (
     vertical,
     engines,
     owners,
+    slow_party,
     startup,
     newcomer,
     house,
