@@ -44,6 +44,7 @@ def coordinate(grid: Grid, run_config: dict[str, Any]) -> None:
     port, secret = int(run_config["port"]), str(run_config["secret"]).encode()
     with Client(("127.0.0.1", port), authkey=secret) as test:
         fleet: Any = None
+        begun: Any = None
         while (command := test.recv()) is not None:
             try:
                 if command[0] == "open":
@@ -53,6 +54,11 @@ def coordinate(grid: Grid, run_config: dict[str, Any]) -> None:
                     if opened is not None:
                         opened.close()
                     test.send(fleet.owners)
+                elif command[0] == "begin":
+                    begun = fleet.send(*command[1:])
+                    test.send(None)
+                elif command[0] == "finish":
+                    test.send(begun.exception() or begun.result())
                 else:
                     futures = [fleet.send(owner, data) for owner, data in command[1]]
                     test.send([future.exception() or future.result() for future in futures])

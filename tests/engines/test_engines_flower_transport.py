@@ -81,10 +81,11 @@ class Federation:
 
     def begin(self, owner: str, data: bytes) -> None:
         """Send without waiting; `finish` waits."""
-        self._coordinator.send(("send", [(owner, data)]))
+        self._do("begin", owner, data)
 
     def finish(self) -> bytes | OwnerLost:
-        (reply,) = self._coordinator.recv()
+        self._coordinator.send(("finish",))
+        reply: bytes | OwnerLost = self._coordinator.recv()
         return reply
 
     def comes_back(self, owner: str) -> bytes:
@@ -153,7 +154,7 @@ def test_the_transport_on_a_real_deployment(federation: Federation) -> None:
     who_is_missing_is_said_with_who_is_there(federation)
     a_site_whose_key_is_not_registered_does_not_get_in(federation)
     flowers_own_supernode_runs_the_same_app(federation)
-    a_site_restarted_in_the_middle_of_an_order_is_noticed(federation)
+    a_site_restarted_in_the_middle_of_an_order_is_noticed_and_holds_up_nobody(federation)
     a_second_process_of_a_site_is_refused(federation)
     a_killed_site_is_lost_and_works_again_after_a_restart(federation)
     a_site_that_ends_in_good_order_is_missed_at_once(federation)
@@ -204,12 +205,14 @@ def flowers_own_supernode_runs_the_same_app(federation: Federation) -> None:
         assert federation.open(*SITES) == SITES
 
 
-def a_site_restarted_in_the_middle_of_an_order_is_noticed(federation: Federation) -> None:
+def a_site_restarted_in_the_middle_of_an_order_is_noticed_and_holds_up_nobody(federation: Federation) -> None:
     federation.begin("hospital 1", b"sleep")
     deadline = time.monotonic() + START
     while SLEEPING not in federation.deployment.output("hospital 1"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    for data in (b"meanwhile", b"the others", b"are not held up"):
+        assert body(federation.send_one("hospital 2", data)) == data
     federation.deployment.kill_site("hospital 1")
     federation.start("hospital 1")  # at once: the SuperLink still takes the killed one for alive
     reply = federation.finish()  # for some milliseconds it is offline, which may be noticed too

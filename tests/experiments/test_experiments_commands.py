@@ -11,7 +11,9 @@ from click.testing import CliRunner
 
 from fedpact import data, tasks
 from fedpact.cli.main import EXPERIMENTS, GROUP, cli
+from fedpact.engines import InProcess
 from fedpact.solve import solve
+from fedpact_experiments.bench import slow_party
 from fedpact_experiments.bench.command import bench
 from fedpact_experiments.bench.problems import PROBLEMS
 from fedpact_experiments.replications.command import replicate
@@ -47,6 +49,17 @@ def test_engines_side_by_side() -> None:
     assert [row[2] for row in rows] == ["in-process", "threads"]
     assert rows[0][4] == "1"
     assert "median of 3 exchanges" in done.stdout
+
+
+def test_steps_of_the_server_are_counted_in_both_forms() -> None:
+    """Where nobody is slow and all answer at once, a step of either form is one order to every party."""
+    asked = slow_party.problem(rows=60, seconds=0.0, slow=1)
+    for asynchronous in (False, True):
+        row = slow_party.measure(InProcess(), asked, 1, asynchronous, steps=5)
+        assert row.steps == 5
+        assert len(set(row.orders)) == 1
+        assert 5 < row.orders[0] < 15
+        assert row.cells(row)["ratio"] == "1.00"
 
 
 @pytest.mark.slow

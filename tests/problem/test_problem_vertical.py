@@ -12,7 +12,7 @@ from raising import raises_code
 import fedpact as fp
 from fedpact.errors import DataError
 from fedpact.problem import DistantParty, Piece, VerticalProblem
-from fedpact.problem.vertical import Loss
+from fedpact.problem.scored import Loss
 from fedpact.solvers.vertical.shared import rows_of
 
 RNG = np.random.default_rng(3)

@@ -75,27 +75,24 @@ class Ledger:
         self.rounds = 0
         self.bytes = 0
 
-    def down(self, owner: str, order: Order) -> Counts:
+    def down(self, owner: str, order: Order) -> None:
         """Count an order on its way to the owner."""
-        counts = self.add(owner, count_order(order))
+        self.add(owner, np.array([1, 0, size(order), 0]))
         if self.record is not None:
             self._write({"to": owner, "round": order.round, "type": name_of(type(order)), "content": payload(order)})
-        return counts
 
-    def up(self, owner: str, sealed: Sealed[Any], round: int) -> Counts:
+    def up(self, owner: str, sealed: Sealed[Any], round: int) -> None:
         """Count a reply of the owner."""
-        counts = self.add(owner, np.array([0, 1, 0, sealed_size(sealed)]))
+        self.add(owner, np.array([0, 1, 0, sealed_size(sealed)]))
         self.name(owner, type(sealed.kept), is_masked(sealed.sums))
         if self.record is not None:
             kind = name_of(type(sealed.kept))
             self._write({"from": owner, "round": round, "type": kind, "content": sealed_to_tree(sealed)})
-        return counts
 
-    def add(self, owner: str, counts: Counts) -> Counts:
-        """Count messages and bytes of the owner, and return them."""
+    def add(self, owner: str, counts: Counts) -> None:
+        """Count messages and bytes of the owner."""
         self._counts[owner] += counts
         self.bytes += int(counts[2] + counts[3])
-        return counts
 
     def name(self, owner: str, kind: type[Reply], masked: bool) -> None:
         """The owner's latest reply is of this kind: all fields of it left the owner."""
@@ -133,11 +130,6 @@ class Ledger:
         data = dumps(message)
         with open_private(self.record, "ab") as file:
             file.write(frame(data))
-
-
-def count_order(order: Order) -> Counts:
-    """One message down."""
-    return np.array([1, 0, size(order), 0])
 
 
 def read_record(path: str | Path) -> Iterator[dict[str, Any]]:

@@ -26,11 +26,11 @@ from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.identity import Identity, check_public_keys
-from fedpact.federation.ledger import Ledger, count_order
+from fedpact.federation.ledger import Ledger
 from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, is_masked, not_finite, rebuild
 from fedpact.federation.owner import Step, confirm, end
 from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, offer
-from fedpact.federation.tickets import Ticket, back_off, report_late, wait_any
+from fedpact.federation.tickets import Ticket, back_off, count_order, report_late, wait_any
 from fedpact.federation.wire import SKIPPABLE
 
 R = TypeVar("R", bound=Reply)
@@ -530,7 +530,8 @@ class Session:
         ticket = Ticket(owner, step, self._stamp(owner, order, self._round + 1, self._number()))
         self._round += 1
         if self._replaying:  # the run that is resumed sent it; should its reply not be on record, `wait_any` does again
-            ticket.counts = self.ledger.add(owner, count_order(ticket.order))
+            ticket.counts = count_order(ticket.order)
+            self.ledger.add(owner, ticket.counts)
             return ticket
         with self._resumable():
             self.send(ticket)
@@ -539,15 +540,24 @@ class Session:
     def send(self, ticket: Ticket) -> None:
         """Send the order of a ticket, for the first time or again."""
         self.confirm()
-        ticket.counts = ticket.counts + self.ledger.down(ticket.owner, ticket.order)
+        with self._counting(ticket):
+            self.ledger.down(ticket.owner, ticket.order)
         ticket.future = self.fleet.start(ticket.owner, ticket.step, ticket.order)
         ticket.since = time.monotonic()
 
     def receive(self, ticket: Ticket) -> None:
         """Count the reply of a ticket."""
         assert ticket.future is not None
-        ticket.counts = ticket.counts + self.ledger.up(ticket.owner, ticket.future.result(), ticket.order.round)
+        with self._counting(ticket):
+            self.ledger.up(ticket.owner, ticket.future.result(), ticket.order.round)
         self._acknowledge(ticket.owner, ticket.order.round)
+
+    @contextmanager
+    def _counting(self, ticket: Ticket) -> Iterator[None]:
+        """What the ledger counts inside is of this ticket."""
+        before = self.ledger.counts([ticket.owner])[0]
+        yield
+        ticket.counts = ticket.counts + self.ledger.counts([ticket.owner])[0] - before
 
     def wait_any(self, tickets: Sequence[Ticket], timeout: float | None = None) -> list[Ticket]:
         """The tickets that are answered, at least one unless the timeout (seconds) passes; in the order given.

@@ -9,6 +9,7 @@ from fedpact.functions.jax_adapter import from_jax, parameters_from_jax, paramet
 from fedpact.functions.logistic import LogisticLoss
 from fedpact.functions.maps import Stack, TwoSided, as_map
 from fedpact.functions.mean_probability import MeanProbability
+from fedpact.functions.of_scores import OfScores
 from fedpact.functions.operators import Linear, Operator, Saddle
 from fedpact.functions.poisson import MeanExponential, PoissonLoss
 from fedpact.functions.quadratic import Quadratic
@@ -30,6 +31,7 @@ __all__ = [
     "Matrix",
     "MeanExponential",
     "MeanProbability",
+    "OfScores",
     "Operator",
     "PoissonLoss",
     "Quadratic",

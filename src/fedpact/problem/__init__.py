@@ -9,8 +9,9 @@ from fedpact.problem.measure import Measure, round_to_rows
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.party import DistantParty, Party, PartyLike, Piece
 from fedpact.problem.remote import Description, RemoteProblem, describe
+from fedpact.problem.scored import OwnScored, Scored
 from fedpact.problem.share import Constraint, Share, Unscaled
-from fedpact.problem.vertical import Scored, VerticalProblem
+from fedpact.problem.vertical import VerticalProblem
 
 __all__ = [
     "Certificate",
@@ -22,6 +23,7 @@ __all__ = [
     "Measure",
     "MinimaxProblem",
     "MonotoneProblem",
+    "OwnScored",
     "Party",
     "PartyLike",
     "Piece",

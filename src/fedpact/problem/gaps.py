@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal
 
@@ -15,17 +15,75 @@ from fedpact.types import Matrix, Vector, to_array, to_real
 #: Rows that count in a group's mean: those with y = 1, all, or those of either class in a gap of its own.
 Gap = Literal["positives", "all", "classes"]
 Mask = NDArray[np.bool_]
+#: One label per row, or several attributes: name -> labels.
+Group = ArrayLike | Mapping[str, ArrayLike]
+#: Pairs of groups, of one attribute or of each.
+Pairs = Sequence[tuple[Any, Any]] | Mapping[str, Sequence[tuple[Any, Any]]]
 
 
-def compare_groups(
-    y: Vector, group: ArrayLike | None, gap: Gap, pairs: Sequence[tuple[Any, Any]] | None
-) -> tuple[Matrix, tuple[str, ...]]:
+def compare_groups(y: Vector, group: Group | None, gap: Gap, pairs: Pairs | None) -> tuple[Matrix, tuple[str, ...]]:
     """The gaps as rows of weights, whose products with the losses they are, and their names: (gaps, n) and (gaps,).
 
-    y: labels, positive for class 1; group: one label per row; pairs: of groups, every two when None
+    y: labels, positive for class 1; group: one label per row, or of several attributes; pairs: every two when None
 
     Raises DataError or ProblemError.
     """
+    if not isinstance(group, Mapping):
+        if isinstance(pairs, Mapping):
+            raise ProblemError(
+                "pairs are given by attribute, and group has one; give a list of pairs, or group by attribute",
+                code="FP-PROBLEM-145",
+            )
+        return _compare(y, group, gap, pairs)
+    chosen = _pairs_by_attribute(group, pairs)
+    rows = [np.zeros((0, y.size))]
+    titles: list[str] = []
+    for attribute, labels in group.items():
+        try:
+            found, names = _compare(y, labels, gap, chosen.get(attribute))
+        except DataError as error:
+            raise error.within(str(attribute)) from error
+        rows.append(found)
+        titles += [f"{attribute}: {name}" for name in names]
+    return np.vstack(rows), tuple(titles)
+
+
+def _pairs_by_attribute(group: Mapping[str, ArrayLike], pairs: Pairs | None) -> Mapping[str, Any]:
+    if pairs is None:
+        return {}
+    if not isinstance(pairs, Mapping) or not pairs.keys() <= group.keys():
+        raise ProblemError(
+            f"pairs: give them by attribute, for some of {', '.join(map(repr, group))}", code="FP-PROBLEM-146"
+        )
+    return pairs
+
+
+def bound_losses(y: Vector, max_loss: Mapping[int, float] | None) -> tuple[Matrix, tuple[str, ...], Vector]:
+    """Bounded mean losses of the rows of a class: rows of weights, names and bounds.
+
+    y: labels, positive for class 1. Raises ProblemError for other classes and bounds, DataError for an empty class.
+    """
+    rows = [np.zeros((0, y.size))]
+    names = []
+    for label, bound in (max_loss or {}).items():
+        number = isinstance(bound, int | float) and np.isfinite(bound) and bound > 0
+        if label not in (0, 1) or not number:
+            raise ProblemError(
+                f"max_loss: {label!r}: {bound!r}; give a positive number for class 0, class 1 or both",
+                code="FP-PROBLEM-147",
+            )
+        chosen = (y > 0) == bool(label)
+        if not chosen.any():
+            raise DataError(f"max_loss: no row has y = {label}, so its mean loss is undefined", code="FP-DATA-120")
+        rows.append(chosen[None, :] / chosen.sum())
+        names.append(f"loss, y = {label}")
+    return np.vstack(rows), tuple(names), np.array([float(bound) for bound in (max_loss or {}).values()])
+
+
+def _compare(
+    y: Vector, group: ArrayLike | None, gap: Gap, pairs: Sequence[tuple[Any, Any]] | None
+) -> tuple[Matrix, tuple[str, ...]]:
+    """The same of one attribute."""
     if group is None:
         if pairs is not None:
             raise ProblemError(

@@ -25,7 +25,7 @@ import numpy as np
 
 from fedpact.errors import OptionError
 from fedpact.federation.wire import STEPS
-from fedpact.problem import FederatedProblem, Share, VerticalProblem
+from fedpact.problem import FederatedProblem, OwnScored, Share, VerticalProblem
 from fedpact.solvers.evidence import weigh_all
 from fedpact.solvers.run import Iterate, Run
 from fedpact.solvers.steps import Ending, conclude_all
@@ -144,6 +144,12 @@ class Needs:
     pooled:      reads all shares in one process
     private:     single replies would tell so much that sums are masked by default, wherever owners run
     matrices:    ... or only where owners are other organisations
+
+    Of parties that hold columns, besides gaps between groups and losses that have a name:
+
+    loss_bounds: takes bounds of mean losses
+    own_losses:  takes losses of one's own
+    score_cones: takes constraints on the scores in any cone
     """
 
     columns: bool = False
@@ -156,6 +162,9 @@ class Needs:
     pooled: bool = False
     private: bool = False
     matrices: bool = False
+    loss_bounds: bool = False
+    own_losses: bool = False
+    score_cones: bool = False
 
     def refusal(self, problem: FederatedProblem | VerticalProblem) -> str:
         """Why the problem cannot be taken, with the owner's name and what to use instead; empty when it can."""
@@ -178,6 +187,12 @@ class Needs:
         for party in problem.shares:
             if self.smooth and not party.quadratic:
                 return f"takes no regularizer that is not quadratic, as {party.label} has one: {self.smooth}"
+        if problem.constraints and not self.score_cones:
+            return 'takes gaps and mean losses only, not constraints on the scores; use "vertical-exact"'
+        if not np.all(np.isfinite(problem.least)) and not self.loss_bounds:
+            return 'takes gaps between groups only, not max_loss; use "vertical-al" or "vertical-exact"'
+        if isinstance(problem.scored, OwnScored) and not self.own_losses:
+            return 'tells the parties a loss by its name, and this one has none; use "vertical-al" or "vertical-exact"'
         return ""
 
     def _refusal_of(self, holder: Share, at_server: bool) -> str:

@@ -234,6 +234,8 @@ def test_a_time_budget_reaches_the_same_answer(asynchronous: bool, monkeypatch: 
     found = fp.solve(asked, "fair-vfl", tol=5e-3, local_seconds={"bank": 1.0, "shop": 2.0}, asynchronous=asynchronous)
     assert found.solved
     assert_certified(asked, found)
+    (note,) = [note for note in found.history.notes if "local_seconds" in note]
+    assert note.startswith("bank, shop: ")
 
 
 def test_a_budget_without_a_number_has_one_that_assumption_1_needs() -> None:

@@ -15,6 +15,7 @@ import pytest
 from vertical_cases import Door, assert_certified, assert_same_run, gone, pooled, small, stop_at
 
 import fedpact as fp
+from fedpact.solvers.vertical.shared import Conclude
 
 TOL = 5e-3
 
@@ -133,3 +134,24 @@ def test_a_coordinator_that_is_ended_from_outside_is_resumed(number: signal.Sign
     found = solve(engine=mixed(4), checkpoint=tmp_path, resume=True, callbacks=[seen.append])
     assert seen[-1].rounds > 40
     assert_reached(found)
+
+
+@pytest.mark.parametrize("what", ["interrupt", "order lost", "reply lost"])
+def test_stopped_or_left_in_the_last_exchange(what: str, tmp_path: Path) -> None:
+    """The last exchange is asked again, by the same run or the next: the same model either way."""
+    expected = solve(checkpoint=tmp_path / "whole")
+    faults = [what]
+
+    def fault(owner: str, order: Any) -> str:
+        if owner == "shop" and isinstance(order, Conclude) and faults:
+            return faults.pop()
+        return ""
+
+    found = solve(engine=Door(fault), checkpoint=tmp_path / "kept", retries=0)
+    if what == "interrupt":
+        assert (found.w.tobytes(), found.certificate) == (expected.w.tobytes(), expected.certificate)
+        assert found.solved
+    else:
+        assert found.status == "client_lost"
+    assert not faults
+    assert_same_run(solve(checkpoint=tmp_path / "kept", resume=True), expected, traffic=False)

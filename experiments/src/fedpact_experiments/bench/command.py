@@ -17,6 +17,7 @@ from fedpact_experiments.bench.parties import parties
 from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
+from fedpact_experiments.bench.slow_party import slow_party
 from fedpact_experiments.bench.startup import startup
 from fedpact_experiments.bench.vertical import vertical
 
@@ -37,6 +38,7 @@ def bench() -> None:
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
     fedpact bench parties                                    a vertical job from files, for more people
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
+    fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
 
     Tables go to standard output, progress to standard error. Ctrl-C prints what was measured so far. Set
@@ -57,6 +59,7 @@ for command in (
     parties,
     engines,
     owners,
+    slow_party,
     startup,
     newcomer,
     house,

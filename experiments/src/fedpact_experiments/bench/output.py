@@ -131,7 +131,8 @@ class Output:
         if self.csv is not None:
             writer = csv_format.DictWriter(self.csv, [f.name for f in fields(self.kind)], lineterminator="\n")
             writer.writeheader()
-            writer.writerows(asdict(row) for row in rows)
+            own: list[Any] = [row for row in rows if isinstance(row, self.kind)]
+            writer.writerows(asdict(row) for row in own)
 
 
 MARKDOWN = click.option("--markdown", is_flag=True, help="Print the table as Markdown.")

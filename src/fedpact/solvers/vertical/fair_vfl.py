@@ -48,6 +48,7 @@ SHOWN = (
     "{}: Theorem 1 of Liu et al., that a party's messages fit infinitely many tables, is for parties with more than "
     f"{FEW} columns"
 )
+TIMED = "{}: does as many updates as it manages in local_seconds, so another run is not the same bit for bit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +122,9 @@ class CoordinateDescent(VerticalSolver[Descent]):
         few = [party.name for party in problem.shares if party.width <= FEW]
         if few:
             run.note(SHOWN.format(", ".join(few)))
+        timed = [party for party in run.owners if self.work(party).seconds]
+        if timed:
+            run.note(TIMED.format(", ".join(timed)))
         holders = len(run.owners) + int(problem.intercept)
         zero = Known(np.zeros(scored.y.size), 0.0, 0)
         return Descent(

@@ -51,10 +51,7 @@ def gradient_of(share: Party, theta: Vector, slopes: Vector) -> Vector:
 def certificate_of(problem: VerticalProblem, z: Vector, net: Vector, slopes: Sequence[float]) -> Certificate:
     """Of scores z and net prices, given the largest entry of every holder's gradient of the Lagrangian."""
     feasibility, violation = problem.misses(z, net)
-    gaps = np.abs(problem.scored.gaps(z))
-    excess = np.maximum(gaps - problem.max_gap, 0.0)
-    violations = dict(zip(problem.gap_names, excess.tolist(), strict=True))
-    return Certificate(max(slopes), feasibility, violation, violations)
+    return Certificate(max(slopes), feasibility, violation, problem.excesses(z))
 
 
 # -------------------------------------------------------------------------------------------------------------- the end
@@ -165,7 +162,7 @@ class VerticalSolver(Solver[S]):
 def start_of(problem: VerticalProblem) -> Reached:
     """theta = 0 everywhere."""
     scores = np.zeros(problem.scored.y.size)
-    return Reached([0], scores, np.zeros(len(problem.gap_names)), np.zeros(problem.server.width))
+    return Reached([0], scores, np.zeros(problem.price_length), np.zeros(problem.server.width))
 
 
 def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> bool:
@@ -176,7 +173,7 @@ def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violatio
     far = FAR * z
     here = float(np.mean(scored.losses(z))) + penalty
     with np.errstate(over="ignore", invalid="ignore"):  # losses that are infinite there do not fall
-        worse = np.max(np.abs(scored.gaps(far)) - problem.max_gap, initial=0.0) > violation
+        worse = max(problem.excesses(far).values(), default=0.0) > violation
         there = float(np.mean(scored.losses(far))) + FAR**2 * penalty
     return bool(z.any() and not worse and there <= 0.9 * here)
 

@@ -24,7 +24,7 @@ Notation
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 
 from fedpact.federation import Order, Reply, Summed, client_step
 from fedpact.problem import VerticalProblem
-from fedpact.solvers.base import option
+from fedpact.solvers.base import Needs, option
 from fedpact.solvers.run import MARGIN, Iterate, Run
 from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, gradient_of
 from fedpact.types import Vector
@@ -189,9 +189,10 @@ class Prices:
     violation: float = np.inf
 
     def net(self, gaps: Vector) -> Vector:
-        """S(lambda + beta D): the net prices at these gaps."""
-        shifted = self.prices + self.penalty * gaps
-        return np.sign(shifted) * np.maximum(np.abs(shifted) - self.penalty * self.problem.max_gap, 0.0)
+        """S(lambda + beta D): the net prices at these gaps; a mean with no bound below has no price there."""
+        above = np.maximum(self.prices + self.penalty * (gaps - self.problem.max_gap), 0.0)
+        below = np.minimum(self.prices + self.penalty * (gaps - self.problem.least), 0.0)
+        return np.asarray(above + below)
 
     def move(self, gaps: Vector, stationarity: float, tol: tuple[float, float]) -> bool:
         """Update the multipliers once the subproblem is accurate enough. Returns True if they changed."""
@@ -202,7 +203,8 @@ class Prices:
         due = (accurate and self.count >= FEWEST) or self.count >= MOST
         if not len(self.prices) or not due:
             return False
-        violation = float(np.max(np.maximum(np.abs(gaps) - self.problem.max_gap, 0.0)))
+        excess = np.maximum(gaps - self.problem.max_gap, self.problem.least - gaps)
+        violation = float(np.max(np.maximum(excess, 0.0)))
         self.prices = self.net(gaps)
         if violation > max(SLOW * self.violation, MARGIN * tol[1]):
             self.penalty *= GROWTH
@@ -235,6 +237,7 @@ class VerticalAL(VerticalSolver[Coordinator]):
     """Augmented Lagrangian with L-BFGS formed from inner products: one vector down and one up an iteration."""
 
     name: ClassVar[str] = "vertical-al"
+    needs: ClassVar[Needs] = replace(VerticalSolver.needs, loss_bounds=True, own_losses=True)
     patience: ClassVar[int] = 500
     doubt: ClassVar[int] = 500
 

@@ -38,7 +38,7 @@ from fedpact.errors import OptionError, OwnerError
 from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step
 from fedpact.functions import Quadratic
 from fedpact.problem import FederatedProblem, Party, VerticalProblem
-from fedpact.solvers.base import option
+from fedpact.solvers.base import Needs, option
 from fedpact.solvers.constrained.interior_point import InteriorPoint
 from fedpact.solvers.loop import run_solver
 from fedpact.solvers.run import Iterate, Run, Verdict
@@ -242,6 +242,7 @@ class VerticalExact(VerticalSolver[Coordinator]):
     """
 
     name: ClassVar[str] = "vertical-exact"
+    needs: ClassVar[Needs] = replace(VerticalSolver.needs, loss_bounds=True, own_losses=True, score_cones=True)
     patience: ClassVar[int] = 4
     reserve: ClassVar[int] = 3
 
@@ -265,7 +266,7 @@ class VerticalExact(VerticalSolver[Coordinator]):
         run.note(REVEALED)
         features = learn(run.ask, problem, run.seed, self.noise)
         rank = features.mix.shape[1]
-        nothing = np.zeros(len(problem.gap_names))
+        nothing = np.zeros(problem.price_length)
         start = Point(0, np.zeros(rank), np.zeros(problem.server.width), nothing, np.zeros(problem.scored.y.size), 0.0)
         accuracy = (max(CLOSER * run.tol[0], CLOSEST), max(CLOSER * run.tol[1], CLOSEST))
         state = Coordinator(problem, features, start, start, accuracy)
