@@ -89,6 +89,55 @@ def test_counts_below_zero_and_classes_without_classes_are_refused() -> None:
         fp.solve(counts, "fair-vfl", schedule="theory")
 
 
+# -------------------------------------------------------------------------------------------------------- constraints
+
+
+@METHODS
+def test_several_attributes_at_once_and_both_classes(asynchronous: bool) -> None:
+    """Gaps of two attributes in both classes: four gaps, bounded from both sides and met together at the optimum of pooled columns."""
+    made, rng = rows(1), np.random.default_rng(5)
+    age = np.where(made.X[:, 0] + rng.normal(size=len(made.y)) > 0, "old", "young")
+    groups = {"group": made.group, "age": age}
+    asked = fp.VerticalProblem(parties(made.X), made.y, groups, 0.12, gap="classes", regularizer=RIDGE)
+    assert len(asked.gap_names) == 4
+    found = fp.solve(asked, "fair-vfl", tol=5e-3, asynchronous=asynchronous)
+    assert found.solved, found.reason
+    assert_certified(asked, found)
+    theirs = fp.solve(asked.pooled(), "interior-point", tol=1e-8)
+    assert found.objective == pytest.approx(theirs.objective, abs=1e-2)
+    losses = np.logaddexp(0, -(2 * made.y - 1) * (matrix(asked)[0] @ found.w))
+    for labels in groups.values():
+        for positive in (0, 1):
+            first, second = (losses[(labels == g) & (made.y == positive)].mean() for g in np.unique(labels))
+            assert abs(first - second) <= 0.12 + 5e-3
+    assert np.sum(found.multipliers[0] > 1e-3) >= 2
+
+
+def test_a_bounded_mean_loss_of_one_class() -> None:
+    """Neyman-Pearson: a bound from above only, active; the optimum by SLSQP."""
+    made, limit = rows(1), 0.3
+    asked = fp.VerticalProblem(parties(made.X), made.y, max_loss={1: limit}, regularizer=RIDGE)
+    X, curvature = matrix(asked)
+
+    def losses(w: np.ndarray) -> np.ndarray:
+        return np.logaddexp(0, -(2 * made.y - 1) * (X @ w))
+
+    theirs = minimize(
+        lambda w: losses(w).mean() + 0.5 * curvature @ w**2,
+        np.zeros(9),
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda w: limit - losses(w)[made.y == 1].mean()},
+        options={"ftol": 1e-13, "maxiter": 500},
+    )
+    assert theirs.success
+    found = fp.solve(asked, "fair-vfl", tol=1e-3)
+    assert found.solved, found.reason
+    assert_certified(asked, found)
+    assert found.objective == pytest.approx(theirs.fun, abs=1e-3)
+    assert found.multipliers[0].shape == (1,)
+    assert found.multipliers[0][0] > 0.01
+
+
 # ------------------------------------------------------------------------------------------------------------ any prox
 
 

@@ -90,9 +90,10 @@ class Descent:
         """(9), with the scores just received; part: of the parties that sent some."""
         self.t += 1
         gaps = self.problem.scored.gaps(self.z)
-        bounds = self.problem.max_gap
-        slope = np.stack([gaps - bounds, -gaps - bounds]) - self.pace.regularization(self.t) * self.prices
-        self.prices = np.maximum(self.prices + part * self.pace.ascent(gaps, bounds) * slope, 0.0)
+        most = self.problem.max_gap
+        least = self.problem.least  # -eps, or none at all where a mean loss is bounded: its second price stays 0
+        slope = np.stack([gaps - most, least - gaps]) - self.pace.regularization(self.t) * self.prices
+        self.prices = np.maximum(self.prices + part * self.pace.ascent(gaps, most, least) * slope, 0.0)
 
     def order(self, who: str, z: Vector, move: bool = True) -> Update:
         """To update from where the coordinator knows them to be, or only to look."""

@@ -59,7 +59,7 @@ class CoordinateDescent(VerticalSolver[Descent]):
     alike, and only a resumed one repeats what is on record.
     """
 
-    needs: ClassVar[Needs] = Needs(columns=True, private=True)
+    needs: ClassVar[Needs] = Needs(columns=True, private=True, loss_bounds=True)
     patience: ClassVar[int] = 3000
     doubt: ClassVar[int] = 3000
     progress: ClassVar[float] = 0.9

@@ -109,10 +109,10 @@ class Pace:
         elif fall >= GOOD * predicted:
             self.scale = max(SHRINK * self.scale, least)
 
-    def ascent(self, gaps: Vector, bounds: Vector) -> Vector:
+    def ascent(self, gaps: Vector, most: Vector, least: Vector) -> Vector:
         """beta by gap: one that passes its bound to and fro was overshot, one that stays on a side can move faster."""
         if self.adaptive:
-            sense = np.sign(gaps - bounds) + np.sign(gaps + bounds)
+            sense = np.sign(gaps - most) + np.sign(gaps - least)
             self.damping = np.clip(self.damping * np.where(sense != self.sense, DAMPED, FREED), LOWEST, 1.0)
             self.sense = sense
         return self.dual_step * self.damping
@@ -120,8 +120,8 @@ class Pace:
 
 def default_dual_step(scored: Scored) -> float:
     """beta by the smallest group: above its share of the rows a price makes its losses count less than nothing."""
-    sizes = [np.count_nonzero(row > 0) for row in scored.rows]
-    sizes += [np.count_nonzero(row < 0) for row in scored.rows]
+    groups = [row > 0 for row in scored.rows] + [row < 0 for row in scored.rows]
+    sizes = [np.count_nonzero(group) for group in groups if group.any()]
     smallest = min(sizes, default=scored.y.size) / scored.y.size
     loss = float(np.mean(scored.losses(np.zeros(scored.y.size))))
     return ASCENT * smallest / max(loss, 1e-300)
