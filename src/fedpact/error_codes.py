@@ -191,6 +191,7 @@ CODES = {
     "FP-PROBLEM-138": "the server, or an operator, has private variables; make them common ones",
     "FP-PROBLEM-139": "private leaves no common variable; let the functions take (w, v), or lower private",
     "FP-PROBLEM-140": "there are private variables of more or fewer owners than there are; give None for those without",
+    "FP-PROBLEM-148": "owners hold operators, and the server a share; state sets as a regularizer",
     "FP-PROBLEM-150": "an array does not hold real numbers; encode text and categories, and fill in masked values",
     "FP-PROBLEM-151": "an array is not a matrix; give one with two axes",
     "FP-PROBLEM-152": "a matrix is not square; give one with as many rows as columns",

@@ -134,6 +134,7 @@ class Needs:
     coupled:     takes coupled constraints as they are; for other methods they are decoupled by slack variables
     own:         takes variables that owners keep for themselves (`Share.private`)
     operators:   takes operators that are no gradients
+    jacobians:   ... all of which have Jacobians, and functions Hessians
     smooth:      why only a quadratic regularizer is taken; empty: any
     pooled:      reads all shares in one process
     private:     single replies would tell so much that sums are masked by default, wherever owners run
@@ -146,6 +147,7 @@ class Needs:
     coupled: bool = False
     own: bool = False
     operators: bool = False
+    jacobians: bool = False
     smooth: str = ""
     pooled: bool = False
     private: bool = False
@@ -160,7 +162,7 @@ class Needs:
         if self.columns:
             return "is for an fp.VerticalProblem, whose parties hold different columns"
         if problem.monotone and not self.operators:
-            return 'minimises; for operators use "ifeddr", "feddr" or "fedprox"'
+            return 'minimises; for operators use "monotone-newton", "ifeddr", "feddr" or "fedprox"'
         if self.smooth and problem.regularizer.curvature is None:
             return f'takes no {problem.regularizer!r}: {self.smooth}; use "feddr" or "ifeddr"'
         for holder in (*problem.shares, problem.server):  # a coupled constraint shows at both; name the owner
@@ -174,6 +176,8 @@ class Needs:
         more = holder.constraint is not None or (at_server and bool(holder.parts))
         if more and not self.constraints:
             return f'takes objectives of owners and a regularizer, {holder.label} holds more; use "auto"'
+        if self.jacobians and not holder.has_hessian:
+            return f'needs Jacobians of operators and Hessians of functions, {holder.label} has none; use "ifeddr"'
         if self.symmetric and not holder.has_hessian:
             return f'needs Hessians, a function of {holder.label} has none; use "accelerated" or "proximal-al"'
         if self.symmetric and holder.constraint is not None:

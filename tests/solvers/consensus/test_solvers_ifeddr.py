@@ -835,7 +835,7 @@ def test_the_first_gamma_of_a_skew_operator_is_of_the_size_of_its_inverse(jacobi
     skew = np.random.default_rng(3).standard_normal((3, 7, 7))
     skew = skew - skew.transpose(0, 2, 1)
     operators = [Linear(K, np.ones(7)) if jacobian else Operator(lambda x, K=K: K @ x + 1, dim=7) for K in skew]
-    answer = fp.solve(MonotoneProblem(operators, Box(-1, 1)), max_rounds=12)
+    answer = fp.solve(MonotoneProblem(operators, Box(-1, 1)), "ifeddr", max_rounds=12)
     norms = [3 * np.linalg.norm(K, 2) for K in skew]
     assert 0.2 / np.mean(norms) < answer.history.local[0].gamma < 20 / np.mean(norms)
 
@@ -915,15 +915,15 @@ def test_local_solvers_that_an_owner_cannot_use_are_refused_with_its_name() -> N
         fp.solve(case, "ifeddr", local_solver="newton")
     assert caught.value.code == "FP-OPTION-201"
     with pytest.raises(OptionError, match=r'^client 1: local_solver="lbfgs".*"extragradient"') as caught:
-        fp.solve(linear_saddle().problem, local_solver="lbfgs")
+        fp.solve(linear_saddle().problem, "ifeddr", local_solver="lbfgs")
     assert caught.value.code == "FP-OPTION-202"
 
 
-def test_auto_takes_it_for_operators_and_says_so() -> None:
-    case = quadratic_bilinear()
-    answer = fp.solve(case.problem)
+def test_auto_takes_it_for_operators_without_jacobians_and_says_so() -> None:
+    answer = fp.solve(quadratic_bilinear(jacobian=False).problem)
     assert (answer.method, answer.status) == ("ifeddr", "solved")
-    assert answer.history.notes[0] == "auto chose ifeddr: the problem is about operators"
+    assert answer.history.notes[0].startswith("auto chose ifeddr: monotone-newton needs Jacobians")
+    assert "client 1" in answer.history.notes[0]
 
 
 @pytest.mark.parametrize(

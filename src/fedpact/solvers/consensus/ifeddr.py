@@ -44,7 +44,7 @@ import numpy as np
 from fedpact.federation import Answers
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.consensus.ifeddr_owner import Count, Refine, Resolved, Round, advance, count, refine
-from fedpact.solvers.consensus.pace import MOST_STEPS, POLICIES, Departure, Gamma, Judging, Work
+from fedpact.solvers.consensus.pace import MOST_STEPS, NO_ZERO, POLICIES, Departure, Gamma, Judging, Work
 from fedpact.solvers.consensus.rounds import AT_LEAST, Seen, sample_owners, sample_size, see
 from fedpact.solvers.consensus.splitting import LOCAL_SOLVER, SOLVERS, START, STARTS, Begin, begin
 from fedpact.solvers.consensus.sums import Measured, Sums, measure, recenter
@@ -60,10 +60,6 @@ FIRST_ORDER = ("gradient", "agd", "extragradient")
 
 NOT_MONOTONE = "{}: the operator is not monotone, which this method needs"
 STUCK = "refining does not help; check that gradients (and Hessians) belong to their functions, and scale the columns"
-NO_ZERO = (
-    "the iterates leave and come no nearer to a zero: the operators have none in common, or only one farther away than "
-    "{:.3g}; bound w, for example with fp.prox.Box"
-)
 
 
 @dataclass

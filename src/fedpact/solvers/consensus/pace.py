@@ -203,6 +203,11 @@ class Judging:
 #: How far the iterates must have gone, relative to the start, before a zero is given up.
 REACH = 100.0
 
+NO_ZERO = (
+    "the iterates leave and come no nearer to a zero: the operators have none in common, or only one farther away than "
+    "{:.3g}; bound w, for example with fp.prox.Box"
+)
+
 
 @dataclass
 class Departure:
