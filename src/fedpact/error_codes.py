@@ -243,6 +243,7 @@ CODES = {
     "FP-OPTION-200": "batch_size needs rows to draw from, and the objective is no mean over rows; leave it out",
     "FP-OPTION-201": "local_solver newton needs a Hessian or Jacobian; give one, or choose another local_solver",
     "FP-OPTION-202": "the local_solver minimises, and the objective is an operator; choose extragradient or newton",
+    "FP-OPTION-204": "s0 has other owners or lengths than the problem, or only some owners are asked; correct it",
     # ---- solvers/constrained, solvers/vertical and the rest of solvers: numbers from 250
     "FP-250": "the file is a saved solution of another format; load it with the version that saved it",
     "FP-251": "the file cannot be read as a saved solution; check its path, or save the solution again",
@@ -256,6 +257,7 @@ CODES = {
     "FP-OPTION-253": "the method has no option of this name; the message and the options page list those it has",
     "FP-OPTION-254": "fedbcd has no constraint; leave group and max_gap out, or use fair-vfl",
     "FP-OPTION-255": "an asynchronous run cannot be kept; leave the checkpoint out",
+    "FP-OPTION-257": "an option that is a vector of each owner is something else; give finite numbers by owner",
     "FP-PROBLEM-250": "a function gives another shape than the problem states; check the function and its dimensions",
     "FP-PROBLEM-251": "a private variable changes none of its owner's functions; lower private, or use it",
     "FP-PROBLEM-252": "the private variables of this model are not known any more; solve again in this session",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from numbers import Real
@@ -83,9 +84,26 @@ def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
     kind = next(k for k in kinds if k is not NoneType)
     if kind is bool:
         return _check_flag(name, value)
+    if kind == VECTORS:
+        return _check_vectors(name, value)
     if kind is str:
         return _check_choice(name, about, value)
     return _check_number(name, kind, about, value)
+
+
+#: The type of an option that is a vector of each owner.
+VECTORS = Mapping[str, list[float]]
+
+
+def _check_vectors(name: str, value: Any) -> Mapping[str, list[float]]:
+    """Plain lists, which a checkpoint can state; whether they fit the problem is for `Solver.check`."""
+    try:
+        vectors = {str(owner): np.asarray(vector, dtype=np.float64) for owner, vector in dict(value).items()}
+    except (TypeError, ValueError):
+        vectors = {}
+    if vectors and all(vector.ndim == 1 and np.all(np.isfinite(vector)) for vector in vectors.values()):
+        return {owner: vector.tolist() for owner, vector in vectors.items()}
+    raise OptionError(f"{name}: give a vector of finite numbers for each owner, by name", code="FP-OPTION-257")
 
 
 def _check_flag(name: str, value: Any) -> bool:
