@@ -468,6 +468,9 @@ CODES = {
     "FP-PROBLEM-260": "the width of smoothed decisions is not positive; give a positive number",
     "FP-PROBLEM-261": "weights of decisions have another shape than the decisions; give one for each",
     "FP-PROBLEM-262": "there are not as many weights as constants of rates; give one of each",
+    # ---- tasks: games between owners: 740 to 749
+    "FP-OPTION-740": "the task minimax weighs owners by their votes; leave owners_weigh out",
+    "FP-OPTION-741": "an owner is not among those who vote; state all owners of the job",
     # ---- report and cli: numbers from 500
     "FP-501": "a file or folder cannot be written; choose another place",
     "FP-502": "figures need the package matplotlib; pip install 'fedpact[plot]'",
