@@ -564,7 +564,7 @@ def votes_told(name: str, w: np.ndarray) -> Mapping[str, float]:
     found = chosen_class(rows, u)
     return {
         "rows": len(found),
-        "loss": cross_entropy(rows, u, everyone(rows)),
+        "mean loss": cross_entropy(rows, u, everyone(rows)),
         "accuracy": sum(a == b for a, b in zip(found, rows.y, strict=True)) / len(found),
         "vote": w[12 + NAMES.index(name)],
     }

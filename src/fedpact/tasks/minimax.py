@@ -116,7 +116,7 @@ class Told:
         right = np.argmax(score, axis=1) == self.y
         return {
             "rows": Measure.count(rows),
-            "loss": Measure(float(np.mean(found)), rows),
+            "mean loss": Measure(float(np.mean(found)), rows),
             "accuracy": Measure(float(np.mean(right)), rows),
             "vote": Measure(float(w[self.split + self.number]), rows),
         }
