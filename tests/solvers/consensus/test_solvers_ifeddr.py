@@ -398,15 +398,15 @@ def test_bilinear_games_without_jacobians(owners: int, dim: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dim", [4, 8])
-@pytest.mark.parametrize("owners", [2, 3, 4, 5])
-def test_the_automatic_gamma_of_games_is_no_worse_than_others(owners: int, dim: int) -> None:
-    """Than the best of 0.3, 1 and 3; one exchange more is the luck of rounding."""
-    for seed in range(2):
+@pytest.mark.parametrize("gamma", [0.3, 1.0, 3.0])
+def test_the_automatic_gamma_of_games_is_no_worse_than_others(gamma: float) -> None:
+    """No fixed gamma is there two exchanges earlier; one is the luck of rounding."""
+    for owners, dim, seed in itertools.product((2, 3, 5), (4, 8), range(2)):
         problem, *_ = bilinear_game(owners, dim, seed)
-        automatic = fp.solve(problem, tol=1e-8).rounds
-        fixed = [fp.solve(problem, "ifeddr", tol=1e-8, gamma=gamma, max_rounds=200).rounds for gamma in (0.3, 1.0, 3.0)]
-        assert automatic <= min(fixed) + 1
+        automatic = fp.solve(problem, tol=1e-8)
+        assert automatic.solved
+        fixed = fp.solve(problem, "ifeddr", tol=1e-8, gamma=gamma, max_rounds=automatic.rounds - 2)
+        assert fixed.status == "max_rounds"
 
 
 @pytest.mark.parametrize("name", ["linear saddle", "boxed inequality", "quadratic and bilinear", "matrix game"])
