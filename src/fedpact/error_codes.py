@@ -200,6 +200,7 @@ CODES = {
     "FP-PROBLEM-145": "pairs of groups are given by attribute, and there is one; give a list, or groups by attribute",
     "FP-PROBLEM-146": "pairs of groups are not by attribute, or of an unknown one; name attributes of the groups",
     "FP-PROBLEM-147": "max_loss is not a positive number for class 0 or 1; give one for each class that is bounded",
+    "FP-PROBLEM-148": "owners hold operators, and the server a share; state sets as a regularizer",
     "FP-PROBLEM-150": "an array does not hold real numbers; encode text and categories, and fill in masked values",
     "FP-PROBLEM-151": "an array is not a matrix; give one with two axes",
     "FP-PROBLEM-152": "a matrix is not square; give one with as many rows as columns",
@@ -251,6 +252,7 @@ CODES = {
     "FP-OPTION-200": "batch_size needs rows to draw from, and the objective is no mean over rows; leave it out",
     "FP-OPTION-201": "local_solver newton needs a Hessian or Jacobian; give one, or choose another local_solver",
     "FP-OPTION-202": "the local_solver minimises, and the objective is an operator; choose extragradient or newton",
+    "FP-OPTION-204": "s0 has other owners or lengths than the problem, or only some owners are asked; correct it",
     # ---- solvers/constrained, solvers/vertical and the rest of solvers: numbers from 250
     "FP-250": "the file is a saved solution of another format; load it with the version that saved it",
     "FP-251": "the file cannot be read as a saved solution; check its path, or save the solution again",
@@ -264,6 +266,7 @@ CODES = {
     "FP-OPTION-253": "the method has no option of this name; the message and the options page list those it has",
     "FP-OPTION-254": "fedbcd has no constraint; leave group and max_gap out, or use fair-vfl",
     "FP-OPTION-256": "vertical-exact needs more exchanges for these rows and columns; give a larger max_rounds",
+    "FP-OPTION-257": "an option that is a vector of each owner is something else; give finite numbers by owner",
     "FP-OPTION-265": "an option names a party that there is not; the message lists them",
     "FP-OPTION-266": "the schedule of Theorem 2 needs a loss of bounded curvature; leave schedule out",
     "FP-PROBLEM-253": "a party's regularizer excludes zero, where fair-vfl and fedbcd start; move its domain",
@@ -495,6 +498,9 @@ CODES = {
     "FP-PROBLEM-260": "the width of smoothed decisions is not positive; give a positive number",
     "FP-PROBLEM-261": "weights of decisions have another shape than the decisions; give one for each",
     "FP-PROBLEM-262": "there are not as many weights as constants of rates; give one of each",
+    # ---- tasks: games between owners: 740 to 749
+    "FP-OPTION-740": "the task minimax weighs owners by their votes; leave owners_weigh out",
+    "FP-OPTION-741": "an owner is not among those who vote; state all owners of the job",
     # ---- report and cli: numbers from 500
     "FP-501": "a file or folder cannot be written; choose another place",
     "FP-502": "figures need the package matplotlib; pip install 'fedpact[plot]'",

@@ -162,7 +162,7 @@ def choose_vertical(problem: VerticalProblem) -> tuple[str, str]:
 def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
     """What "auto" takes for w of length dim, and why."""
     if problem.monotone:
-        return "ifeddr", "the problem is about operators"
+        return _choose_for_operators(problem, dim)
     refusal = METHODS["interior-point"].needs.refusal(problem)
     if refusal:
         return "accelerated", f"interior-point {refusal}"
@@ -171,3 +171,14 @@ def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
     if message > LARGEST_MESSAGE:
         return "accelerated", f"{size}, more than {LARGEST_MESSAGE / 1e6:.0f}"
     return "interior-point", f"Hessians exist, and {size}"
+
+
+def _choose_for_operators(problem: FederatedProblem, dim: int) -> tuple[str, str]:
+    refusal = METHODS["monotone-newton"].needs.refusal(problem)
+    if refusal:
+        return "ifeddr", f"monotone-newton {refusal}"
+    message = 8 * dim**2
+    size = f"a matrix of {dim} variables is {message / 1e6:.2g} MB a message"
+    if message > LARGEST_MESSAGE:
+        return "ifeddr", f"{size}, more than {LARGEST_MESSAGE / 1e6:.0f}"
+    return "monotone-newton", f"Jacobians exist, and {size}"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import minimize, root
 from vertical_cases import EPS, matrix, rows, small
 
 import fedpact as fp
 from fedpact.cones import Nonnegative, Zero
-from fedpact.functions import Affine, Linear, LogisticLoss, Quadratic
+from fedpact.functions import Affine, Linear, LogisticLoss, Operator, Quadratic
 from fedpact.problem import MonotoneProblem
 from fedpact.solvers import METHODS
 
@@ -177,6 +178,25 @@ def game() -> Example:
     return Example(MonotoneProblem(shares), np.linalg.solve(matrices.sum(0), -SLOPES.sum(0)))
 
 
+def bend(M: np.ndarray, q: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return M @ w + q + w**3
+
+
+def bend_slope(M: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return M + np.diag(3 * w**2)
+
+
+@functools.cache
+def curved_game() -> Example:
+    """Operators that are neither gradients nor linear; the zero of their sum by scipy."""
+    linear = [share.objective for share in game().problem.shares]
+    operators = [Operator(partial(bend, f.M, 5 * f.q), partial(bend_slope, f.M), 3) for f in linear]
+    shares = [fp.Share(f, name=name) for f, name in zip(operators, NAMES, strict=True)]
+    found = root(lambda w: sum(f.gradient(w) for f in operators), np.zeros(3), tol=1e-13)
+    assert found.success
+    return Example(MonotoneProblem(shares), found.x)
+
+
 @functools.cache
 def ridge() -> Example:
     """Parties with different columns and the squared loss, no constraint: a linear system."""
@@ -229,6 +249,8 @@ CASES = [
     Case("centralized-proximal-al", coupled),
     Case("inexact-admm", quadratics, few=15),
     Case("inexact-admm", logistic, few=15),
+    Case("monotone-newton", curved_game),
+    Case("monotone-newton", logistic),
     Case("ifeddr", logistic),
     Case("ifeddr", game),
     Case("ifeddr", quadratics, secure=False, options={"participation": 0.67}),

@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from engine_cases import ENGINES, TOGETHER, Place, clinics_with, delayed, deployed, failing
 from faults import bits, clinics, clinics_elsewhere, stop_at
+from game_cases import GAMES
 from marks import slow_but
 from solver_cases import CASES, VARIANTS, Case, solved_plainly
 
@@ -99,6 +101,27 @@ def test_shares_built_at_their_owners_give_the_same_bits(place: Place, method: s
     found, expected = solve(clinics_elsewhere(), method, engine=place), solve(clinics(), method)
     assert found.rounds == expected.rounds + 1  # the first: what is the problem like?
     assert bits(found, traffic=False, rounds=False) == bits(expected, traffic=False, rounds=False)
+
+
+@every_engine
+def test_games_of_owners_elsewhere_end_in_their_equilibria(place: Place) -> None:
+    """All of them on one federation, and with the bits of owners in this process."""
+    for game in GAMES:
+        expected = solve(game().here, "auto", tol=1e-9)
+        found = solve(game().elsewhere, "auto", tol=1e-9, engine=place)
+        assert (found.status, found.method) == ("solved", "monotone-newton")
+        assert found.rounds <= 10
+        np.testing.assert_allclose(found.w, game().answer, atol=1e-7)
+        assert bits(found, traffic=False, rounds=False) == bits(expected, traffic=False, rounds=False)
+
+
+@engines("bytes", "ray")
+def test_games_of_owners_elsewhere_without_matrices(place: Place) -> None:
+    for game in GAMES:
+        expected = solve(game().here, "ifeddr", tol=1e-8)
+        found = solve(game().elsewhere, "ifeddr", tol=1e-8, engine=place)
+        np.testing.assert_allclose(found.w, game().answer, atol=1e-6)
+        np.testing.assert_array_equal(found.w, expected.w)
 
 
 # ------------------------------------------------------------------------------------------------ what may go wrong

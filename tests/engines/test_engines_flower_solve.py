@@ -78,7 +78,12 @@ class Clinics:
     def write_sites(self, **values: float) -> Sites:
         """Keys and policies; a site takes part only with these values of the job."""
         return write_sites(
-            self.folder / "sites", self.files, features=COLUMNS, allow={"values": values}, holdout=self.unseen
+            self.folder / "sites",
+            self.files,
+            features=COLUMNS,
+            tasks=("neyman_pearson", "minimax"),
+            allow={"values": values},
+            holdout=self.unseen,
         )
 
     def start(self, site: str) -> None:
@@ -256,6 +261,38 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
     assert set(found[0]["rates"]) == {*SITES, "together"}
     for mine, theirs in zip(found[0]["bounds"], found[1]["bounds"], strict=True):
         assert mine["value"] == pytest.approx(theirs["value"], abs=1e-8)  # a loss, of models that differ by 1e-9
+
+
+def test_a_game_between_sites_is_that_of_one_process(clinics: Clinics, tmp_path: Path) -> None:
+    """Task minimax: owners hold operators; masked sums are exact, so that the bits are the same."""
+    sites = dict.fromkeys(SITES, f"flower://127.0.0.1:{clinics.deployment.port}")
+    stated = f"""
+        task = "minimax"
+        label = "y"
+        features = {json.dumps(COLUMNS)}
+        standardize = false
+        [solve]
+        tol = 1e-7
+        secure_sum = true
+        compare = false
+        [owners]
+    """
+    records = {}
+    for name, owners in {"here": clinics.files, "sites": sites}.items():
+        lines = [f"{json.dumps(site)} = {json.dumps(str(where))}" for site, where in owners.items()]
+        if name == "sites":
+            lines.append(clinics.flower())
+        (tmp_path / name).mkdir()
+        job = tmp_path / name / "job.toml"
+        job.write_text(stated + "\n".join(lines))
+        command = [sys.executable, "-c", "from fedpact.cli.main import main; main()", "run", str(job)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        records[name] = Record.load(tmp_path / name / "run")
+    assert (records["sites"].engine, records["sites"].method) == ("flower", "monotone-newton")
+    models = [fp.Solution.load(tmp_path / name / "run" / "solution.npz").w for name in records]
+    np.testing.assert_array_equal(*models)
+    assert [one.numbers for one in records["sites"].measured] == [one.numbers for one in records["here"].measured]
 
 
 def test_who_is_online_is_listed_where_the_superlink_is(clinics: Clinics) -> None:

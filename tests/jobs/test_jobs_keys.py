@@ -42,11 +42,15 @@ def test_a_key_that_the_task_does_not_use_is_an_error(folder: Path, line: str, t
     ("text", "key", "tasks"),
     [
         ("[server]\ndata = 'one.npz'", "data", "neyman_pearson, group_fairness, classification, vertical"),
-        ("[solve]\ncompare = true", "compare", "neyman_pearson, group_fairness, classification, regression, vertical"),
+        (
+            "[solve]\ncompare = true",
+            "compare",
+            "neyman_pearson, group_fairness, classification, regression, minimax, vertical",
+        ),
         (
             "[categories]\nage = ['old']",
             "categories",
-            "neyman_pearson, group_fairness, classification, regression, vertical, custom",
+            "neyman_pearson, group_fairness, classification, regression, minimax, vertical, custom",
         ),
         ("[[constraint]]\nkind = 'recall'", "constraint", "neyman_pearson, group_fairness, classification, vertical"),
         ("[bound]\none = 1.0", "bound", "neyman_pearson, group_fairness"),

@@ -44,6 +44,35 @@ def test_the_model_has_the_bits_of_one_process_and_tables_are_read_once(folder: 
     assert not any(table.exists() for table in tables)
 
 
+MINIMAX = """
+task = "minimax"
+label = "relapse"
+features = ["age", "dose", "pressure"]
+classes = ["no", "yes"]
+missing = "mean"
+[solve]
+tol = 1e-7
+[output]
+folder = "run"
+[owners]
+north = "north.csv"
+south = "south.csv"
+coast = "coast.csv"
+"""
+
+
+def test_a_game_between_the_owners_has_the_bits_of_one_process(folder: Path) -> None:
+    job = folder / "minimax.toml"
+    job.write_text(MINIMAX)
+    here = run_job(read_job(job))
+    assert here.status == "solved"
+    expected = bits(folder)
+    found = run_job(read_job(job), engine="ray", force=True)
+    assert found.engine == "ray"
+    assert bits(folder) == expected
+    assert found.measured == here.measured
+
+
 class Killing:
     """Ray, where the process of an owner is killed for good when an order of this step is to be sent to it."""
 

@@ -61,7 +61,7 @@ def fit(
     `client_lost`; before the constrained solve has begun there is none, and KeyboardInterrupt or OwnerLost is raised.
     Raises OptionError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
     """
-    asked = replace(task, owners=len(owners))
+    asked = task.among(tuple(owners))
     if isinstance(asked, Classification):
         for one in asked.constraints:
             check_holder(one, server)

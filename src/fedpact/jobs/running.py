@@ -49,7 +49,7 @@ PIECES = "pieces"
 #: Begins the line of the log that says why a run has no record; `fedpact run` on Flower reads it.
 ENDED = "ended: "
 #: Measures that are shown beside those of the model without constraints.
-RATES = ("recall", "specificity", "accuracy", "mean error", "root mean squared error")
+RATES = ("recall", "specificity", "accuracy", "mean error", "root mean squared error", "vote")
 #: Those of them that are shown with an interval.
 ESTIMATED = ("recall", "specificity")
 #: Keys of [solve] that `Session` takes.

@@ -49,36 +49,51 @@ class MinimaxProblem(MonotoneProblem):
         self, functions: Iterable[Saddle | Share], minimizer: Prox | None = None, maximizer: Prox | None = None
     ) -> None:
         given = list(functions)
-        self.split = _find_split(given)
+        _refuse_others(given)
+        self.split = max([0, *(split_of(_held(one)) for one in given)])
         first = Zero() if minimizer is None else minimizer
         second = Zero() if maximizer is None else maximizer
         check_prox("the minimizer", first)
         check_prox("the maximizer", second)
         super().__init__(given, Blocks(first, second, self.split, saddle=True))
+        check_splits(self)
 
 
-def _find_split(given: Sequence[Saddle | Share]) -> int:
-    """The length of u, which all owners must agree on; 0 for no owner."""
-    split: int | None = None
-    first = ""
-    for number, held in enumerate(given, 1):
+def split_of(function: object) -> int:
+    """The length of u of a saddle function f(u, v), or of what stands for one; -1 for anything else."""
+    return int(getattr(function, "split", -1))
+
+
+def check_splits(problem: MonotoneProblem) -> None:
+    """Raises ProblemError unless all owners with saddle functions, and a regularizer of two blocks, split w alike."""
+    places = {share.label: split_of(share.objective) for share in problem.shares}
+    places["the regularizer"] = split_of(problem.regularizer)
+    known = {name: split for name, split in places.items() if split >= 0}
+    if not known:
+        return
+    first, common = next(iter(known.items()))
+    for name, split in known.items():
+        if split != common:
+            raise ProblemError(
+                f"{name}: its u has length {split}, that of {first} {common}; all owners must split w alike",
+                code="FP-PROBLEM-122",
+            )
+
+
+def _held(given: Saddle | Share) -> object:
+    return given.objective if isinstance(given, Share) else given
+
+
+def _refuse_others(given: Sequence[Saddle | Share]) -> None:
+    """Raises ProblemError for what is not a saddle function."""
+    for number, one in enumerate(given, 1):
         name = f"client {number}"
-        function: object = held
-        if isinstance(held, Share):
-            name = held.name or name
-            function = held.objective
+        if isinstance(one, Share):
+            name = one.name or name
+        function = _held(one)
         if not isinstance(function, Saddle):
             raise ProblemError(
                 f"{name}: expected a function f(u, v), got {type(function).__name__}; wrap a callable as "
                 "fp.functions.Saddle(fun, split), split the length of u",
                 code="FP-PROBLEM-121",
             )
-        if split is None:
-            split = function.split
-            first = name
-        elif function.split != split:
-            raise ProblemError(
-                f"{name}: its u has length {function.split}, that of {first} {split}; all owners must split w alike",
-                code="FP-PROBLEM-122",
-            )
-    return split or 0

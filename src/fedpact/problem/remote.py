@@ -7,7 +7,7 @@ it never evaluates an owner's function. So a share elsewhere is an ordinary Shar
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from fedpact.cones import PSD, Cone, Exponential, Nonnegative, Product, SecondOr
 from fedpact.errors import ProblemError
 from fedpact.functions import Function, Map
 from fedpact.problem.federated import FederatedProblem
+from fedpact.problem.monotone import MonotoneProblem, check_splits, split_of
 from fedpact.problem.share import Constraint, Share
 from fedpact.prox import Prox
 from fedpact.types import Matrix, Vector
@@ -33,10 +34,11 @@ class RemoteProblem:
                  function that returns it (it runs at the owner, and is given the task where there is one); a Flower
                  site has its own data, and builds its share from the task
     server:      as in FederatedProblem
-    regularizer: as in FederatedProblem
+    regularizer: as in FederatedProblem; for saddle functions f(u, v) fp.prox.Blocks(g, h, split, saddle=True)
     task:        what owners build their share from, or None
 
-    Raises ProblemError when there are no sources.
+    Shares may hold operators, as those of MonotoneProblem and MinimaxProblem do. Raises ProblemError when there are no
+    sources.
     """
 
     def __init__(
@@ -58,9 +60,22 @@ class RemoteProblem:
     def assemble(self, descriptions: Mapping[str, Description]) -> FederatedProblem:
         """The problem as the server sees it, from what the owners say about their shares."""
         shares = [stand_in(name, descriptions[name]) for name in self.sources]
+        if any(description.operator for description in descriptions.values()):
+            return self._assemble_operators(shares)
         problem = FederatedProblem(shares, self.server, self.regularizer)
         owners_convex = all(description.convex for description in descriptions.values())
         problem.convex = problem.server.convex and owners_convex
+        return problem
+
+    def _assemble_operators(self, shares: Sequence[Share]) -> MonotoneProblem:
+        if self.server is not None:
+            raise ProblemError(
+                "the owners hold operators, for which the server has no share; state the set that w must lie in as a "
+                "regularizer, for example fp.prox.Box",
+                code="FP-PROBLEM-148",
+            )
+        problem = MonotoneProblem(shares, self.regularizer)
+        check_splits(problem)
         return problem
 
 
@@ -75,6 +90,8 @@ class Description:
     hessian:   whether all its functions have second derivatives
     convex:    whether its objective and its constraints are known to be convex
     private:   whether it has variables that it keeps for itself; how many is its own business
+    operator:  whether its objective is an operator, not a function; `hessian` is then about its Jacobian
+    split:     length of u where the operator is that of a saddle function f(u, v); -1 elsewhere
     """
 
     dim: int
@@ -84,11 +101,14 @@ class Description:
     hessian: bool
     convex: bool
     private: bool
+    operator: bool = False
+    split: int = -1
 
 
 def describe(share: Share) -> Description:
-    """Check the share as FederatedProblem does, and say what the server must know."""
-    problem = FederatedProblem([share])
+    """Check the share as FederatedProblem or MonotoneProblem does, and say what the server must know."""
+    operator = share.objective is not None and not share.objective.gradient_field
+    problem = MonotoneProblem([share]) if operator else FederatedProblem([share])
     cone = ""
     if share.constraint is not None:
         cone = json.dumps(cone_to_json(share.constraint.cone))
@@ -100,6 +120,8 @@ def describe(share: Share) -> Description:
         hessian=share.has_hessian,
         convex=share.convex,
         private=problem.private,
+        operator=operator,
+        split=split_of(share.objective),
     )
 
 
@@ -114,7 +136,7 @@ def stand_in(name: str, said: Description) -> Share:
     constraint = None
     coupled = None
     if said.objective:
-        objective = Elsewhere(name, dim, said.hessian)
+        objective = Elsewhere(name, dim, said.hessian, operator=said.operator, split=said.split)
     if said.cone:
         cone = cone_from_json(json.loads(said.cone))
         constraint = Constraint(MapElsewhere(name, dim, cone.dim, said.hessian), cone)
@@ -128,12 +150,16 @@ def _unknown_here(what: str) -> ProblemError:
 
 
 class Elsewhere(Function):
-    """Stands for a function that only its owner can evaluate."""
+    """Stands for a function or an operator that only its owner can evaluate."""
 
-    def __init__(self, owner: str, dim: int | None, has_hessian: bool) -> None:
+    def __init__(
+        self, owner: str, dim: int | None, has_hessian: bool, *, operator: bool = False, split: int = -1
+    ) -> None:
         self.owner = owner
         self.dim = dim
         self.has_hessian = has_hessian
+        self.gradient_field = not operator
+        self.split = split
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         raise _unknown_here(f"{self.owner}: its objective")

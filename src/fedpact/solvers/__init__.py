@@ -7,6 +7,7 @@ from fedpact.solvers.consensus.fedavg import FedAvg
 from fedpact.solvers.consensus.feddr import FedDR, FedSplit
 from fedpact.solvers.consensus.fedprox import FedProx
 from fedpact.solvers.consensus.ifeddr import IFedDR
+from fedpact.solvers.consensus.monotone_newton import MonotoneNewton
 from fedpact.solvers.consensus.scaffold import Scaffold
 from fedpact.solvers.constrained.accelerated import Accelerated
 from fedpact.solvers.constrained.centralized_proximal_al import CentralizedProximalAL
@@ -29,6 +30,7 @@ METHODS: dict[str, type[Solver[Any]]] = {
         ProximalAL,
         CentralizedProximalAL,
         InexactADMM,
+        MonotoneNewton,
         IFedDR,
         FedDR,
         FedSplit,

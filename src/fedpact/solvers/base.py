@@ -89,9 +89,26 @@ def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
     kind = next(k for k in kinds if k is not NoneType)
     if kind is bool:
         return _check_flag(name, value)
+    if kind == VECTORS:
+        return _check_vectors(name, value)
     if kind is str:
         return _check_choice(name, about, value)
     return _check_number(name, kind, about, value)
+
+
+#: The type of an option that is a vector of each owner.
+VECTORS = Mapping[str, list[float]]
+
+
+def _check_vectors(name: str, value: Any) -> Mapping[str, list[float]]:
+    """Plain lists, which a checkpoint can state; whether they fit the problem is for `Solver.check`."""
+    try:
+        vectors = {str(owner): np.asarray(vector, dtype=np.float64) for owner, vector in dict(value).items()}
+    except (TypeError, ValueError):
+        vectors = {}
+    if vectors and all(vector.ndim == 1 and np.all(np.isfinite(vector)) for vector in vectors.values()):
+        return {owner: vector.tolist() for owner, vector in vectors.items()}
+    raise OptionError(f"{name}: give a vector of finite numbers for each owner, by name", code="FP-OPTION-257")
 
 
 def _check_flag(name: str, value: Any) -> bool:
@@ -140,6 +157,7 @@ class Needs:
     coupled:     takes coupled constraints as they are; for other methods they are decoupled by slack variables
     own:         takes variables that owners keep for themselves (`Share.private`)
     operators:   takes operators that are no gradients
+    jacobians:   ... all of which have Jacobians, and functions Hessians
     smooth:      why only a quadratic regularizer is taken; empty: any
     pooled:      reads all shares in one process
     private:     single replies would tell so much that sums are masked by default, wherever owners run
@@ -158,6 +176,7 @@ class Needs:
     coupled: bool = False
     own: bool = False
     operators: bool = False
+    jacobians: bool = False
     smooth: str = ""
     pooled: bool = False
     private: bool = False
@@ -173,7 +192,7 @@ class Needs:
         if self.columns:
             return "is for an fp.VerticalProblem, whose parties hold different columns"
         if problem.monotone and not self.operators:
-            return 'minimises; for operators use "ifeddr", "feddr" or "fedprox"'
+            return 'minimises; for operators use "monotone-newton", "ifeddr", "feddr" or "fedprox"'
         if self.smooth and problem.regularizer.curvature is None:
             return f'takes no {problem.regularizer!r}: {self.smooth}; use "feddr" or "ifeddr"'
         for holder in (*problem.shares, problem.server):  # a coupled constraint shows at both; name the owner
@@ -201,6 +220,8 @@ class Needs:
         more = holder.constraint is not None or (at_server and bool(holder.parts))
         if more and not self.constraints:
             return f'takes objectives of owners and a regularizer, {holder.label} holds more; use "auto"'
+        if self.jacobians and not holder.has_hessian:
+            return f'needs Jacobians of operators and Hessians of functions, {holder.label} has none; use "ifeddr"'
         if self.symmetric and not holder.has_hessian:
             return f'needs Hessians, a function of {holder.label} has none; use "accelerated" or "proximal-al"'
         if self.symmetric and holder.constraint is not None:

@@ -153,6 +153,8 @@ class Described(Reply):
     hessian: bool
     convex: bool
     private: bool
+    operator: bool
+    split: int
 
 
 @client_step

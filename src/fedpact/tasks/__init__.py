@@ -12,6 +12,7 @@ from fedpact.tasks.fair_classification import (
 from fedpact.tasks.generalized_linear import Regression
 from fedpact.tasks.group_fairness import GroupFairness, group_fairness, group_fairness_server, group_fairness_share
 from fedpact.tasks.linear_qp import Exact, LinearQP, exact, linear_qp, linear_qp_share
+from fedpact.tasks.minimax import Minimax
 from fedpact.tasks.model import Calibration, Model, PartyModel, RegressionModel, load_model
 from fedpact.tasks.neyman_pearson import NeymanPearson, neyman_pearson, neyman_pearson_share
 from fedpact.tasks.parties import LabelledParty, PartySource, Vertical
@@ -29,7 +30,8 @@ from fedpact.tasks.vertical import IdTable, vertical_fairness
 
 #: The tasks of a job, by name.
 TASKS: dict[str, type[Task]] = {
-    task.name: task for task in (NeymanPearson, GroupFairness, Classification, Regression, LinearQP, Vertical, Custom)
+    task.name: task
+    for task in (NeymanPearson, GroupFairness, Classification, Regression, Minimax, LinearQP, Vertical, Custom)
 }
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "IdTable",
     "LabelledParty",
     "LinearQP",
+    "Minimax",
     "Model",
     "NeymanPearson",
     "PartyModel",

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from fedpact.alignment import People
 from fedpact.errors import DataError, OptionError, OwnerError
@@ -135,6 +135,10 @@ class Task(ABC):
     owners: int = 0
     constrained: bool = True
     evaluating: bool = False
+
+    def among(self, names: Sequence[str]) -> Self:
+        """The task of these owners."""
+        return replace(self, owners=len(names))
 
     @abstractmethod
     def read(self, path: Path) -> Any:

@@ -304,7 +304,8 @@ def assert_theory(case: Case, engine: Watching, *, sigma: float, relaxation: flo
 @every_case
 def test_the_theory_holds_in_every_round(name: str, factor: float) -> None:
     case, engine = CASES[name](), Watching()
-    answer = fp.solve(case.problem, "ifeddr", tol=1e-8, gamma=factor * case.gamma, engine=engine, max_rounds=400)
+    gamma = factor * case.gamma
+    answer = fp.solve(case.problem, "ifeddr", tol=1e-8, gamma=gamma, memory=0, engine=engine, max_rounds=400)
     counts = assert_theory(case, engine, sigma=0.95, relaxation=1.8)
     assert counts["compared"] >= min(len(answer.history.local) - 1, 3)
     assert {r.gamma for r in answer.history.local} == {factor * case.gamma}
@@ -322,7 +323,7 @@ def test_the_theory_holds_for_other_errors_and_relaxations(name: str, sigma: flo
     local = "extragradient" if case.problem.monotone else "gradient"
     fp.solve(
         case.problem, "ifeddr", tol=1e-7, gamma=2 * case.gamma, error=sigma, relaxation=relaxation, steps=1,
-        local_solver=local, refinement="repeat", engine=engine, max_rounds=300,
+        local_solver=local, refinement="repeat", engine=engine, max_rounds=300, memory=0,
     )  # fmt: skip
     counts = assert_theory(case, engine, sigma=sigma, relaxation=relaxation)
     assert counts["accepted"] > 3
@@ -334,7 +335,8 @@ def test_the_theory_holds_between_changes_of_gamma(name: str) -> None:
     case = CASES[name]()
     engine = Watching()
     # A start far away, so that gamma has to move.
-    answer = fp.solve(case.problem, "ifeddr", tol=1e-8, engine=engine, max_rounds=400, w0=start_far(case))
+    far = start_far(case)
+    answer = fp.solve(case.problem, "ifeddr", tol=1e-8, engine=engine, max_rounds=400, memory=0, w0=far)
     counts = assert_theory(case, engine, sigma=0.95, relaxation=1.8)
     changes = sum(a.gamma != b.gamma for a, b in itertools.pairwise(answer.history.local))
     assert changes == sum(": gamma = " in note for note in answer.history.notes)
@@ -350,7 +352,7 @@ def test_exact_resolvents_give_alpha_one_and_plain_douglas_rachford(name: str) -
     case, engine, gamma, relaxation = CASES[name](), Watching(), 0.3, 1.5
     fp.solve(
         case.problem, "ifeddr", tol=1e-6, gamma=gamma, relaxation=relaxation, local_solver="newton", engine=engine,
-        max_rounds=150,
+        max_rounds=150, memory=0,
     )  # fmt: skip
     seen = [seen_by_all(case.problem, exchanges[-1]) for exchanges in engine.rounds()]
     assert all(len(exchanges) == 1 for exchanges in engine.rounds())
@@ -368,6 +370,116 @@ def test_exact_resolvents_give_alpha_one_and_plain_douglas_rachford(name: str) -
         p = case.problem.regularizer.prox(np.mean(2 * x - s, axis=0), gamma)
         np.testing.assert_allclose(exchanges[0].order.p, p, atol=1e-9)
         s = s + relaxation * (p - x)
+
+
+# ------------------------------------------------------------------------------------------ acceleration, and the start
+
+
+def bilinear_game(owners: int, dim: int, seed: int) -> tuple[MonotoneProblem, np.ndarray, float]:
+    """sum_i u'A_i v + c_i'u - d_i'v, no Jacobians; its zero, and how far a w with certificate one may be from it."""
+    rng = np.random.default_rng([owners, dim, seed])
+    half = dim // 2
+    A, q = rng.standard_normal((owners, half, half)), rng.standard_normal((owners, dim))
+    M = np.zeros((owners, dim, dim))
+    M[:, :half, half:], M[:, half:, :half] = A, -A.transpose(0, 2, 1)
+    operators = [Operator(lambda x, M=M[i], q=q[i]: M @ x + q, dim=dim) for i in range(owners)]
+    inverse = np.linalg.inv(M.sum(0))
+    return MonotoneProblem(operators), -inverse @ q.sum(0), float(np.linalg.norm(inverse, np.inf))
+
+
+@pytest.mark.parametrize("dim", [4, 8])
+@pytest.mark.parametrize("owners", [2, 3, 5])
+def test_bilinear_games_without_jacobians(owners: int, dim: int) -> None:
+    for seed in range(2):
+        problem, zero, reach = bilinear_game(owners, dim, seed)
+        answer = fp.solve(problem, tol=1e-8, max_rounds=400)
+        assert (answer.status, answer.method) == ("solved", "ifeddr")
+        np.testing.assert_allclose(answer.w, zero, rtol=0, atol=1.01e-8 * reach)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gamma", [0.3, 1.0, 3.0])
+def test_the_automatic_gamma_of_games_is_no_worse_than_others(gamma: float) -> None:
+    """No fixed gamma is there two exchanges earlier; one is the luck of rounding."""
+    for owners, dim, seed in itertools.product((2, 3, 5), (4, 8), range(2)):
+        problem, *_ = bilinear_game(owners, dim, seed)
+        automatic = fp.solve(problem, tol=1e-8)
+        assert automatic.solved
+        fixed = fp.solve(problem, "ifeddr", tol=1e-8, gamma=gamma, max_rounds=automatic.rounds - 2)
+        assert fixed.status == "max_rounds"
+
+
+@pytest.mark.parametrize("name", ["linear saddle", "boxed inequality", "quadratic and bilinear", "matrix game"])
+def test_accelerated_rounds_pass_the_test_of_algorithm_i_and_take_fewer_exchanges(name: str) -> None:
+    case, engine = CASES[name](), Watching()
+    answer = fp.solve(case.problem, "ifeddr", tol=1e-8, engine=engine, max_rounds=400)
+    assert answer.status == "solved"
+    for *refused, last in ([seen_by_all(case.problem, one) for one in exchanges] for exchanges in engine.rounds()):
+        assert last.passes(0.95 * (1 + 1e-6)) or last.error <= last.rounding
+        assert not any(seen.passes(0.95 * (1 - 1e-6)) for seen in refused)
+    plain = fp.solve(case.problem, "ifeddr", tol=1e-8, memory=0, max_rounds=4000)
+    assert answer.rounds <= plain.rounds
+
+
+@pytest.mark.parametrize("memory", [1, 5, 40])
+def test_the_server_follows_the_sum_of_the_owners_s(memory: int) -> None:
+    """It is told products of differences around the old p only, and yet knows what everybody moved to."""
+    case, engine = boxed_variational_inequality(), Watching()
+    fp.solve(case.problem, "ifeddr", tol=1e-9, memory=memory, engine=engine, w0=start_far(case), max_rounds=300)
+    mixes = [exchanges[0].order.mix.size for exchanges in engine.rounds()]
+    assert 0 < max(mixes) <= memory
+    for exchanges, following in itertools.pairwise(engine.rounds()):
+        last = seen_by_all(case.problem, exchanges[-1])
+        np.testing.assert_allclose(following[0].order.p, last.p, atol=1e-9 * (1 + np.max(np.abs(last.p))))
+
+
+def test_acceleration_is_an_option_for_functions() -> None:
+    case = lasso()
+    answer = fp.solve(case.problem, "ifeddr", tol=1e-9, memory=20)
+    assert answer.solved
+    np.testing.assert_allclose(answer.w, case.answer, atol=1e-8)
+    assert answer.rounds <= fp.solve(case.problem, "ifeddr", tol=1e-9).rounds
+
+
+def test_a_game_that_stalls_says_why() -> None:
+    problem, *_ = bilinear_game(2, 8, 0)
+    answer = fp.solve(problem, "ifeddr", tol=1e-8, memory=0, max_rounds=300)
+    assert answer.status == "max_rounds"
+    assert "monotone-newton" in answer.reason
+    assert "scale" not in answer.reason
+
+
+@pytest.mark.parametrize("memory", [0, 10])
+@pytest.mark.parametrize("name", ["lasso", "boxed inequality"])
+def test_the_papers_start_s_is_where_owners_begin(name: str, memory: int) -> None:
+    case, engine = CASES[name](), Watching()
+    rng = np.random.default_rng(3)
+    s0 = {owner: rng.standard_normal(case.answer.size) for owner in case.problem.names}
+    options = {"s0": s0, "gamma": case.gamma, "memory": memory, "engine": engine, "max_rounds": 600}
+    answer = fp.solve(case.problem, "ifeddr", tol=1e-9, **options)
+    assert answer.status == "solved"
+    np.testing.assert_allclose(answer.w, case.answer, atol=1e-8)
+    first = seen_by_all(case.problem, engine.rounds()[0][-1])
+    np.testing.assert_array_equal(first.s, [*s0.values()])
+    if memory == 0:
+        counts = assert_theory(case, engine, sigma=0.95, relaxation=1.8)
+        assert counts["compared"] > 3
+
+
+def test_a_start_s_that_does_not_fit_is_refused() -> None:
+    problem = lasso().problem
+    s0 = {owner: np.zeros(8) for owner in problem.names}
+    for wrong in ({"client 1": np.zeros(8)}, s0 | {"client 2": np.zeros(3)}, s0 | {"nobody": np.zeros(8)}):
+        with pytest.raises(OptionError) as caught:
+            fp.solve(problem, "ifeddr", s0=wrong)
+        assert caught.value.code == "FP-OPTION-204"
+    with pytest.raises(OptionError) as caught:
+        fp.solve(problem, "ifeddr", s0=s0, participation=0.5)
+    assert caught.value.code == "FP-OPTION-204"
+    for wrong in (3.0, {"client 1": "far"}, {"client 1": [np.nan] * 8}, {}):
+        with pytest.raises(OptionError) as caught:
+            fp.solve(problem, "ifeddr", s0=wrong)
+        assert caught.value.code == "FP-OPTION-257"
 
 
 # -------------------------------------------------------------------------------------------------- errors in the paper
@@ -835,7 +947,7 @@ def test_the_first_gamma_of_a_skew_operator_is_of_the_size_of_its_inverse(jacobi
     skew = np.random.default_rng(3).standard_normal((3, 7, 7))
     skew = skew - skew.transpose(0, 2, 1)
     operators = [Linear(K, np.ones(7)) if jacobian else Operator(lambda x, K=K: K @ x + 1, dim=7) for K in skew]
-    answer = fp.solve(MonotoneProblem(operators, Box(-1, 1)), max_rounds=12)
+    answer = fp.solve(MonotoneProblem(operators, Box(-1, 1)), "ifeddr", max_rounds=12)
     norms = [3 * np.linalg.norm(K, 2) for K in skew]
     assert 0.2 / np.mean(norms) < answer.history.local[0].gamma < 20 / np.mean(norms)
 
@@ -915,15 +1027,15 @@ def test_local_solvers_that_an_owner_cannot_use_are_refused_with_its_name() -> N
         fp.solve(case, "ifeddr", local_solver="newton")
     assert caught.value.code == "FP-OPTION-201"
     with pytest.raises(OptionError, match=r'^client 1: local_solver="lbfgs".*"extragradient"') as caught:
-        fp.solve(linear_saddle().problem, local_solver="lbfgs")
+        fp.solve(linear_saddle().problem, "ifeddr", local_solver="lbfgs")
     assert caught.value.code == "FP-OPTION-202"
 
 
-def test_auto_takes_it_for_operators_and_says_so() -> None:
-    case = quadratic_bilinear()
-    answer = fp.solve(case.problem)
+def test_auto_takes_it_for_operators_without_jacobians_and_says_so() -> None:
+    answer = fp.solve(quadratic_bilinear(jacobian=False).problem)
     assert (answer.method, answer.status) == ("ifeddr", "solved")
-    assert answer.history.notes[0] == "auto chose ifeddr: the problem is about operators"
+    assert answer.history.notes[0].startswith("auto chose ifeddr: monotone-newton needs Jacobians")
+    assert "client 1" in answer.history.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -345,7 +345,7 @@ def test_ifeddr_is_idrs_in_the_lifted_space(name: str, holders: int, solver: str
     engine = Watching()
     fp.solve(
         problem, "ifeddr", tol=1e-9, gamma=gamma, relaxation=1.5, error=0.9, local_solver=local, refinement="repeat",
-        steps=6 if local == "newton" else 1, engine=engine, max_rounds=90,
+        steps=6 if local == "newton" else 1, engine=engine, max_rounds=90, memory=0,
     )  # fmt: skip
     rounds = engine.rounds()[:-1]  # the last one may have been cut short
     dim = engine.seen[0].states[0].x.size

@@ -35,6 +35,7 @@ OPTIMUM = "optimum"
 #: Table 2: gamma = lambda = 1, sigma^2 = 0.99, 10 gradient steps of length 1 / (L_i + 1 / gamma) before refinement.
 PAPER_IFEDDR: dict[str, Any] = {
     "gamma": 1.0,
+    "memory": 0,
     "relaxation": 1.0,
     "error": SIGMA,
     "steps": 10,

@@ -25,6 +25,8 @@ SMOOTHING = 0.1  # Table 4
 #: Table 4, with our corrections; local steps are extragradient ones: gradient steps need not converge in a game.
 LOCAL: dict[str, Any] = {"local_solver": "extragradient"}
 FEDDR: dict[str, Any] = {"gamma": 1.0} | LOCAL
+#: Algorithm I itself: its rounds are not accelerated.
+PLAIN: dict[str, Any] = {"memory": 0}
 #: Series of a run, and of the model that minimises the mean loss of the owners: no fairness.
 WORST = "worst-class accuracy"
 RESIDUAL = "residual"
@@ -81,8 +83,8 @@ def _methods(size: Size) -> Iterator[Method]:
     for start, tau in product(("s", "p"), size.feddr):
         yield Method(f"feddr, start {start}", "feddr", f"tau {tau}", FEDDR | {"steps": tau, "start": start})
     yield Method("ifeddr, paper", "ifeddr", "tau 10, start s", PAPER_IFEDDR | LOCAL)
-    yield Method("ifeddr, extragradient", "ifeddr", "automatic", LOCAL)
-    yield Method("ifeddr", "ifeddr", "automatic", {})
+    yield Method("ifeddr, extragradient", "ifeddr", "automatic", PLAIN | LOCAL)
+    yield Method("ifeddr", "ifeddr", "automatic", PLAIN)
 
 
 @dataclass(frozen=True, eq=False)

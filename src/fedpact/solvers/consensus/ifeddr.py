@@ -16,6 +16,12 @@ The owner's half is `ifeddr_owner.py`. The server needs sums over the owners onl
 the local work is in `pace.py`.
 
 The start needs no round of its own: s_i = w0 + gamma F_i(w0) has the exact resolvent w0, so p and alpha follow at once.
+The paper's s^0, any vectors, can be stated instead (`s0`); w0 is then where local solvers begin.
+
+For operators the rounds are accelerated (`memory.py`): on rotations, such as bilinear games, plain ones gain little.
+p, alpha and the test of the relative error are those of Algorithm I in every round; what it proves about the s_i (they
+come nearer to a solution in every round) holds for memory = 0, and from some round on, as the safeguards of
+`constrained/anderson.py` leave the plain iteration in charge.
 
 With participation below 1 only a sample of the owners moves in a round: randomized block coordinates, which the paper
 leaves for later. p, alpha and the test are those of all owners, at the x_i and s_i they have; the owners drawn send by
@@ -35,16 +41,28 @@ Notation
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
+from fedpact.errors import OptionError
 from fedpact.federation import Answers
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.consensus.ifeddr_owner import Count, Refine, Resolved, Round, advance, count, refine
-from fedpact.solvers.consensus.pace import MOST_STEPS, POLICIES, Departure, Gamma, Judging, Work
+from fedpact.solvers.consensus.memory import Acceleration
+from fedpact.solvers.consensus.pace import (
+    FIRST,
+    LATE,
+    MOST_STEPS,
+    NO_ZERO,
+    POLICIES,
+    Departure,
+    Gamma,
+    Judging,
+    Work,
+)
 from fedpact.solvers.consensus.rounds import AT_LEAST, Seen, sample_owners, sample_size, see
 from fedpact.solvers.consensus.splitting import LOCAL_SOLVER, SOLVERS, START, STARTS, Begin, begin
 from fedpact.solvers.consensus.sums import Measured, Sums, measure, recenter
@@ -55,15 +73,16 @@ from fedpact.types import Vector
 
 #: Squared errors below this, relative to |s|^2, are rounding, and cannot be refined.
 ROUNDING = 1e-28
+#: Rounds that the acceleration looks back on, for operators.
+MEMORY = 40
 #: Local solvers beside whose gradients the one that judges p is not worth saving.
 FIRST_ORDER = ("gradient", "agd", "extragradient")
 
 NOT_MONOTONE = "{}: the operator is not monotone, which this method needs"
-STUCK = "refining does not help; check that gradients (and Hessians) belong to their functions, and scale the columns"
-NO_ZERO = (
-    "the iterates leave and come no nearer to a zero: the operators have none in common, or only one farther away than "
-    "{:.3g}; bound w, for example with fp.prox.Box"
+ROTATION = (
+    'operators that rotate, as those of bilinear games, let a round gain little; use "monotone-newton", or memory'
 )
+STUCK = "refining does not help; check that gradients (and Hessians) belong to their functions, and scale the columns"
 
 
 @dataclass
@@ -87,6 +106,7 @@ class Server:
     work: Work
     judging: Judging
     departure: Departure
+    acceleration: Acceleration
     sampled: bool
     seen: Seen | None
     k: int = 0
@@ -146,12 +166,34 @@ class IFedDR(Solver[Server]):
     refinement: str = option(
         "adaptive", "how local work follows the refinements; the paper's policies are the others", choices=POLICIES
     )
+    memory: int | None = option(
+        None,
+        "rounds that Anderson's acceleration looks back on; by default 40 for operators, and none for functions or "
+        "with participation below 1",
+        least=0,
+        most=100,
+    )
+    s0: Mapping[str, list[float]] | None = option(
+        None, "where the s_i start, a vector by owner; by default w0 + gamma F_i(w0)", letter="s^0"
+    )
     participation: float = option(
         1.0,
         "share of the owners that a round asks, drawn anew for every round; below 1 gamma is not adapted",
         above=0,
         most=1,
     )
+
+    def check(self, run: Run) -> None:
+        """OptionError unless s0 is a vector of the length of w for every owner, all of whom are asked."""
+        if self.s0 is None:
+            return
+        fits = set(self.s0) == set(run.owners) and {len(s) for s in self.s0.values()} == {run.start.size}
+        if not fits or self.participation < 1:
+            raise OptionError(
+                f"s0: give a vector of length {run.start.size} for each of {', '.join(run.owners)}, and leave "
+                "participation at 1",
+                code="FP-OPTION-204",
+            )
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         """One exchange: all x_i are at w0, which is judged, and where the resolvents are exact."""
@@ -164,20 +206,38 @@ class IFedDR(Solver[Server]):
         sampled = sample_size(run, self.participation) < holders
         image = holders * begun.total.gradient
         seen = see(run, w, begun)
+        memory = self._memory(run, sampled)
         state = Server(
             p=w,
             sums=Sums(np.zeros_like(w), image, holders * w + gamma * image, np.zeros(4)),
             gamma=gamma,
-            next_gamma=Gamma(gamma, fixed=sampled or self.gamma is not None),
-            work=Work(self.refinement, self.steps or self._default_steps(newton), holders, self.error),
+            next_gamma=Gamma(gamma, fixed=sampled or self.gamma is not None, wait=LATE if memory else FIRST),
+            work=Work(
+                self.refinement,
+                self.steps or self._default_steps(newton),
+                holders,
+                self.error,
+                precise=memory > 0,
+            ),
             judging=Judging(not newton or self.local_solver in FIRST_ORDER, run.tol[0]),
             departure=Departure(self.doubt),
+            acceleration=Acceleration.of(memory, holders, holders * w + gamma * image),
             sampled=sampled,
             seen=seen,
         )
-        state.work.accept()
-        self._move_on(run, state, self._measure(run, state))
+        if self.s0 is None:
+            state.work.accept()
+            self._move_on(run, state, self._measure(run, state), np.zeros(0))
+        else:
+            state.sums = replace(state.sums, s=np.sum([self.s0[owner] for owner in run.owners], axis=0))
         return state, Iterate(number=0, w=w, judged=seen.judged, penalty=gamma, consensus_penalty=1 / gamma)
+
+    def _memory(self, run: Run, sampled: bool) -> int:
+        if sampled:
+            return 0
+        if self.memory is None:
+            return MEMORY if run.problem.monotone else 0
+        return self.memory
 
     def _default_steps(self, newton: bool) -> int:
         if self.refinement == "adaptive":
@@ -219,7 +279,7 @@ class IFedDR(Solver[Server]):
         # accepted: on to the next p
         state.work.accept()
         self._adapt_gamma(run, state, found, replies.total)
-        self._move_on(run, state, found)
+        self._move_on(run, state, found, replies.total.tracked)
         if state.sampled and state.k > AT_LEAST and state.k % AT_LEAST == 1:
             news = self._count(run, state)
         record = self._record(run, state, found)
@@ -229,9 +289,11 @@ class IFedDR(Solver[Server]):
         return replace(iterate, w=news.w, judged=news.judged, record=record, end=end)
 
     def excuse(self, run: Run, state: Server) -> str:
-        if not state.doubtful:
+        if state.doubtful:
+            return NOT_MONOTONE.format(", ".join(state.doubtful))
+        if not run.problem.monotone:
             return ""
-        return NOT_MONOTONE.format(", ".join(state.doubtful))
+        return ROTATION
 
     def _advance(self, run: Run, state: Server) -> Answers[Resolved]:
         """One exchange: the owners asked move s_i and solve for x_i."""
@@ -248,9 +310,12 @@ class IFedDR(Solver[Server]):
             target=state.work.target,
             judge=wanted and run.rounds_left > self.reserve + 1,  # the loop judges what the last round finds
             sampled=state.sampled,
+            mix=state.acceleration.mix,
+            remember=state.acceleration.remember,
+            s=np.zeros(0),
         )
         asked = sample_owners(run, self.participation, state.k)
-        replies = run.ask(advance, order, asked)
+        replies = run.ask(advance, self._place(run, state, order), asked)
         state.hear(run, asked, replies)
         if order.judge:
             state.seen = see(run, state.p, replies)
@@ -259,6 +324,12 @@ class IFedDR(Solver[Server]):
         else:
             state.replace_sums(replies.total)
         return replies
+
+    def _place(self, run: Run, state: Server, order: Round) -> Round | list[Round]:
+        """The order; in the first round each owner's own where the caller states its s_i."""
+        if self.s0 is None or state.k > 1:
+            return order
+        return [replace(order, s=np.array(self.s0[owner])) for owner in run.owners]
 
     def _refine(self, run: Run, state: Server) -> Answers[Resolved]:
         """One exchange: all owners go on with their subproblems."""
@@ -296,7 +367,7 @@ class IFedDR(Solver[Server]):
         distance = float(np.linalg.norm(found.p - run.w0))
         state.next_gamma.follow(state.k, total.moved, total.turned, disagreement, distance)
 
-    def _move_on(self, run: Run, state: Server, found: Measured) -> None:
+    def _move_on(self, run: Run, state: Server, found: Measured, tracked: Vector) -> None:
         """Take the p that was found; the owners move s_i, and take on a new gamma, with the next order."""
         holders = len(run.owners)
         norm = float(np.sqrt(found.xi / holders)) / state.gamma
@@ -306,13 +377,20 @@ class IFedDR(Solver[Server]):
         state.judging.follow(state.k, norm, stationarity)
 
         state.step = self.relaxation * found.alpha(self.error)
+        acceleration = state.acceleration
+        if acceleration.on:
+            plain = bool(state.doubtful)  # an extrapolation may end in a zero that is no equilibrium
+            acceleration.take(state.sums, tracked, found.p, state.p, found.xi, plain=plain)
         sums = recenter(state.sums, found, state.p, holders)
         s = sums.s
-        if not state.sampled:
+        if acceleration.on:
+            s = acceleration.next_sum(state.step)
+        elif not state.sampled:
             s = s - state.step * sums.shift
         ratio = state.next_gamma.value / state.gamma
         if ratio != 1:
             s = holders * found.p + ratio * (s - holders * found.p)
+            acceleration.forget()
         state.work.largest = found.largest * min(ratio, 1.0) ** 2
         state.sums = replace(sums, s=s)
         state.p = found.p
@@ -333,7 +411,8 @@ class IFedDR(Solver[Server]):
 
     def _end(self, run: Run, state: Server, passes: bool) -> Verdict | None:
         if state.work.stuck and not passes:
-            return Verdict("stalled", self.excuse(run, state) or STUCK)
+            doubt = NOT_MONOTONE.format(", ".join(state.doubtful)) if state.doubtful else STUCK
+            return Verdict("stalled", doubt)
         if state.seen is None or not run.problem.monotone:
             return None
         distance = float(np.max(np.abs(state.seen.w - run.w0)))
@@ -341,5 +420,5 @@ class IFedDR(Solver[Server]):
         if not state.departure.see(state.k, state.seen.judged[0].stationarity, distance, size):
             return None
         if state.doubtful:
-            return Verdict("stalled", self.excuse(run, state))
+            return Verdict("stalled", NOT_MONOTONE.format(", ".join(state.doubtful)))
         return Verdict("infeasible", NO_ZERO.format(distance))

@@ -12,6 +12,8 @@ from fedpact.solvers.consensus.rounds import AT_LEAST
 
 #: gamma is looked at after so many rounds at first ...
 FIRST = 6
+#: ... after so many where rounds are accelerated, since every change makes them forget what they know of the map ...
+LATE = 60
 #: ... and then ever more rarely: the wait grows by this factor with every change.
 WAIT = 1.5
 #: It moves when it is off by this factor, since a smaller change is not worth the disturbance ...
@@ -87,6 +89,9 @@ HELPS = 0.9
 #: ... and after so many in a row that do not help it is given up too.
 USELESS = 10
 
+#: The gap relative to |F| that an owner leaves where rounds are accelerated: the extrapolation amplifies errors.
+PRECISE = 1e-3
+
 POLICIES = ("adaptive", "repeat", "total", "double")
 
 
@@ -102,6 +107,7 @@ class Work:
     error:   sigma
     largest: max(xi, zeta) as last measured
     refined: requests to refine in this round; useless: of no help, in a row; least: the error so far
+    precise: are rounds accelerated?
     """
 
     policy: str
@@ -115,6 +121,7 @@ class Work:
     refined: int = 0
     useless: int = 0
     least: float = np.inf
+    precise: bool = False
 
     @property
     def stuck(self) -> bool:
@@ -125,7 +132,10 @@ class Work:
         """The gap at which an owner may stop."""
         if self.policy != "adaptive":
             return 0.0
-        return self.error * float(np.sqrt(self.part * self.largest / self.holders))
+        relative = self.error * np.sqrt(self.part)
+        if self.precise:
+            relative = min(relative, PRECISE)
+        return float(relative * np.sqrt(self.largest / self.holders))
 
     def start(self) -> int:
         """Begin a round; its steps."""
@@ -202,6 +212,11 @@ class Judging:
 
 #: How far the iterates must have gone, relative to the start, before a zero is given up.
 REACH = 100.0
+
+NO_ZERO = (
+    "the iterates leave and come no nearer to a zero: the operators have none in common, or only one farther away than "
+    "{:.3g}; bound w, for example with fp.prox.Box"
+)
 
 
 @dataclass

@@ -61,12 +61,12 @@ class Part(Reply):
     stepped: Summed[float]  # |dz_last|^2
 
 
-def mix_next(held: Held, mix: Vector) -> Vector:
-    """z + beta F - sum_j gamma_j (dz_j + beta dF_j) over the newest differences."""
-    following = held.z + RELAXATION * held.residual
+def mix_next(held: Held, mix: Vector, relaxation: float = RELAXATION) -> Vector:
+    """z + beta F - sum_j gamma_j (dz_j + beta dF_j) over the newest differences; relaxation: beta."""
+    following = held.z + relaxation * held.residual
     oldest = len(held.steps) - mix.size
     for gamma, step, change in zip(mix, held.steps[oldest:], held.changes[oldest:], strict=True):
-        following = following - gamma * (step + RELAXATION * change)
+        following = following - gamma * (step + relaxation * change)
     return following
 
 

@@ -1,9 +1,10 @@
-"""A quadratic model plus any simple convex h, solved to high accuracy: semismooth Newton on Douglas-Rachford.
+"""A linear model plus any simple convex h, solved to high accuracy: semismooth Newton on Douglas-Rachford.
 
-With x = (M + rho)^-1 (rho z - q) and y = prox_{h/rho}(2 x - z), a zero of R(z) = x - y is the minimiser of
-x'Mx / 2 + q'x + h(x). R has a generalized Jacobian made of those of the two resolvents, so Newton's method applies
-where plain Douglas-Rachford would need thousands of steps; where a Newton step does not pay, plain steps (which never
-move away from the solution) are taken. After Xiao, Li, Wen and Zhang (2018), J. Sci. Comput. 76.
+With x = (M + rho)^-1 (rho z - q) and y = prox_{h/rho}(2 x - z), a zero of R(z) = x - y solves 0 in M x + q + dh(x): for
+a symmetric M the minimiser of x'Mx / 2 + q'x + h(x), for other monotone M (games) its equilibrium. R has a generalized
+Jacobian made of those of the two resolvents, so Newton's method applies where plain Douglas-Rachford would need
+thousands of steps; where a Newton step does not pay, plain steps (which never move away from the solution) are taken.
+After Xiao, Li, Wen and Zhang (2018), J. Sci. Comput. 76.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LENGTHS = (1.0, 0.5, 0.2, 0.05)
 PLAIN = 20
 #: Newton steps before another rho is tried.
 TURNS = 30
-#: The rho to try, as multiples of the geometric mean of the eigenvalues.
+#: The rho to try, as multiples of the typical size of M.
 RHOS = (1.0, 10.0, 0.1, 100.0, 0.01)
 #: Relative step of the differences that stand for the Jacobian of a prox.
 DIFFERENCE = 1e-7
@@ -30,6 +31,9 @@ DIFFERENCE = 1e-7
 SHIFT = 1e-12
 #: Residuals below this, relative to the terms of M x + q, are rounding.
 ROUNDING = 1e-15
+
+#: M counts as symmetric up to this part of its largest entry.
+SYMMETRIC = 1e-12
 
 
 @dataclass(frozen=True)
@@ -77,18 +81,17 @@ class _Splitting:
 def composite_quadratic(matrix: Matrix, slope: Vector, regularizer: Prox, start: Vector, tolerance: float) -> Minimum:
     """argmin_x (x - start)'M(x - start) / 2 + slope'(x - start) + h(x), M positive definite.
 
-    Stops when the max-norm distance to stationarity is at most tolerance, or at the rounding of M x.
+    Where M is not symmetric: the x with 0 in M (x - start) + slope + dh(x). Stops when the max-norm distance to
+    stationarity is at most tolerance, or at the rounding of M x.
     """
-    values, vectors = np.linalg.eigh(matrix)
-    values = np.maximum(values, 1e-300)
-    typical = float(np.exp(np.mean(np.log(values))))
+    typical = _typical_size(matrix)
     linear = slope - matrix @ start
     best = Minimum(start, np.inf, False, 0)
     steps = 0
     for factor in RHOS:
         rho = factor * typical
-        scaled = vectors / (values + rho)
-        splitting = _Splitting(rho, rho * (scaled @ vectors.T), scaled @ (vectors.T @ linear), regularizer)
+        inverse: Matrix = np.linalg.inv(matrix + rho * np.eye(start.size)).astype(np.float64)
+        splitting = _Splitting(rho, rho * inverse, inverse @ linear, regularizer)
         z = best.w + (matrix @ best.w + linear) / rho
         for _ in range(TURNS):
             steps += 1
@@ -103,6 +106,14 @@ def composite_quadratic(matrix: Matrix, slope: Vector, regularizer: Prox, start:
             if best.residual <= max(tolerance, rounding):
                 return best
     return best
+
+
+def _typical_size(matrix: Matrix) -> float:
+    """The geometric mean of the eigenvalues; their root mean square where M is not symmetric, as some may vanish."""
+    if np.allclose(matrix, matrix.T, rtol=0, atol=SYMMETRIC * np.max(np.abs(matrix))):
+        values = np.maximum(np.linalg.eigvalsh(matrix), 1e-300)
+        return float(np.exp(np.mean(np.log(values))))
+    return float(np.linalg.norm(matrix) / np.sqrt(len(matrix)))
 
 
 def _prox_jacobian(regularizer: Prox, v: Vector, at_v: Vector, step: float) -> Matrix:
