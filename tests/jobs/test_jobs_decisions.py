@@ -291,7 +291,7 @@ def test_scores_are_called_scores(folder: Path) -> None:
     run_job(read_job(folder / "job.toml"), force=True)
     found = CliRunner().invoke(predict, [str(folder / "run"), str(folder / "south.csv")])
     chances = np.array([float(row["probability of yes"]) for row in rows_of(found.output)])
-    relapse = read_cells(folder / "south.csv").column("relapse") == "yes"
+    relapse = np.array(read_cells(folder / "south.csv").column("relapse").cells) == "yes"
     assert chances[relapse].mean() > chances[~relapse].mean()
     assert isinstance(Model.load(folder / "run").calibration, Calibration)
 

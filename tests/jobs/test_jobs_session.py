@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted: Counter[str] = Counter()
     read = tables.read_cells
 
-    def count(path: Path) -> Any:
+    def count(path: Path, only: Sequence[str]) -> Any:
         counted[path.name] += 1
-        return read(path)
+        return read(path, only)
 
     monkeypatch.setattr(tables, "read_cells", count)
     return counted

@@ -16,6 +16,7 @@ from fedpact import data
 from fedpact.data.partition import Rows
 from fedpact.data.text_table import TextTable
 from fedpact.errors import DataError, OptionError
+from fedpact.problem.vertical_input import COORDINATOR
 from fedpact.report.split_figure import column_grid, label_bars
 from fedpact.report.tables import table as new_table
 
@@ -25,7 +26,6 @@ MOST_LABELS = 8
 MOST_VALUES = 1000
 #: A column of text with more values is no category.
 MOST_LEVELS = 100
-COORDINATOR = "coordinator"
 #: Largest gap between groups in the lines of a job: a first guess, to be changed.
 MAX_GAP = 0.05
 

@@ -6,7 +6,8 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedpact.data.cells import check_column, check_rows, open_csv
+from fedpact.data.cells import check_column
+from fedpact.data.columns import check_rows, open_csv
 from fedpact.errors import DataError
 
 

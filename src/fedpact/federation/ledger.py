@@ -11,7 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.errors import WireError
-from fedpact.federation.messages import Order, Reply, Sealed, hidden_fields, is_masked, payload, sealed_size, size
+from fedpact.federation.messages import (
+    Order,
+    Reply,
+    Sealed,
+    content_fields,
+    hidden_fields,
+    is_masked,
+    payload,
+    sealed_size,
+    size,
+)
 from fedpact.federation.wire import dumps, frame, loads, name_of, open_private, sealed_to_tree, split_records
 
 Counts = NDArray[np.int64]  # messages down, messages up, bytes down, bytes up
@@ -68,41 +78,40 @@ class Ledger:
     """Counts as messages pass; read it as a Communication. `record` is a file that every message is written to."""
 
     def __init__(self, owners: tuple[str, ...], record: Path | None = None) -> None:
-        self._counts: dict[str, Counts] = {name: np.zeros(4, dtype=np.int64) for name in owners}
-        # By owner and field: the number of the owner's last reply that held the field.
-        self._fields: dict[str, dict[str, int]] = {name: {} for name in owners}
+        self._counts: dict[str, list[int]] = {name: [0, 0, 0, 0] for name in owners}
+        # By owner and kind of reply, masked or not: the number of the owner's last reply of that kind.
+        self._kinds: dict[str, dict[tuple[type[Reply], bool], int]] = {name: {} for name in owners}
         self.record = record
         self.rounds = 0
         self.bytes = 0
+        self._sized: tuple[Order | None, int] = (None, 0)  # the last order counted: most go to everybody
 
     def down(self, owner: str, order: Order) -> None:
         """Count an order on its way to the owner."""
-        self.add(owner, np.array([1, 0, size(order), 0]))
+        if order is not self._sized[0]:
+            self._sized = (order, size(order))
+        self.add(owner, (1, 0, self._sized[1], 0))
         if self.record is not None:
             self._write({"to": owner, "round": order.round, "type": name_of(type(order)), "content": payload(order)})
 
     def up(self, owner: str, sealed: Sealed[Any], round: int) -> None:
         """Count a reply of the owner."""
-        self.add(owner, np.array([0, 1, 0, sealed_size(sealed)]))
+        self.add(owner, (0, 1, 0, sealed_size(sealed)))
         self.name(owner, type(sealed.kept), is_masked(sealed.sums))
         if self.record is not None:
             kind = name_of(type(sealed.kept))
             self._write({"from": owner, "round": round, "type": kind, "content": sealed_to_tree(sealed)})
 
-    def add(self, owner: str, counts: Counts) -> None:
-        """Count messages and bytes of the owner."""
-        self._counts[owner] += counts
-        self.bytes += int(counts[2] + counts[3])
+    def add(self, owner: str, counts: Sequence[int] | Counts) -> None:
+        """Count messages and bytes of the owner: down and up, down and up."""
+        total = self._counts[owner]
+        for place, count in enumerate(counts):
+            total[place] += int(count)
+        self.bytes += int(counts[2]) + int(counts[3])
 
     def name(self, owner: str, kind: type[Reply], masked: bool) -> None:
         """The owner's latest reply is of this kind: all fields of it left the owner."""
-        hidden = hidden_fields(kind, masked) if masked else ()
-        replies = int(self._counts[owner][1])
-        for name in kind.__dataclass_fields__:
-            field = f"{kind.__name__}.{name}"
-            if name in hidden:
-                field += " (masked)"
-            self._fields[owner][field] = replies
+        self._kinds[owner][kind, masked] = self._counts[owner][1]
 
     def counts(self, owners: Sequence[str]) -> Counts:
         """The counts of these owners so far, one row each."""
@@ -114,8 +123,9 @@ class Ledger:
         owners = {}
         for owner, counts in self._counts.items():
             past = before.owners.get(owner, Traffic())
-            fields = tuple(field for field, reply in self._fields[owner].items() if reply > past.messages_up)
-            messages_down, messages_up, bytes_down, bytes_up = counts.tolist()
+            kinds = [kind for kind, reply in self._kinds[owner].items() if reply > past.messages_up]
+            fields = tuple(field for kind, masked in kinds for field in _field_names(kind, masked))
+            messages_down, messages_up, bytes_down, bytes_up = counts
             owners[owner] = Traffic(
                 messages_down - past.messages_down,
                 messages_up - past.messages_up,
@@ -130,6 +140,14 @@ class Ledger:
         data = dumps(message)
         with open_private(self.record, "ab") as file:
             file.write(frame(data))
+
+
+def _field_names(kind: type[Reply], masked: bool) -> Iterator[str]:
+    """The fields of a reply as an auditor reads them."""
+    hidden = hidden_fields(kind, masked) if masked else ()
+    for name in content_fields(kind):
+        note = " (masked)" if name in hidden else ""
+        yield f"{kind.__name__}.{name}{note}"
 
 
 def read_record(path: str | Path) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,8 @@ WORDS = 3
 #: A length that an order asks for is at most this, or this many times that of the longest vector in it.
 LENGTH = 10_000
 LENGTH_FACTOR = 10
+#: Types of a number that travels by itself.
+NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 #: Fields of an order that the fleet fills in; they are not part of its content.
 STAMP = ("run", "round", "after", "durable", "look", "secure")
 
@@ -102,8 +104,18 @@ class Answers(list[R]):
 
 def payload(message: Order | Reply) -> dict[str, Any]:
     """The fields of a message by name, without the stamp."""
-    skip = STAMP if isinstance(message, Order) else ()
-    return {f.name: getattr(message, f.name) for f in fields(message) if f.name not in skip}
+    return {name: getattr(message, name) for name in content_fields(type(message))}
+
+
+def content_fields(kind: type[Order] | type[Reply]) -> tuple[str, ...]:
+    """Names of the fields of a message of this kind, without the stamp."""
+    return _content_fields(kind)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+
+
+@functools.cache
+def _content_fields(kind: Any) -> tuple[str, ...]:
+    skip = STAMP if issubclass(kind, Order) else ()
+    return tuple(f.name for f in fields(kind) if f.name not in skip)
 
 
 def summed_fields(kind: type[Reply]) -> tuple[str, ...]:
@@ -131,18 +143,20 @@ def _marked_fields(kind: Any, mark: str) -> tuple[str, ...]:
 
 def size(message: Order | Reply) -> int:
     """Bytes of content: 8 per number, the length of a text, an array's own size. OwnerError for anything else."""
-    return sum(_size(f"{type(message).__name__}.{name}", value) for name, value in payload(message).items())
+    kind = type(message)
+    return sum(_size(kind, name, getattr(message, name)) for name in content_fields(kind))
 
 
-def _size(name: str, value: object) -> int:
+def _size(kind: type, name: str, value: object) -> int:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         return value.nbytes
     if isinstance(value, str):
         return len(value.encode())
-    if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+    if isinstance(value, NUMBERS):
         return 8
     raise OwnerError(
-        f"{name} is of type {name_type(value)}: only arrays of numbers and scalars travel", code="FP-OWNER-012"
+        f"{kind.__name__}.{name} is of type {name_type(value)}: only arrays of numbers and scalars travel",
+        code="FP-OWNER-012",
     )
 
 
@@ -155,9 +169,11 @@ def name_type(value: object) -> str:
 
 def sealed_size(sealed: Sealed[Any]) -> int:
     """Bytes of content of a sealed reply."""
-    hidden = hidden_fields(type(sealed.kept), is_masked(sealed.sums))
-    content = {name: value for name, value in payload(sealed.kept).items() if name not in hidden}
-    return int(sealed.sums.nbytes) + sum(_size(name, value) for name, value in content.items())
+    kept = sealed.kept
+    kind = type(kept)
+    hidden = hidden_fields(kind, is_masked(sealed.sums))
+    shown = [name for name in content_fields(kind) if name not in hidden]
+    return int(sealed.sums.nbytes) + sum(_size(kind, name, getattr(kept, name)) for name in shown)
 
 
 def is_masked(sums: NDArray[Any]) -> bool:
@@ -173,11 +189,22 @@ class NotFinite(ProblemError):
 
 def not_finite(message: Order | Reply) -> str | None:
     """The name of the first field that holds a NaN or an infinity; None when all are finite."""
-    for name, value in payload(message).items():
-        real = isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
-        if real and not np.all(np.isfinite(value)):
+    for name in content_fields(type(message)):
+        value = getattr(message, name)
+        if isinstance(value, float):
+            finite = math.isfinite(value)
+        elif isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            finite = is_finite(value)
+        else:
+            continue
+        if not finite:
             return name
     return None
+
+
+def is_finite(values: NDArray[Any]) -> bool:
+    """Whether all of these are finite. A finite sum of squares proves it, in one pass and without a copy."""
+    return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
 
 
 def excessive_length(order: Order) -> str | None:
@@ -204,7 +231,7 @@ def seal(reply: R, most: float | None = None) -> Sealed[R]:
     values = [np.asarray(getattr(reply, name), dtype=np.float64) for name in summed_fields(kind)]
     if most is not None:
         values += [np.asarray(min(float(getattr(reply, name)), most) ** 2) for name in largest_fields(kind)]
-    flat = np.concatenate([np.zeros(0), *(value.ravel() for value in values)])
+    flat = np.concatenate([value.ravel() for value in values]) if values else np.zeros(0)
     shapes = tuple(value.shape for value in values)
     return Sealed(_with(reply, dict.fromkeys(names)), shapes, flat)
 
@@ -230,15 +257,14 @@ def rebuild(
             values[name] = math.sqrt(values[name])
         else:
             values[name] = max(getattr(reply, name) for reply in kept)
-    return _with(object.__new__(kind), {f.name: values.get(f.name) for f in fields(kind)})
+    return _with(object.__new__(kind), {name: values.get(name) for name in content_fields(kind)})
 
 
 def _with(message: R, values: dict[str, Any]) -> R:
     """A copy with other values; None stands where the coordinator must not look, so that any use of it fails."""
     copy = object.__new__(type(message))
-    for f in fields(message):
-        value = values[f.name] if f.name in values else getattr(message, f.name)
-        object.__setattr__(copy, f.name, value)
+    copy.__dict__.update(message.__dict__)
+    copy.__dict__.update(values)
     return copy
 
 

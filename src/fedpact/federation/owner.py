@@ -188,16 +188,7 @@ class Owner:
         counts on a round that this owner does not remember; CheckpointError when its memory is of other data than it
         holds now. The state changes only when the step succeeded.
         """
-        if (bad := not_finite(order)) is not None:  # a step might never end on it
-            raise OwnerError(
-                f"{self.name}: got an order with a non-finite {type(order).__name__}.{bad}", code="FP-OWNER-020"
-            )
-        if (bad := excessive_length(order)) is not None:
-            raise OwnerError(
-                f"{self.name}: got an order with {type(order).__name__}.{bad} = {getattr(order, bad)}, out of "
-                "proportion to the problem",
-                code="FP-OWNER-661",
-            )
+        _check_order(self.name, order)
         if task != self._task:
             self._task = task
             self._share = None
@@ -467,9 +458,29 @@ class Owner:
         )
 
 
+#: The last order that was found to be sound: in one process all owners get the same object.
+_sound: Order | None = None
+
+
+def _check_order(owner: str, order: Order) -> None:
+    """OwnerError for an order with a NaN or an infinity, or one that asks for far more than it holds itself."""
+    global _sound
+    if order is _sound:
+        return
+    if (bad := not_finite(order)) is not None:  # a step might never end on it
+        raise OwnerError(f"{owner}: got an order with a non-finite {type(order).__name__}.{bad}", code="FP-OWNER-020")
+    if (bad := excessive_length(order)) is not None:
+        raise OwnerError(
+            f"{owner}: got an order with {type(order).__name__}.{bad} = {getattr(order, bad)}, out of proportion to "
+            "the problem",
+            code="FP-OWNER-661",
+        )
+    _sound = order
+
+
 def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) -> Sealed[Any]:
     """Check the reply of a step and seal it, its sums masked where the order asks for that."""
-    size(reply)
+    size(reply)  # OwnerError for what cannot travel
     if (bad := not_finite(reply)) is not None:
         raise OwnerError(
             f"{step.__name__} gave a non-finite {bad}; check this owner's data and functions for NaN, infinities and "

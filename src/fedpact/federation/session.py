@@ -221,7 +221,7 @@ class Session:
         futures = []
         record = Ledger(self.owners, self.ledger.record)  # written down, but not counted: no method has asked for it
         for owner in [name for name in self.owners if self._after[name]]:  # others have nothing to erase
-            order = self._stamp(owner, Order(), self._round, 0)
+            order = self._stamp_all({owner: Order()}, self._round, 0)[owner]
             record.down(owner, order)
             futures.append(self._fleet.start(owner, end, order))
         wait(futures, PARTING)
@@ -273,9 +273,7 @@ class Session:
         self._check_masks(asked == self.owners and isinstance(orders, Order))
         each = [orders] * len(asked) if isinstance(orders, Order) else list(orders)
         number = self._number()
-        stamped = {
-            owner: self._stamp(owner, order, self._round + 1, number) for owner, order in zip(asked, each, strict=True)
-        }
+        stamped = self._stamp_all(dict(zip(asked, each, strict=True)), self._round + 1, number)
         self._round += 1
         self.ledger.rounds += 1
         past = self._recall(step, stamped) or self._exchange_anew(step, stamped)
@@ -300,7 +298,7 @@ class Session:
         self.ledger.rounds += 1
         try:
             number = self._number()
-            return self._collect(step, {owner: self._stamp(owner, order, self._round, number) for owner in self.owners})
+            return self._collect(step, self._stamp_all(dict.fromkeys(self.owners, order), self._round, number))
         finally:
             self._looking = looking
 
@@ -377,7 +375,7 @@ class Session:
         self.ledger = Ledger(self.owners, ledger.record)  # not counted: the traffic of a resumed run is the whole run's
         try:
             number = self._number()
-            self._exchange(confirm, {owner: self._stamp(owner, Order(), self._round, number) for owner in self.owners})
+            self._exchange(confirm, self._stamp_all(dict.fromkeys(self.owners, Order()), self._round, number))
         finally:
             self._looking = looking
             self.ledger = ledger
@@ -416,16 +414,27 @@ class Session:
         """Of a look, one that was never used before; 0 when this is none."""
         return time.time_ns() if self._looking else 0
 
-    def _stamp(self, owner: str, order: Order, round: int, look: int) -> Order:
+    def _stamp_all(self, orders: Mapping[str, Order], round: int, look: int) -> dict[str, Order]:
+        """Orders as they are sent; owners that get the same order, and remember as much, share one object."""
+        stamped: dict[tuple[int, int, int], Order] = {}
+        found = {}
+        for owner, order in orders.items():
+            after = self._after[owner]
+            durable = after
+            if self.checkpoint is not None:
+                durable = self._durable[owner]
+            key = (id(order), after, durable)
+            if key not in stamped:
+                stamped[key] = self._stamp(order, round, after, durable, look)
+            found[owner] = stamped[key]
+        return found
+
+    def _stamp(self, order: Order, round: int, after: int, durable: int, look: int) -> Order:
         if (bad := not_finite(order)) is not None:
             raise NotFinite(
                 f"round {round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
                 "coordinator's constraint gave NaN or infinity, or the method diverged; check both, scale the columns"
             )
-        after = self._after[owner]
-        durable = after
-        if self.checkpoint is not None:
-            durable = self._durable[owner]
         return replace(
             order,
             run=self.run,
@@ -527,7 +536,8 @@ class Session:
     def submit(self, owner: str, step: Step, order: Order) -> Ticket:
         """Send one order to one owner without waiting."""
         self._check_masks(one_for_all=False)
-        ticket = Ticket(owner, step, self._stamp(owner, order, self._round + 1, self._number()))
+        stamped = self._stamp_all({owner: order}, self._round + 1, self._number())
+        ticket = Ticket(owner, step, stamped[owner])
         self._round += 1
         if self._replaying:  # the run that is resumed sent it; should its reply not be on record, `wait_any` does again
             ticket.counts = count_order(ticket.order)

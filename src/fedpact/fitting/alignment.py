@@ -28,12 +28,11 @@ from fedpact.errors import DataError, OptionError, OwnerError, Refused
 from fedpact.federation import Order, Reply, Session
 from fedpact.federation.aligned import Aligned, Rows
 from fedpact.federation.wire import aligning, write_atomically
+from fedpact.problem.vertical_input import COORDINATOR
 
 #: Tags and points of 32 bytes, one a person, each as four words.
 Words = NDArray[np.uint64]
 WORDS = 4
-#: The coordinator among the parties, where it has a table of its own.
-COORDINATOR = "coordinator"
 #: File of the coordinator's secret of a private intersection, in the folder of the checkpoint.
 SECRET = "alignment.key"
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from fedpact.cones import Cone, Nonnegative
 from fedpact.errors import ProblemError
 from fedpact.problem.federated import FederatedProblem, read_vector
-from fedpact.problem.share import Share
+from fedpact.problem.share import Local, Share, evaluate
 from fedpact.prox import Prox, Zero
 from fedpact.types import Vector
 
@@ -71,33 +71,35 @@ class Terms:
     private: float = 0.0  # the largest entry of the gradient in its private variables
 
 
-def owner_terms(share: Share, w: Vector, multiplier: Vector, coupled_multiplier: Vector) -> Terms:
+def owner_terms(
+    share: Share, w: Vector, multiplier: Vector, coupled_multiplier: Vector, at: Local | None = None
+) -> Terms:
     """The terms of one share at (w, multiplier), with the coupled constraint's multiplier nu.
 
-    w: followed by the private variables, where the share has some
+    w:  followed by the private variables, where the share has some
+    at: the share evaluated at w, where that was done already
     """
-    objective = 0.0
-    gradient = np.zeros_like(w)
-    if share.objective is not None:
-        objective, gradient = share.objective.value_and_gradient(w)
+    if at is None:
+        at = evaluate(share, w, coupled_multiplier.size)
+    gradient = at.gradient
     feasibility = 0.0
     violation = 0.0
     if share.constraint is not None:
-        value, jacobian = share.constraint.function.value_and_jacobian(w)
-        gradient = gradient + jacobian.T @ multiplier
-        feasibility, violation = _measure(share.constraint.cone, value, multiplier)
-    coupled = np.zeros(coupled_multiplier.size)
+        gradient = gradient + at.jacobian.T @ multiplier
+        feasibility, violation = _measure(share.constraint.cone, at.value, multiplier)
     if share.coupled is not None:
-        coupled, jacobian = share.coupled.value_and_jacobian(w)
-        gradient = gradient + jacobian.T @ coupled_multiplier
-    common, private = np.split(gradient, [w.size - share.private])
+        gradient = gradient + at.coupled_jacobian.T @ coupled_multiplier
+    dim = w.size - share.private
+    private = 0.0
+    if share.private:
+        private = float(np.max(np.abs(gradient[dim:])))
     return Terms(
-        objective=objective,
-        gradient=common,
+        objective=at.objective,
+        gradient=gradient[:dim],
         feasibility=feasibility,
         violation=violation,
-        coupled=coupled,
-        private=float(np.max(np.abs(private), initial=0.0)),
+        coupled=at.coupled,
+        private=private,
     )
 
 

@@ -155,6 +155,38 @@ class Unscaled:
     weight: Vector | None = None
 
 
+@dataclass(frozen=True)
+class Local:
+    """A share evaluated at w, that is at (w, v) where it has private variables."""
+
+    objective: float
+    gradient: Vector
+    value: Vector  # c(w)
+    jacobian: Matrix
+    coupled: Vector
+    coupled_jacobian: Matrix
+
+
+def evaluate(share: Share, w: Vector, coupled_length: int = 0) -> Local:
+    """Values and derivatives of all parts of a share at w; zero for a part that it does not have.
+
+    coupled_length: rows of the coupled constraint, in which not every owner has a part
+    """
+    objective = 0.0
+    gradient = np.zeros_like(w)
+    value = np.zeros(0)
+    jacobian = np.zeros((0, w.size))
+    coupled = np.zeros(coupled_length)
+    coupled_jacobian = np.zeros((coupled_length, w.size))
+    if share.objective is not None:
+        objective, gradient = share.objective.value_and_gradient(w)
+    if share.constraint is not None:
+        value, jacobian = share.constraint.function.value_and_jacobian(w)
+    if share.coupled is not None:
+        coupled, coupled_jacobian = share.coupled.value_and_jacobian(w)
+    return Local(objective, gradient, value, jacobian, coupled, coupled_jacobian)
+
+
 def combine(constraints: Sequence[Constraint]) -> Constraint | None:
     """One constraint that holds when all of them do; None for an empty sequence."""
     if not constraints:

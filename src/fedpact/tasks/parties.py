@@ -329,7 +329,7 @@ class Vertical(Task):
 
         A number among text is a mistake, which reading the column then reports.
         """
-        return name in self.categories or any(_is_number(cell) for cell in cells.column(name).tolist())
+        return name in self.categories or any(_is_number(cell) for cell in cells.column(name).cells)
 
     def count(self, held: Cells) -> Counts:
         return Counts(held.rows)
@@ -439,7 +439,7 @@ def piece_file(party: str) -> str:
 
 def _read_ids(cells: Cells, name: str) -> list[str | int]:
     """The ids as they stand; whole numbers, which a Parquet file may have as floats, as whole numbers."""
-    column = cells.column(name).tolist()
+    column = cells.column(name).cells
     return [int(one) if isinstance(one, float) and one.is_integer() else one for one in column]
 
 

@@ -165,7 +165,7 @@ class TableTask(Task):
         return self.columns, levels, self.missing, self.columns_read
 
     def read(self, path: Path) -> Rows:
-        cells = read_cells(path)
+        cells = read_cells(path, (*self.columns, *self.columns_read))
         X = self.encoding.matrix(cells)
         y = self.read_label(cells)
         weight = read_weights(cells, self.sample_weight)

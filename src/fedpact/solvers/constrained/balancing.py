@@ -25,8 +25,9 @@ from fedpact.cones import Cone
 from fedpact.federation import Order, Summed
 from fedpact.problem import Share, owner_evidence
 from fedpact.problem.infeasibility import SMALL, bending, gap
+from fedpact.problem.share import evaluate
 from fedpact.prox import Prox
-from fedpact.solvers.constrained.condensation import apply, evaluate, lagrangian_hessian, pack
+from fedpact.solvers.constrained.condensation import apply, lagrangian_hessian, pack
 from fedpact.solvers.evidence import Pull, Weighed, sendable
 from fedpact.types import Matrix, Vector
 

@@ -12,14 +12,18 @@ An owner with private variables v has this system for (w, v), and eliminates v a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpact.cones import Cone, Nonnegative, Product, Zero
 from fedpact.federation import Largest, Order, Reply, Summed, not_finite
-from fedpact.federation.messages import summed_fields
+from fedpact.federation.messages import is_finite, summed_fields
 from fedpact.problem import Share, Terms, owner_terms
+from fedpact.problem.share import Local
 from fedpact.solvers.constrained.private_step import PrivateStep, keep_private, shorten
 from fedpact.types import Matrix, Vector
 
@@ -36,18 +40,6 @@ MOST_MISSED = 0.02
 FIRM = 1e5
 #: At most this is added to I - P' where it is singular, so that a flat Hessian does not make a binding row soft.
 MOST_GIVE = 1e-3
-
-
-@dataclass(frozen=True)
-class Local:
-    """A share evaluated at w, that is at (w, v) where it has private variables."""
-
-    objective: float
-    gradient: Vector
-    value: Vector  # c(w)
-    jacobian: Matrix
-    coupled: Vector
-    coupled_jacobian: Matrix
 
 
 @dataclass(frozen=True)
@@ -145,26 +137,6 @@ def cone_of(share: Share, coupled: int = 0) -> Cone:
     return Product(cones)
 
 
-def evaluate(share: Share, w: Vector, coupled_length: int = 0) -> Local:
-    """Values and derivatives of all parts of a share at w; zero for a part that it does not have.
-
-    coupled_length: rows of the coupled constraint, in which not every owner has a part
-    """
-    objective = 0.0
-    gradient = np.zeros_like(w)
-    value = np.zeros(0)
-    jacobian = np.zeros((0, w.size))
-    coupled = np.zeros(coupled_length)
-    coupled_jacobian = np.zeros((coupled_length, w.size))
-    if share.objective is not None:
-        objective, gradient = share.objective.value_and_gradient(w)
-    if share.constraint is not None:
-        value, jacobian = share.constraint.function.value_and_jacobian(w)
-    if share.coupled is not None:
-        coupled, coupled_jacobian = share.coupled.value_and_jacobian(w)
-    return Local(objective, gradient, value, jacobian, coupled, coupled_jacobian)
-
-
 def lagrangian_hessian(share: Share, w: Vector, multiplier: Vector, coupled: Vector) -> Matrix:
     """hess f + sum_k multiplier_k hess c_k + sum_k coupled_k hess (coupled part)_k, at w."""
     hessian = np.zeros((w.size, w.size))
@@ -246,11 +218,13 @@ def condense(
     # 1. the Hessian of the Lagrangian
     dim = w.size - share.private
     clean = cone.clean(multiplier, local.value, local.jacobian)
-    void = Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     weights = clean if look.finishing else multiplier
     hessian = lagrangian_hessian(share, w, weights, look.coupled)
-    if not _finite(np.array(local.objective), local.gradient, local.value, local.jacobian, hessian):
-        return void
+    finite = math.isfinite(local.objective) and all(
+        is_finite(values) for values in (local.gradient, local.value, local.jacobian, hessian)
+    )
+    if not finite:
+        return Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     diagonal = np.abs(np.diagonal(hessian))
     curvature = look.curvature or float(np.mean(diagonal)) or 1.0
 
@@ -268,7 +242,11 @@ def condense(
     # 3. the terms of the certificate
     terms = Terms(objective=0.0, gradient=np.zeros(0), coupled=np.zeros(0), feasibility=0.0, violation=0.0)
     if look.judge:
-        terms = owner_terms(share, w, clean[: share.multiplier_length], look.judged_coupled)
+        own_rows = share.multiplier_length  # the server's are followed by coupled ones
+        own = local
+        if own_rows < local.value.size:
+            own = replace(local, value=local.value[:own_rows], jacobian=local.jacobian[:own_rows])
+        terms = owner_terms(share, w, clean[:own_rows], look.judged_coupled, own)
     price = local.jacobian.T @ multiplier
     system = System(
         usable=True,
@@ -295,7 +273,9 @@ def condense(
         private_slope=float(np.max(np.abs(local.gradient + price)[dim:], initial=0.0)),
     )
     # Multipliers of constraints that exclude each other grow without bound; such a point is refused, not an error.
-    return (point, system) if not_finite(system) is None else void
+    if not_finite(system) is not None:
+        return Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
+    return point, system
 
 
 def eliminate(
@@ -357,17 +337,20 @@ def apply(weight: Matrix, columns: Matrix) -> Matrix:
 
 def pack(matrix: Matrix) -> Vector:
     """The upper triangle of a symmetric matrix, row by row: half the numbers to send."""
-    return matrix[np.triu_indices(len(matrix))]
+    return matrix.ravel()[triangle(len(matrix))]
 
 
 def unpack(packed: Vector, dim: int) -> Matrix:
-    matrix = np.zeros((dim, dim))
-    matrix[np.triu_indices(dim)] = packed
+    flat = np.zeros(dim * dim)
+    flat[triangle(dim)] = packed
+    matrix = flat.reshape(dim, dim)
     return matrix + np.triu(matrix, 1).T
 
 
-def _finite(*arrays: Matrix) -> bool:
-    return all(bool(np.all(np.isfinite(a))) for a in arrays)
+@lru_cache(maxsize=8)
+def triangle(dim: int) -> NDArray[np.intp]:
+    """Positions of the upper triangle in a matrix that is read row by row."""
+    return np.ravel_multi_index(np.triu_indices(dim), (dim, dim))
 
 
 def _mean_square(jacobian: Matrix) -> float:

@@ -36,6 +36,7 @@ from fedpact.errors import DataError
 from fedpact.federation import Answers, add_up, client_step, named
 from fedpact.problem import Share, Terms, assemble, owner_evidence
 from fedpact.problem.infeasibility import row_evidence
+from fedpact.problem.share import Local, evaluate
 from fedpact.solvers.base import Needs, Solver
 from fedpact.solvers.constrained.balancing import (
     Balance,
@@ -46,14 +47,12 @@ from fedpact.solvers.constrained.balancing import (
     stiffness,
 )
 from fedpact.solvers.constrained.condensation import (
-    Local,
     Look,
     Point,
     System,
     complete_step,
     condense,
     cone_of,
-    evaluate,
     first_pair,
     lagrangian_hessian,
     largest_entry,
