@@ -11,7 +11,6 @@ from click.core import ParameterSource
 
 from fedpact import data
 from fedpact.cli.split_parts import (
-    COORDINATOR,
     by_columns,
     by_rows,
     by_value,
@@ -22,6 +21,7 @@ from fedpact.cli.split_parts import (
 from fedpact.data.partition import Rows
 from fedpact.data.text_table import TextTable, read_text_table
 from fedpact.errors import FedpactError
+from fedpact.problem.vertical_input import COORDINATOR
 from fedpact.report import figures
 from fedpact.report.files import explain_write_errors
 from fedpact.report.tables import terminal
