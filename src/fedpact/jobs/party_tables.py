@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from fedpact.problem.vertical import COORDINATOR
+from fedpact.problem.vertical_input import COORDINATOR
 from fedpact.tasks.base import SERVER
 
 #: Raises the error of a code about a table and key of the job, with this message.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedpact.alignment import align, align_by_keyed_hash, align_privately
 from fedpact.errors import DataError, OptionError
 from fedpact.problem import VerticalProblem
-from fedpact.problem.vertical import COORDINATOR
+from fedpact.problem.vertical_input import COORDINATOR
 from fedpact.types import to_array
 
 
