@@ -13,6 +13,7 @@ from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
 from fedpact_experiments.bench.owners import owners
+from fedpact_experiments.bench.people import people
 from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
@@ -35,6 +36,7 @@ def bench() -> None:
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
+    fedpact bench people                                     vertical methods with more and more people
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
     fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
@@ -54,6 +56,7 @@ for command in (
     decisions,
     promises,
     vertical,
+    people,
     engines,
     owners,
     slow_party,
