@@ -9,7 +9,8 @@ import pytest
 from vertical_cases import matrix, small
 
 import fedpact as fp
-from fedpact_experiments.bench.vertical import crowd, measure
+from fedpact_experiments.bench.people import crowd
+from fedpact_experiments.bench.vertical import measure
 from fedpact_experiments.bench.vertical_attack import Watched, attack, nystroem_error
 
 pytest.importorskip("cryptography")

@@ -14,6 +14,7 @@ from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
 from fedpact_experiments.bench.owners import owners
 from fedpact_experiments.bench.parties import parties
+from fedpact_experiments.bench.people import people
 from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
@@ -37,6 +38,7 @@ def bench() -> None:
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
     fedpact bench parties                                    a vertical job from files, for more people
+    fedpact bench people                                     vertical methods with more and more people
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
     fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
@@ -57,6 +59,7 @@ for command in (
     promises,
     vertical,
     parties,
+    people,
     engines,
     owners,
     slow_party,
