@@ -17,6 +17,7 @@ from fedpact.functions import (
     Map,
     MeanExponential,
     MeanProbability,
+    OfScores,
     PoissonLoss,
     Quadratic,
     Smooth,
@@ -137,6 +138,8 @@ CASES: dict[str, Function | Map] = {
     "function as map": as_map(logistic),
     "two sided": TwoSided(logistic, -0.1, 0.3),
     "stack": Stack([affine, logistic, smooth_map]),
+    "of scores": OfScores(smooth_map, _random(9, DIM, DIM)),
+    "of scores, offset": OfScores(Stack([affine, logistic]), _random(9, DIM, DIM), _random(10, DIM)),
     "extended map": extend(Stack([short, Affine([[1.0, 2.0]])]), DIM, start=1),
 }
 
