@@ -94,7 +94,7 @@ def test_counts_below_zero_and_classes_without_classes_are_refused() -> None:
 
 @METHODS
 def test_several_attributes_at_once_and_both_classes(asynchronous: bool) -> None:
-    """Gaps of two attributes in both classes: four gaps, met together at the optimum of pooled columns."""
+    """Two attributes, in both classes: four gaps with bounds on either side, and the optimum of pooled columns."""
     made, rng = rows(1), np.random.default_rng(5)
     age = np.where(made.X[:, 0] + rng.normal(size=len(made.y)) > 0, "old", "young")
     groups = {"group": made.group, "age": age}
