@@ -69,7 +69,10 @@ class SitePolicy:
     groups: tuple[str, ...] = _key("allow", "texts", "columns that may be the group", ())
     tasks: tuple[str, ...] = _key("allow", "texts", "tasks that may run", ())
     methods: tuple[str, ...] = _key(
-        "allow", "texts", "methods that may run", ("interior-point", "accelerated", "proximal-al")
+        "allow",
+        "texts",
+        "methods that may run",
+        ("interior-point", "accelerated", "proximal-al", "monotone-newton"),
     )
     kinds: tuple[str, ...] = _key(
         "allow", "texts", "kinds of constraints that the list of a job may hold", KINDS_LISTED
