@@ -322,6 +322,8 @@ def test_runs_whose_rows_held_out_differ_by_few_are_similar(
 
 def test_steps_belong_to_methods() -> None:
     assert method_of("fedpact.solvers.constrained.interior_point:advance") == "interior-point"
+    assert method_of("fedpact.solvers.consensus.ifeddr_owner:advance") == "ifeddr"
+    assert method_of("fedpact.solvers.consensus.monotone_newton:linearize") == "monotone-newton"
     assert method_of("fedpact.solvers.consensus.splitting:begin") == ""
     assert method_of("fedpact.solvers.steps:judge") == ""
     assert method_of("mine.adam:advance") == "mine.adam"

@@ -47,6 +47,8 @@ PLAIN = [0.0, 0]
 NEAR = 0.25
 #: Files there whose steps several methods share.
 SHARED = ("local_steps", "splitting", "shared")
+#: The end of a file's name that holds the owner's half of a method alone.
+OWNER = "_owner"
 
 
 @dataclass
@@ -254,7 +256,7 @@ def method_of(step: str) -> str:
     for room in ROOMS:
         if module.startswith(room):
             name = module.removeprefix(room)
-            return "" if name in SHARED else name.replace("_", "-")
+            return "" if name in SHARED else name.removesuffix(OWNER).replace("_", "-")
     return "" if module.startswith("fedpact.") else module
 
 

@@ -77,7 +77,10 @@ class SitePolicy:
     alignments: tuple[str, ...] = _key("allow", "texts", "ways to align parties that it takes part in", ("private",))
     tasks: tuple[str, ...] = _key("allow", "texts", "tasks that may run", ())
     methods: tuple[str, ...] = _key(
-        "allow", "texts", "methods that may run", ("interior-point", "accelerated", "proximal-al")
+        "allow",
+        "texts",
+        "methods that may run",
+        ("interior-point", "accelerated", "proximal-al", "monotone-newton"),
     )
     vertical_exact: bool = _key(
         "allow",
