@@ -80,7 +80,7 @@ def prepare(
         return _prepare_remote(problem, solver, options, w0, session, about)
     w = problem.start(w0)
     solver, choice = _choose_solver(problem, w.size, solver, options)
-    if not solver.needs.coupled or problem.couples_private:  # the server's rows would tie the private variables
+    if solver.needs.decoupled(problem):
         problem = decouple(problem, w.size, coupled_scale(problem, w))
     _refuse(solver, problem)
     session.open({share.label: share for share in problem.shares}, about)
@@ -104,17 +104,17 @@ def _prepare_remote(
         session.pose(problem.task)
     described = describe_problem(problem, session)
     w = described.start(w0)
-    solver, choice = _choose_solver(described, w.size, solver, options)
+    solver, choice = _choose_solver(described, w.size, solver, options, elsewhere=True)
     _refuse(solver, described)
-    if described.couples_private:
+    if solver.needs.decoupled(described) and not solver.needs.pooled:
         raise OptionError(
-            "a coupled constraint with private variables is rewritten with slacks, for which shares must be in this "
-            "process; use fp.FederatedProblem, or a coupled map without private variables",
+            f'method "{solver.name}" takes no coupled constraint with private variables of owners elsewhere; use '
+            '"accelerated" or "proximal-al"',
             code="FP-OPTION-114",
         )
-    if solver.needs.pooled or (described.coupled_length and not solver.needs.coupled):
+    if solver.needs.pooled:
         raise OptionError(
-            f'method "{solver.name}" reads shares, which only their owners hold; use "interior-point"',
+            f'method "{solver.name}" reads shares, which only their owners hold; use "proximal-al"',
             code="FP-OPTION-109",
         )
     return Prepared(described, w, solver, choice)
@@ -127,20 +127,23 @@ def _refuse(solver: Solver[Any], problem: FederatedProblem | VerticalProblem) ->
 
 
 def _choose_solver(
-    problem: FederatedProblem, dim: int, solver: Solver[Any] | None, options: dict[str, Any]
+    problem: FederatedProblem, dim: int, solver: Solver[Any] | None, options: dict[str, Any], elsewhere: bool = False
 ) -> tuple[Solver[Any], str]:
     """The solver and why it was chosen; no reason when the caller named it."""
     if solver is not None:
         return solver, ""
-    name, choice = choose(problem, dim)
+    name, choice = choose(problem, dim, elsewhere)
     return METHODS[name].build(options), choice
 
 
-def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
-    """What "auto" takes for w of length dim, and why."""
+def choose(problem: FederatedProblem, dim: int, elsewhere: bool = False) -> tuple[str, str]:
+    """What "auto" takes for w of length dim, and why; elsewhere: only the owners hold their shares."""
     if problem.monotone:
         return "ifeddr", "the problem is about operators"
-    refusal = METHODS["interior-point"].needs.refusal(problem)
+    needs = METHODS["interior-point"].needs
+    refusal = needs.refusal(problem)
+    if elsewhere and needs.decoupled(problem):
+        refusal = "takes no coupled constraint with private variables of owners elsewhere"
     if refusal:
         return "accelerated", f"interior-point {refusal}"
     message = 8 * dim * (dim + 1) // 2

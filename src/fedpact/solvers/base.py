@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from numbers import Real
@@ -22,6 +23,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
+from fedpact.cones import Cone
 from fedpact.errors import OptionError
 from fedpact.federation.wire import STEPS
 from fedpact.problem import FederatedProblem, Share, VerticalProblem
@@ -133,6 +135,7 @@ class Needs:
     symmetric:   ... whose cones have a symmetric interior, and functions with Hessians
     coupled:     takes coupled constraints as they are; for other methods they are decoupled by slack variables
     own:         takes variables that owners keep for themselves (`Share.private`)
+    own_coupled: ... and coupled constraints as they are that depend on them
     operators:   takes operators that are no gradients
     smooth:      why only a quadratic regularizer is taken; empty: any
     pooled:      reads all shares in one process
@@ -145,6 +148,7 @@ class Needs:
     symmetric: bool = False
     coupled: bool = False
     own: bool = False
+    own_coupled: bool = False
     operators: bool = False
     smooth: str = ""
     pooled: bool = False
@@ -168,6 +172,12 @@ class Needs:
                 return why
         return ""
 
+    def decoupled(self, problem: FederatedProblem) -> bool:
+        """Whether the coupled constraint must be decoupled first, for which all shares are needed in one process."""
+        if not problem.coupled_length:
+            return False
+        return not self.coupled or (problem.couples_private and not self.own_coupled)
+
     def _refusal_of(self, holder: Share, at_server: bool) -> str:
         if holder.private and not self.own:
             return f"takes no private variables, {holder.label} has some; use {TAKE_PRIVATE}"
@@ -176,12 +186,20 @@ class Needs:
             return f'takes objectives of owners and a regularizer, {holder.label} holds more; use "auto"'
         if self.symmetric and not holder.has_hessian:
             return f'needs Hessians, a function of {holder.label} has none; use "accelerated" or "proximal-al"'
-        if self.symmetric and holder.constraint is not None:
-            for block in holder.constraint.cone.blocks:
+        if self.symmetric:
+            for block in _blocks(holder):
                 if not block.symmetric:
                     cone = f"{holder.label} has the cone {block!r}, which has no symmetric interior"
                     return f'needs symmetric cones, {cone}; use "accelerated" or "proximal-al"'
         return ""
+
+
+def _blocks(holder: Share) -> Iterator[Cone]:
+    """The cones of its constraint, and of the coupled one that it holds a part of."""
+    if holder.constraint is not None:
+        yield from holder.constraint.cone.blocks
+    if holder.coupled_cone is not None:
+        yield from holder.coupled_cone.blocks
 
 
 # --------------------------------------------------------------------------------------------------------------- solver

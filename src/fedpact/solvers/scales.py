@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpact.errors import DataError, ProblemError
-from fedpact.federation import Order, Reply, Summed, client_step, named
+from fedpact.federation import Largest, Order, Reply, Summed, client_step, named
 from fedpact.functions import Function
 from fedpact.problem import Share
 from fedpact.solvers.run import Run
@@ -16,6 +16,8 @@ from fedpact.types import Matrix, Vector
 
 #: Step of a difference of gradients, relative to the size of w.
 STEP = 1e-6
+#: Squared norm of the gradient of scale c~(w) - s where it is steepest: of either part 1.
+SLACK_ROW = 2.0
 #: Changes of a gradient below this part of it are rounding.
 ROUNDING = 1e-13
 
@@ -33,14 +35,20 @@ class Introduced(Reply):
 
     curvature: Summed[float]  # mean diagonal of the objective's Hessian, estimated with one product
     slope: float  # mean squared norm of the constraint's gradients
+    coupled: Largest[float]  # the largest norm of a gradient in its part of the coupled constraint
 
 
 @dataclass(frozen=True)
 class Scales:
-    """curvature: of the sum of all objectives; slope: the largest of any holder's constraint."""
+    """curvature: of the sum of all objectives; slope: the largest of any holder's constraint.
+
+    coupled_scale: factor that brings the steepest row of the coupled maps to slope 1, the slope of their slacks.
+    Without it the augmented Lagrangian methods need many more rounds when the maps are flat.
+    """
 
     curvature: float
     slope: float
+    coupled_scale: float = 1.0
 
 
 @client_step
@@ -48,6 +56,7 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
     """Evaluate everything once at the start. Raises ProblemError or DataError when shapes or values are unusable."""
     curvature = 0.0
     slope = 0.0
+    coupled = 0.0
     w = np.concatenate([order.w, share.first_private])
     if share.objective is not None:
         value, gradient = share.objective.value_and_gradient(w)
@@ -60,8 +69,14 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
         _check("constraint", c, (rows,))
         _check("constraint's Jacobian", jacobian, (rows, w.size))
         slope = float(np.sum(jacobian**2)) / rows
+    if share.coupled is not None and share.coupled_cone is not None:
+        rows = share.coupled_cone.dim
+        c, jacobian = share.coupled.value_and_jacobian(w)
+        _check("coupled map", c, (rows,))
+        _check("coupled map's Jacobian", jacobian, (rows, w.size))
+        coupled = float(np.max(np.linalg.norm(jacobian, axis=1)))
     _check_private(share, w)
-    return state, Introduced(curvature=curvature, slope=slope)
+    return state, Introduced(curvature=curvature, slope=slope, coupled=coupled)
 
 
 def look(run: Run) -> Scales:
@@ -70,7 +85,10 @@ def look(run: Run) -> Scales:
     with named(run.problem.server.label, introduce.__name__):
         _, own = introduce(run.problem.server, None, order)
     seen = run.ask(introduce, order)
-    return Scales(own.curvature + seen.total.curvature, max(own.slope, *(s.slope for s in seen)))
+    slope = max(own.slope, *(s.slope for s in seen))
+    if run.problem.coupled_length:
+        slope = max(slope, SLACK_ROW)
+    return Scales(own.curvature + seen.total.curvature, slope, 1 / (seen.total.coupled or 1.0))
 
 
 def default_penalty(scales: Scales) -> float:

@@ -93,6 +93,13 @@ def price_of(share: Share, state: Any, iteration: int) -> Vector:
     return np.zeros(share.multiplier_length)
 
 
+def first_prices(run: Run) -> Vector:
+    """The server's prices at the start, the coupled constraint's behind its own: those it was handed, or zero."""
+    if run.warm >= 0:
+        return run.best.multiplier
+    return np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+
+
 def point_of(share: Share, state: Any, w: Vector, iteration: int) -> Vector:
     """(w, v) with the owner's private variables in that iteration; where they start for -1. w itself without any."""
     private = share.first_private
@@ -149,7 +156,7 @@ class Described(Reply):
     dim: int
     objective: bool
     cone: str
-    coupled: int
+    coupled: str
     hessian: bool
     convex: bool
     private: bool
@@ -379,7 +386,8 @@ def is_better_afar(run: Run, far: Vector, replies: Answers[Any], certificate: Ce
     asked, user_far, _, _ = run.problem.own(far, np.zeros(run.problem.server.multiplier_length))
     own = probe_fields(asked.server, user_far, 0, secure=False)
     violations = [own["far_violation"], replies.total.far_violation]
-    violations.append(float(np.max(replies.total.far_coupled, initial=0.0)))
+    if asked.coupled_cone is not None:
+        violations.append(asked.coupled_cone.violation(replies.total.far_coupled))
     there = own["far_objective"] + replies.total.far_objective + run.problem.regularizer.value(far)
     feasible = max(violations) <= max(certificate.violation, run.tol[1])
     return bool(feasible and np.isfinite(there) and there < objective - 0.1 * abs(objective))

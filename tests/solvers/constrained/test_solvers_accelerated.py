@@ -236,7 +236,7 @@ def test_the_federated_acceleration_is_the_pooled_one():
 
 def plain_order(w, rho):
     return Round(
-        w=w, mix=np.zeros(0), remember=0, penalty=rho, accuracy=1e-11, iteration=1, best=False, judge=False,
+        w=w, push=np.zeros(0), mix=np.zeros(0), remember=0, penalty=rho, accuracy=1e-11, iteration=1, best=False, judge=False,
         coupled=np.zeros(0),
     )  # fmt: skip
 
@@ -244,7 +244,7 @@ def plain_order(w, rho):
 def state_at(z, residual, rho, price):
     return State(
         iteration=0, price=price, best_iteration=-1, best_price=price, z=z, residual=residual, pull=residual,
-        penalty=rho, warm=Warm(z, price), drift=price,
+        penalty=rho, weight=1.0, scale=1.0, slack=0, warm=Warm(z, price), drift=price,
     )  # fmt: skip
 
 
