@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike
 from fedpact.errors import OptionError, ProblemError
 from fedpact.federation import Session
 from fedpact.problem import FederatedProblem, RemoteProblem, VerticalProblem, coupled_scale, decouple
+from fedpact.problem.certificate import check_multipliers
 from fedpact.solvers import METHODS, Solver, describe_problem
+from fedpact.solvers.run import Given
 from fedpact.types import Vector
 
 #: What fp.solve takes.
@@ -29,6 +31,37 @@ class Prepared:
     start: Vector
     solver: Solver[Any]
     choice: str = ""
+    given: Given | None = None
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the caller wants to start: w0 and multipliers, as `fp.solve` takes them."""
+
+    w0: ArrayLike | None = None
+    multipliers: Sequence[ArrayLike | None] | None = None
+    coupled_multiplier: ArrayLike | None = None
+
+    @property
+    def priced(self) -> bool:
+        return self.multipliers is not None or self.coupled_multiplier is not None
+
+    def read(self, problem: FederatedProblem, w: Vector, solver: Solver[Any]) -> Given | None:
+        """The multipliers, checked; None where none are given. OptionError when the method starts from none."""
+        if not self.priced:
+            return None
+        if not solver.needs.prices:
+            raise OptionError(
+                f'multipliers0: method "{solver.name}" starts from no multipliers; use "accelerated" or "proximal-al"',
+                code="FP-OPTION-115",
+            )
+        given = [None] * len(problem.holders) if self.multipliers is None else self.multipliers
+        _, (server, *owners), coupled = check_multipliers(problem, w, given, self.coupled_multiplier)
+        if problem.server.constraint is not None:
+            server = problem.server.constraint.cone.project_dual(server)
+        if problem.coupled_cone is not None:
+            coupled = problem.coupled_cone.project_dual(coupled)
+        return Given(server, tuple(owners), coupled)
 
 
 def check_problem(problem: object) -> None:
@@ -62,13 +95,13 @@ def prepare(
     problem: Problem,
     solver: Solver[Any] | None,
     options: dict[str, Any],
-    w0: ArrayLike | None,
+    first: Start,
     session: Session,
     about: Mapping[str, Any],
 ) -> Prepared:
     """Choose the method where solver is None, open the session, and refuse what the method cannot take."""
     if isinstance(problem, VerticalProblem):
-        if w0 is not None:
+        if first.w0 is not None or first.priced:
             raise OptionError(
                 "w0: vertical methods start at zero, as no one holds a whole w; leave it out", code="FP-OPTION-108"
             )
@@ -77,22 +110,23 @@ def prepare(
         session.open({party.name: party for party in problem.shares}, about)
         return Prepared(problem, np.zeros(problem.dim), solver)
     if isinstance(problem, RemoteProblem):
-        return _prepare_remote(problem, solver, options, w0, session, about)
-    w = problem.start(w0)
-    solver, choice = _choose_solver(problem, w.size, solver, options)
+        return _prepare_remote(problem, solver, options, first, session, about)
+    w = problem.start(first.w0)
+    solver, choice = _choose_solver(problem, w.size, solver, options, first)
+    given = first.read(problem, w, solver)
     if solver.needs.decoupled(problem):
         problem = decouple(problem, w.size, coupled_scale(problem, w))
     _refuse(solver, problem)
     session.open({share.label: share for share in problem.shares}, about)
     slacks = np.zeros((problem.dim or w.size) - w.size)
-    return Prepared(problem, np.concatenate([w, slacks]), solver, choice)
+    return Prepared(problem, np.concatenate([w, slacks]), solver, choice, given)
 
 
 def _prepare_remote(
     problem: RemoteProblem,
     solver: Solver[Any] | None,
     options: dict[str, Any],
-    w0: ArrayLike | None,
+    first: Start,
     session: Session,
     about: Mapping[str, Any],
 ) -> Prepared:
@@ -103,8 +137,8 @@ def _prepare_remote(
         session.open(problem.sources, {**problem.task.stated(), **about})
         session.pose(problem.task)
     described = describe_problem(problem, session)
-    w = described.start(w0)
-    solver, choice = _choose_solver(described, w.size, solver, options, elsewhere=True)
+    w = described.start(first.w0)
+    solver, choice = _choose_solver(described, w.size, solver, options, first, elsewhere=True)
     _refuse(solver, described)
     if solver.needs.decoupled(described) and not solver.needs.pooled:
         raise OptionError(
@@ -117,7 +151,7 @@ def _prepare_remote(
             f'method "{solver.name}" reads shares, which only their owners hold; use "proximal-al"',
             code="FP-OPTION-109",
         )
-    return Prepared(described, w, solver, choice)
+    return Prepared(described, w, solver, choice, first.read(described, w, solver))
 
 
 def _refuse(solver: Solver[Any], problem: FederatedProblem | VerticalProblem) -> None:
@@ -127,12 +161,20 @@ def _refuse(solver: Solver[Any], problem: FederatedProblem | VerticalProblem) ->
 
 
 def _choose_solver(
-    problem: FederatedProblem, dim: int, solver: Solver[Any] | None, options: dict[str, Any], elsewhere: bool = False
+    problem: FederatedProblem,
+    dim: int,
+    solver: Solver[Any] | None,
+    options: dict[str, Any],
+    first: Start,
+    elsewhere: bool = False,
 ) -> tuple[Solver[Any], str]:
     """The solver and why it was chosen; no reason when the caller named it."""
     if solver is not None:
         return solver, ""
     name, choice = choose(problem, dim, elsewhere)
+    if first.priced and not METHODS[name].needs.prices and not problem.monotone:
+        name = "accelerated"
+        choice = "interior-point starts from no multipliers"
     return METHODS[name].build(options), choice
 
 

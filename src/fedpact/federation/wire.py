@@ -55,6 +55,15 @@ def skippable(step: F) -> F:
     return step
 
 
+def adds_up(step: Callable[..., Any]) -> bool:
+    """Whether replies of this step have fields that a secure sum hides; yes where its annotations do not tell."""
+    try:
+        _, reply = typing.get_args(hints(step)["return"])
+    except (NameError, KeyError, TypeError, ValueError):
+        return True
+    return not isinstance(reply, type) or bool(hidden_fields(reply, masked=True))
+
+
 def name_of(thing: Any) -> str:
     """Module and name of a class or function, as they travel."""
     return f"{thing.__module__}:{thing.__qualname__}"

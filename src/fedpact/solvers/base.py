@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from numbers import Real
@@ -69,6 +69,20 @@ def option(default: Any, doc: str, **about: Any) -> Any:
     return field(default=default, metadata={"option": Option(doc, **about)})
 
 
+#: Beside float in the type of an option: it may be given by owner, as a mapping or in their order.
+BY_OWNER = Mapping[str, float]
+
+
+def each_owner(name: str, given: Mapping[str, float] | Sequence[float], owners: Sequence[str]) -> Vector:
+    """The option in owner order. OptionError when an owner has no number, or there is one for somebody else."""
+    if isinstance(given, Mapping):
+        if given.keys() == set(owners):
+            return np.array([given[owner] for owner in owners])
+    elif len(given) == len(owners):
+        return np.array(given)
+    raise OptionError(f"{name} = {given!r}: give one number for each of {', '.join(owners)}", code="FP-OPTION-256")
+
+
 @cache
 def options_of(kind: type[Solver[Any]]) -> dict[str, tuple[Any, Any, Option]]:
     """The options of a method by name: their type, default and description."""
@@ -83,6 +97,10 @@ def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
     if value is None and NoneType in kinds:
         return None
     kind = next(k for k in kinds if k is not NoneType)
+    if BY_OWNER in kinds and isinstance(value, Mapping):
+        return {str(owner): _check_number(f"{name}[{owner!r}]", float, about, one) for owner, one in value.items()}
+    if BY_OWNER in kinds and isinstance(value, list | tuple | np.ndarray):
+        return tuple(_check_number(f"{name}[{number}]", float, about, one) for number, one in enumerate(value))
     if kind is bool:
         return _check_flag(name, value)
     if kind is str:
@@ -134,6 +152,7 @@ class Needs:
     constraints: takes constraints of owners and of the server (any cone)
     symmetric:   ... whose cones have a symmetric interior, and functions with Hessians
     coupled:     takes coupled constraints as they are; for other methods they are decoupled by slack variables
+    prices:      starts from multipliers that are given to `fp.solve`
     own:         takes variables that owners keep for themselves (`Share.private`)
     own_coupled: ... and coupled constraints as they are that depend on them
     operators:   takes operators that are no gradients
@@ -147,6 +166,7 @@ class Needs:
     constraints: bool = False
     symmetric: bool = False
     coupled: bool = False
+    prices: bool = False
     own: bool = False
     own_coupled: bool = False
     operators: bool = False
@@ -246,6 +266,10 @@ class Solver(ABC, Generic[S]):
 
     def check(self, run: Run) -> None:
         """OptionError for options that do not fit the problem; called before the first exchange."""
+
+    def weights(self, run: Run) -> Vector:
+        """The part of each owner in a penalty that may differ by owner, 1 on average; empty: the same for all."""
+        return np.zeros(0)
 
     @abstractmethod
     def init(self, run: Run) -> tuple[S, Iterate]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpact.errors import DataError, ProblemError
-from fedpact.federation import Largest, Order, Reply, Summed, client_step, named
+from fedpact.federation import Order, Reply, Summed, client_step, named
 from fedpact.functions import Function
 from fedpact.problem import Share
 from fedpact.solvers.run import Run
@@ -16,7 +16,7 @@ from fedpact.types import Matrix, Vector
 
 #: Step of a difference of gradients, relative to the size of w.
 STEP = 1e-6
-#: Squared norm of the gradient of scale c~(w) - s where it is steepest: of either part 1.
+#: Squared norm of the gradient of scale c~(w) - s, on average: of either part 1.
 SLACK_ROW = 2.0
 #: Changes of a gradient below this part of it are rounding.
 ROUNDING = 1e-13
@@ -35,14 +35,14 @@ class Introduced(Reply):
 
     curvature: Summed[float]  # mean diagonal of the objective's Hessian, estimated with one product
     slope: float  # mean squared norm of the constraint's gradients
-    coupled: Largest[float]  # the largest norm of a gradient in its part of the coupled constraint
+    coupled: Summed[float]  # squared norms of the gradients in its part of the coupled constraint
 
 
 @dataclass(frozen=True)
 class Scales:
     """curvature: of the sum of all objectives; slope: the largest of any holder's constraint.
 
-    coupled_scale: factor that brings the steepest row of the coupled maps to slope 1, the slope of their slacks.
+    coupled_scale: factor that brings the coupled maps to slope 1 on average, the slope of their slacks.
     Without it the augmented Lagrangian methods need many more rounds when the maps are flat.
     """
 
@@ -74,7 +74,7 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
         c, jacobian = share.coupled.value_and_jacobian(w)
         _check("coupled map", c, (rows,))
         _check("coupled map's Jacobian", jacobian, (rows, w.size))
-        coupled = float(np.max(np.linalg.norm(jacobian, axis=1)))
+        coupled = float(np.sum(jacobian**2))
     _check_private(share, w)
     return state, Introduced(curvature=curvature, slope=slope, coupled=coupled)
 
@@ -85,10 +85,13 @@ def look(run: Run) -> Scales:
     with named(run.problem.server.label, introduce.__name__):
         _, own = introduce(run.problem.server, None, order)
     seen = run.ask(introduce, order)
+    curvature = own.curvature + seen.total.curvature
     slope = max(own.slope, *(s.slope for s in seen))
-    if run.problem.coupled_length:
-        slope = max(slope, SLACK_ROW)
-    return Scales(own.curvature + seen.total.curvature, slope, 1 / (seen.total.coupled or 1.0))
+    parts = sum(share.coupled is not None for share in run.problem.shares)
+    if not parts:
+        return Scales(curvature, slope)
+    steep = np.sqrt(seen.total.coupled / (parts * run.problem.coupled_length))
+    return Scales(curvature, max(slope, SLACK_ROW), 1 / (float(steep) or 1.0))
 
 
 def default_penalty(scales: Scales) -> float:

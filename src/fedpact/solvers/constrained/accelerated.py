@@ -36,6 +36,7 @@ Notation
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -45,7 +46,7 @@ from fedpact.federation import Answers, Order, Summed, client_step, named
 from fedpact.problem import Certificate, Share, add_slack, insert_slack
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.constrained.anderson import Memory, Part, mix_next
-from fedpact.solvers.constrained.coupling import Coupling, for_server
+from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
 from fedpact.solvers.local.constrained import Proximal, Warm, constrained
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import Introduce, introduce, look
@@ -61,6 +62,7 @@ from fedpact.solvers.steps import (
     point_of,
     price_of,
     returned_by,
+    weight_of,
 )
 from fedpact.types import Vector
 
@@ -113,7 +115,6 @@ class State(Holder):
     residual: Vector  # F_i
     pull: Vector  # rho_i (v - u): the gradient of f_i + mu_i' c_i at u
     penalty: float  # rho_i
-    weight: float  # r_i = rho_i / rho
     scale: float  # of its part of the coupled constraint
     slack: int  # entries of z behind w that are slacks
     warm: Warm
@@ -136,6 +137,7 @@ class Begin(Order):
     scale: float  # of the coupled maps
     iteration: int
     warm: int  # iteration of another method whose price is mu_i at the start; -1: zero
+    weighted: bool  # owners differ in r_i, and know theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +211,7 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
         residual=np.zeros_like(w),
         pull=gradient,
         penalty=0.0,
-        weight=1.0,
+        weight=weight_of(state, order.weighted),
         scale=order.scale,
         slack=with_slack.slack,
         warm=Warm(w, multiplier),
@@ -434,23 +436,27 @@ class Accelerated(Solver[Server]):
     """Douglas-Rachford consensus with Anderson acceleration: any function, any cone, d numbers a message."""
 
     name: ClassVar[str] = "accelerated"
-    needs: ClassVar[Needs] = Needs(constraints=True, coupled=True, own=True, own_coupled=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, coupled=True, own=True, own_coupled=True, prices=True)
     patience: ClassVar[int] = 1500
     doubt: ClassVar[int] = 30
 
-    consensus_penalty: float | None = option(
+    consensus_penalty: float | Mapping[str, float] | Sequence[float] | None = option(
         None,
-        "penalty of the consensus, fixed when given (a non-convex subproblem still raises it); by default from the "
-        "owners' curvature, and adapted",
+        "penalty of the consensus, or one for each owner; fixed when given (a non-convex subproblem still raises it); "
+        "by default from the owners' curvature, and adapted",
         letter="rho",
         above=0,
     )
     memory: int = option(30, "how many differences the acceleration uses", least=1)
 
+    def weights(self, run: Run) -> Vector:
+        return divide_penalty(self.consensus_penalty, run)[1]
+
     def init(self, run: Run) -> tuple[Server, Iterate]:
         problem = run.problem
         prices = first_prices(run)
         price, coupled = np.split(prices, [problem.server.multiplier_length])
+        asked, weights = divide_penalty(self.consensus_penalty, run)
         scale = 1.0
         if problem.coupled_length:
             scale = look(run).coupled_scale
@@ -460,10 +466,11 @@ class Accelerated(Solver[Server]):
             scale=scale,
             iteration=run.first,
             warm=run.warm,
+            weighted=weights.size > 0,
         )
+        held = Holder(iteration=run.warm, price=price, best_iteration=run.warm, best_price=price)
         with named(problem.server.label, begin.__name__):
-            own, at_server = begin(problem.server, None, replace(order, warm=-1))
-        own = replace(own, price=price, warm=Warm(run.start, price))
+            own, at_server = begin(problem.server, held, order)
         begun = run.ask(begin, order)
         pull = begun.total.pull
         curvature = begun.total.curvature
@@ -473,9 +480,9 @@ class Accelerated(Solver[Server]):
             pull = pull + at_server.pull
             curvature += at_server.curvature
             holders += 1
-        penalty = self.consensus_penalty or START * (curvature or 1.0) / holders
+        penalty = asked or START * (curvature or 1.0) / holders
         run.note(f"consensus penalty rho = {penalty:.3g} at the start")
-        coupling = Coupling.of(problem, scale, np.ones(len(begun)))
+        coupling = Coupling.of(problem, scale, weights)
         slacks = coupling.moved(scale * begun.total.coupled, -coupled / scale, penalty)
         z = np.append(holders * run.start - pull / penalty, slacks)
         floor = 0.01 * run.tol[0] / holders

@@ -1,10 +1,10 @@
-"""A coupled constraint whose slacks stay with the owners: the server's half, from sums alone.
+"""What holders of one consensus differ in: the slacks of a coupled constraint, and penalties by owner.
 
 He24 (3)-(4) give owner i a slack s_i, with scale c~_i(w) - s_i <=_K 0 at the owner (`problem/coupled.py`) and
 sum_i s_i <=_K 0 at the server. A method proposes slacks t_i and the server corrects them. What it minimises depends on
 their sum only, so the correction is the same vector for all, a price, and owner i moves by its own penalty:
 
-    s_i = t_i - push / rho_i,       rho_i = r_i rho
+    s_i = t_i - push / rho_i,       rho_i = r_i rho,       sum_i r_i = n
 
 So slacks are never told, only their sum: nobody learns an owner's part of the constraint.
 
@@ -14,12 +14,15 @@ place of d + n m, and sums may be masked.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedpact.cones import Cone
 from fedpact.problem import FederatedProblem
+from fedpact.solvers.base import each_owner
+from fedpact.solvers.run import Run
 from fedpact.types import Vector
 
 
@@ -38,8 +41,10 @@ class Coupling:
 
     @classmethod
     def of(cls, problem: FederatedProblem, scale: float, weights: Vector) -> Coupling:
-        """weights: r_i of every owner, in order."""
+        """weights: r_i of every owner, in order; empty: 1."""
         holds = [share.coupled is not None for share in problem.shares]
+        if not weights.size:
+            weights = np.ones(len(holds))
         return cls(problem.coupled_cone, scale, float(np.sum(1 / weights[holds])))
 
     def project_dual(self, v: Vector) -> Vector:
@@ -72,3 +77,17 @@ def for_server(vector: Vector, dim: int, coupled: int, weight: float = 1.0) -> V
     if not slack.size:
         slack = np.zeros(coupled)
     return np.concatenate([weight * vector[:dim], slack])
+
+
+def divide_penalty(
+    given: float | Mapping[str, float] | Sequence[float] | None, run: Run
+) -> tuple[float | None, Vector]:
+    """rho and the r_i of a penalty that may be given by owner; no r_i where it is one for all, no rho where it is None.
+
+    Raises OptionError when an owner has none.
+    """
+    if given is None or isinstance(given, float):
+        return given, np.zeros(0)
+    each = each_owner("consensus_penalty", given, run.owners)
+    rho = float(np.mean(each))
+    return rho, each / rho

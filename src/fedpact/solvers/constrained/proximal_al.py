@@ -26,6 +26,7 @@ and the certificate itself is checked after every outer iteration.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -37,7 +38,7 @@ from fedpact.problem import Certificate, Share, add_slack, insert_slack
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.constrained import inexact_admm as admm
 from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
-from fedpact.solvers.constrained.coupling import Coupling, for_server
+from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
@@ -51,6 +52,7 @@ from fedpact.solvers.steps import (
     point_of,
     price_of,
     returned_by,
+    weight_of,
 )
 from fedpact.types import Vector
 
@@ -75,7 +77,6 @@ class State(Holder):
     centre: Vector  # w^k, and s_i^k and v_i^k behind it
     multiplier: Vector  # mu_i^k, and that of the slacks' rows behind it
     scale: float  # of its part of the coupled constraint
-    weight: float  # r_i = rho_i / rho
     penalty: float
     holders: int  # n + 1
     drift: Vector  # P_{K*}(mu_i^k - mu_i^{k-1}): where the multiplier is heading
@@ -99,6 +100,7 @@ class Start(Order):
     scale: float  # of the coupled maps
     iteration: int
     warm: int  # iteration of another method whose price is mu_i^0; -1: zero
+    weighted: bool  # owners differ in r_i, and know theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,16 +132,14 @@ def start(share: Share, state: Any, order: Start) -> tuple[State, Started]:
     price = price_of(share, state, order.warm)
     own_point = point_of(share, state, order.w, order.warm)
     dim = order.w.size
-    weight = 1.0
+    weight = weight_of(state, order.weighted)
     with_slack = add_slack(share, dim, order.scale)
     multiplier = price
     if with_slack.slack:
         multiplier = np.concatenate([price, order.coupled / order.scale])
     point = insert_slack(share, own_point, order.scale)
     function = local_function(with_slack, multiplier, order.penalty, order.holders, point)
-    consensus, proposed = admm.begin(
-        function, point, order.consensus_penalty, weight, with_slack.slack, share.private
-    )
+    consensus, proposed = admm.begin(function, point, order.consensus_penalty, weight, with_slack.slack, share.private)
     private = Private.of(share, own_point)
     fresh = State(
         iteration=order.iteration,
@@ -308,26 +308,30 @@ class ProximalAL(Solver[Server]):
     """
 
     name: ClassVar[str] = "proximal-al"
-    needs: ClassVar[Needs] = Needs(constraints=True, coupled=True, own=True, own_coupled=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, coupled=True, own=True, own_coupled=True, prices=True)
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60
     progress: ClassVar[float] = 0.9
 
     penalty: float | None = option(None, "penalty of the constraints", letter="beta", above=0)
-    consensus_penalty: float | None = option(None, "penalty of the consensus", letter="rho", above=0)
+    consensus_penalty: float | Mapping[str, float] | Sequence[float] | None = option(
+        None, "penalty of the consensus, or one for each owner", letter="rho", above=0
+    )
     inner_decay: float = option(0.1, "decay of the subproblems' accuracies", letter="q", above=0, below=1)
     accuracy: float | None = option(
         None, "of the outer subproblems; by default the asked stationarity, as in the paper", letter="s", above=0
     )
+
+    def weights(self, run: Run) -> Vector:
+        return divide_penalty(self.consensus_penalty, run)[1]
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         scales = look(run)
         beta = self.penalty
         if beta is None:
             beta = default_penalty(scales)
-        rho = self.consensus_penalty
-        if rho is None:
-            rho = default_consensus_penalty(scales, len(run.owners))
+        asked, weights = divide_penalty(self.consensus_penalty, run)
+        rho = asked or default_consensus_penalty(scales, len(run.owners))
         run.note(f"penalty beta = {beta:.3g}, consensus penalty rho = {rho:.3g} at the start")
         prices = first_prices(run)
         order = Start(
@@ -339,6 +343,7 @@ class ProximalAL(Solver[Server]):
             scale=scales.coupled_scale,
             iteration=run.first,
             warm=run.warm,
+            weighted=weights.size > 0,
         )
         replies = run.ask(start, order)
         own, coupled = np.split(prices, [run.problem.server.multiplier_length])
@@ -347,7 +352,7 @@ class ProximalAL(Solver[Server]):
             multiplier=own,
             coupled=coupled / scales.coupled_scale,
             drift=np.zeros_like(prices),
-            coupling=Coupling.of(run.problem, scales.coupled_scale, np.ones(len(run.owners))),
+            coupling=Coupling.of(run.problem, scales.coupled_scale, weights),
             penalty=beta,
             pace=Pace(run.tol),
         )
