@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -17,6 +16,7 @@ import fedpact as fp
 from fedpact.cones import PSD, Exponential, Nonnegative, Product, SecondOrder, Zero
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth, SmoothMap, as_map
 from fedpact.problem import add_slack, insert_slack
+from fedpact.tasks import Classification, Requirement, Rows
 
 METHODS = ("interior-point", "accelerated", "proximal-al")
 FIRST_ORDER = ("accelerated", "proximal-al")
@@ -27,12 +27,8 @@ D = 3
 
 def elsewhere(problem: fp.FederatedProblem) -> fp.RemoteProblem:
     """The same problem, as the coordinator of owners elsewhere has it."""
-    sources = {share.label: partial(_itself, share) for share in problem.shares}
+    sources = {share.label: share for share in problem.shares}
     return fp.RemoteProblem(sources, problem.server, problem.regularizer)
-
-
-def _itself(share: fp.Share) -> fp.Share:
-    return share
 
 
 # ------------------------------------------------------------------------------------------------------------ any cone
@@ -203,6 +199,29 @@ def test_neyman_pearson_of_all_without_hessians_on_ray(ray_actors: Any) -> None:
     here = fp.solve(elsewhere(problem), "auto", tol=1e-6)
     assert here.w.tobytes() == found.w.tobytes()
     assert here.coupled_multiplier.tobytes() == found.coupled_multiplier.tobytes()
+
+
+@pytest.mark.ray
+def test_recall_over_all_owners_together_on_ray(ray_actors: Any) -> None:
+    """A rate of decisions that all owners hold together, by a first-order method."""
+    rng = np.random.default_rng(4)
+    tables = {}
+    for name in ("north", "south", "west"):
+        X = rng.normal(size=(80, 2))
+        y = (X @ [1.0, -0.7] + rng.normal(size=80) > 0.3).astype(int)
+        tables[name] = Rows(X, y)
+    recall = Requirement(kind="recall", at_least=0.9, held_by="all")
+    task = Classification(label="y", columns=("a", "b"), constraints=(recall,))
+    found = fp.fit(task, tables, fp.Session(engine=ray_actors), method="accelerated")
+    assert found.solved
+    X = np.vstack([rows.X for rows in tables.values()])
+    y = np.concatenate([rows.y for rows in tables.values()])
+    assert isinstance(found.model, fp.tasks.Model)
+    decided = found.model.scores(X)[:, 0] > 0
+    assert np.mean(decided[y == 1]) >= 0.9
+    assert found.solution.coupled_multiplier[0] > 0
+    here = fp.fit(task, tables, method="accelerated")
+    assert here.solution.w.tobytes() == found.solution.w.tobytes()
 
 
 # --------------------------------------------------------------------------------------------------- who learns what
