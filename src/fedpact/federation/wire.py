@@ -55,15 +55,6 @@ def skippable(step: F) -> F:
     return step
 
 
-def adds_up(step: Callable[..., Any]) -> bool:
-    """Whether replies of this step have fields that a secure sum hides; yes where its annotations do not tell."""
-    try:
-        _, reply = typing.get_args(hints(step)["return"])
-    except (NameError, KeyError, TypeError, ValueError):
-        return True
-    return not isinstance(reply, type) or bool(hidden_fields(reply, masked=True))
-
-
 def name_of(thing: Any) -> str:
     """Module and name of a class or function, as they travel."""
     return f"{thing.__module__}:{thing.__qualname__}"
@@ -84,6 +75,11 @@ def reply_type(step: Callable[..., Any]) -> type[Reply]:
     """The class of the replies that a step gives."""
     kind: type[Reply] = typing.get_args(hints(step)["return"])[1]
     return kind
+
+
+def adds_up(step: Callable[..., Any]) -> bool:
+    """Whether replies of this step have fields that a secure sum hides."""
+    return bool(hidden_fields(reply_type(step), masked=True))
 
 
 def dataclasses_of(step: Callable[..., Any]) -> list[type]:

@@ -56,7 +56,6 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
     """Evaluate everything once at the start. Raises ProblemError or DataError when shapes or values are unusable."""
     curvature = 0.0
     slope = 0.0
-    coupled = 0.0
     w = np.concatenate([order.w, share.first_private])
     if share.objective is not None:
         value, gradient = share.objective.value_and_gradient(w)
@@ -69,14 +68,8 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
         _check("constraint", c, (rows,))
         _check("constraint's Jacobian", jacobian, (rows, w.size))
         slope = float(np.sum(jacobian**2)) / rows
-    if share.coupled is not None and share.coupled_cone is not None:
-        rows = share.coupled_cone.dim
-        c, jacobian = share.coupled.value_and_jacobian(w)
-        _check("coupled map", c, (rows,))
-        _check("coupled map's Jacobian", jacobian, (rows, w.size))
-        coupled = float(np.sum(jacobian**2))
     _check_private(share, w)
-    return state, Introduced(curvature=curvature, slope=slope, coupled=coupled)
+    return state, Introduced(curvature=curvature, slope=slope, coupled=_coupled_steepness(share, w))
 
 
 def look(run: Run) -> Scales:
@@ -85,13 +78,46 @@ def look(run: Run) -> Scales:
     with named(run.problem.server.label, introduce.__name__):
         _, own = introduce(run.problem.server, None, order)
     seen = run.ask(introduce, order)
-    curvature = own.curvature + seen.total.curvature
     slope = max(own.slope, *(s.slope for s in seen))
+    if run.problem.coupled_length:
+        slope = max(slope, SLACK_ROW)
+    return Scales(own.curvature + seen.total.curvature, slope, _coupled_scale(run, seen.total.coupled))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gauged(Reply):
+    coupled: Summed[float]  # as in `Introduced`
+
+
+@client_step
+def gauge(share: Share, state: Any, order: Introduce) -> tuple[Any, Gauged]:
+    """How steep this owner's part of the coupled constraint is."""
+    w = np.concatenate([order.w, share.first_private])
+    return state, Gauged(coupled=_coupled_steepness(share, w))
+
+
+def find_coupled_scale(run: Run) -> float:
+    """`Scales.coupled_scale` alone: one exchange where there is a coupled constraint, else none."""
+    if not run.problem.coupled_length:
+        return 1.0
+    return _coupled_scale(run, run.ask(gauge, Introduce(w=run.start)).total.coupled)
+
+
+def _coupled_scale(run: Run, steepness: float) -> float:
     parts = sum(share.coupled is not None for share in run.problem.shares)
-    if not parts:
-        return Scales(curvature, slope)
-    steep = np.sqrt(seen.total.coupled / (parts * run.problem.coupled_length))
-    return Scales(curvature, max(slope, SLACK_ROW), 1 / (float(steep) or 1.0))
+    rows = max(parts * run.problem.coupled_length, 1)
+    return 1 / float(np.sqrt(steepness / rows) or 1.0)
+
+
+def _coupled_steepness(share: Share, w: Vector) -> float:
+    """Squared norms of the gradients of its part of the coupled constraint; 0 without one."""
+    if share.coupled is None or share.coupled_cone is None:
+        return 0.0
+    rows = share.coupled_cone.dim
+    c, jacobian = share.coupled.value_and_jacobian(w)
+    _check("coupled map", c, (rows,))
+    _check("coupled map's Jacobian", jacobian, (rows, w.size))
+    return float(np.sum(jacobian**2))
 
 
 def default_penalty(scales: Scales) -> float:

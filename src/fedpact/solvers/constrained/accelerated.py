@@ -49,7 +49,7 @@ from fedpact.solvers.constrained.anderson import Memory, Part, mix_next
 from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
 from fedpact.solvers.local.constrained import Proximal, Warm, constrained
 from fedpact.solvers.run import Iterate, Run, Verdict
-from fedpact.solvers.scales import Introduce, introduce, look
+from fedpact.solvers.scales import Introduce, find_coupled_scale, introduce
 from fedpact.solvers.solution import InnerRecord
 from fedpact.solvers.steps import (
     Holder,
@@ -457,9 +457,7 @@ class Accelerated(Solver[Server]):
         prices = first_prices(run)
         price, coupled = np.split(prices, [problem.server.multiplier_length])
         asked, weights = divide_penalty(self.consensus_penalty, run)
-        scale = 1.0
-        if problem.coupled_length:
-            scale = look(run).coupled_scale
+        scale = find_coupled_scale(run)
         order = Begin(
             w=run.start,
             coupled=problem.own(run.start, prices)[3],
