@@ -15,7 +15,7 @@ from watched_session import Watching
 import fedpact as fp
 from fedpact.cones import PSD, Exponential, Nonnegative, Product, SecondOrder, Zero
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth, SmoothMap, as_map
-from fedpact.problem import add_slack, insert_slack
+from fedpact.problem import add_slack, decouple, insert_slack
 from fedpact.tasks import Classification, Requirement, Rows
 
 METHODS = ("interior-point", "accelerated", "proximal-al")
@@ -304,6 +304,17 @@ def test_private_variables_in_a_coupled_constraint_of_owners_elsewhere(method: s
 
 
 # ------------------------------------------------------------------------------------------------------------ hand-over
+
+
+@pytest.mark.parametrize("method", FIRST_ORDER)
+def test_a_problem_that_was_decoupled_before_is_taken_too(method: str) -> None:
+    """As it is after interior-point, which has no slacks at owners for coupled constraints of private variables."""
+    problem, *_ = conic_problem(CONES["orthant"])
+    exact = fp.solve(problem, "interior-point", tol=1e-8)
+    found = fp.solve(decouple(problem, D), method, tol=1e-3)
+    assert found.status == "solved"
+    np.testing.assert_allclose(found.w, exact.w, atol=1e-2)
+    np.testing.assert_allclose(found.coupled_multiplier, exact.coupled_multiplier, atol=1e-1)
 
 
 def test_a_method_that_goes_on_takes_the_price_of_the_coupled_constraint() -> None:

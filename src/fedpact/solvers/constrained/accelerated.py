@@ -248,8 +248,8 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     residual = found.u - w
     pull = penalty * (anchor - found.u)
     drift = found.drift[: share.multiplier_length]
-    point = np.concatenate([order.w, found.u[dim:]])
-    _, own_point, price = with_slack.own(point, found.multiplier)
+    own_point = np.concatenate([order.w, found.u[tied:]])
+    price = found.multiplier[: share.multiplier_length]
     if share.constraint is not None and found.converged:
         drift = share.constraint.cone.project_dual(price - state.price)
 
@@ -481,7 +481,7 @@ class Accelerated(Solver[Server]):
         penalty = asked or START * (curvature or 1.0) / holders
         run.note(f"consensus penalty rho = {penalty:.3g} at the start")
         coupling = Coupling.of(problem, scale, weights)
-        slacks = coupling.moved(scale * begun.total.coupled, -coupled / scale, penalty)
+        slacks = coupling.moved(coupling.first_slacks(begun.total.coupled), -coupled / scale, penalty)
         z = np.append(holders * run.start - pull / penalty, slacks)
         floor = 0.01 * run.tol[0] / holders
         server = Server(

@@ -47,6 +47,12 @@ class Coupling:
             weights = np.ones(len(holds))
         return cls(problem.coupled_cone, scale, float(np.sum(1 / weights[holds])))
 
+    def first_slacks(self, coupled: Vector) -> Vector:
+        """sum_i s_i where every s_i = scale c~_i(w), from the value of the coupled constraint."""
+        if self.cone is None:  # a problem that was decoupled before is judged by that constraint all the same
+            return np.zeros(0)
+        return self.scale * coupled
+
     def project_dual(self, v: Vector) -> Vector:
         """P_{K*}(v)"""
         if self.cone is None:

@@ -97,6 +97,7 @@ class Start(Order):
     consensus_penalty: float
     holders: int
     coupled: Vector
+    coupled_length: int  # rows of the coupled constraint whose slacks owners have; 0: none
     scale: float  # of the coupled maps
     iteration: int
     warm: int  # iteration of another method whose price is mu_i^0; -1: zero
@@ -114,6 +115,7 @@ class Conclude(Order):
 
     w: Vector
     coupled: Vector
+    coupled_length: int  # as in `Start`
     iteration: int
     best: bool  # the multiplier of the iteration before is the best so far
     penalty: float  # for the next subproblem
@@ -158,7 +160,7 @@ def start(share: Share, state: Any, order: Start) -> tuple[State, Started]:
         drift=np.zeros_like(price),
         consensus=consensus,
     )
-    proposal = for_server(proposed, dim, order.coupled.size, weight)
+    proposal = for_server(proposed, dim, order.coupled_length, weight)
     return fresh, Started(proposal=proposal, **judged_terms(share, own_point, price, order.coupled))
 
 
@@ -180,7 +182,8 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
     with_slack = add_slack(share, dim, state.scale)
     point = np.concatenate([order.w, state.consensus.slack, state.consensus.u[dim + with_slack.slack :]])
     multiplier, change = next_multiplier(with_slack, point, state.multiplier, state.penalty)
-    _, own_point, price = with_slack.own(point, multiplier)
+    own_point = np.concatenate([order.w, point[dim + with_slack.slack :]])
+    price = multiplier[: share.multiplier_length]
     function = local_function(with_slack, multiplier, order.penalty, state.holders, point)
     consensus, proposed = admm.begin(
         function, point, order.consensus_penalty, state.weight, with_slack.slack, share.private
@@ -197,7 +200,7 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
         consensus=consensus,
     )
     terms = judged_terms(share, own_point, price, order.coupled)
-    proposal = for_server(proposed, dim, order.coupled.size, state.weight)
+    proposal = for_server(proposed, dim, order.coupled_length, state.weight)
     return after, Repriced(change=change, proposal=proposal, **terms)
 
 
@@ -340,6 +343,7 @@ class ProximalAL(Solver[Server]):
             consensus_penalty=rho,
             holders=len(run.owners) + 1,
             coupled=run.problem.own(run.start, prices)[3],
+            coupled_length=run.problem.coupled_length,
             scale=scales.coupled_scale,
             iteration=run.first,
             warm=run.warm,
@@ -356,7 +360,7 @@ class ProximalAL(Solver[Server]):
             penalty=beta,
             pace=Pace(run.tol),
         )
-        slacks = scales.coupled_scale * replies.total.coupled
+        slacks = state.coupling.first_slacks(replies.total.coupled)
         state.subproblem = self._subproblem(run, state, rho, replies.total.proposal, slacks)
         judged = certificate_of(run.problem, run.start, prices, replies)
         return state, Iterate(
@@ -401,6 +405,7 @@ class ProximalAL(Solver[Server]):
         order = Conclude(
             w=found.w,
             coupled=run.problem.own(found.w, state.prices)[3],
+            coupled_length=run.problem.coupled_length,
             iteration=run.first + state.k + 1,
             best=run.best.iteration == run.first + state.k,
             penalty=next_beta,
