@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike
 from fedpact.errors import OptionError, ProblemError
 from fedpact.federation import Session
 from fedpact.problem import FederatedProblem, RemoteProblem, VerticalProblem, coupled_scale, decouple
+from fedpact.problem.certificate import check_multipliers
 from fedpact.solvers import METHODS, Solver, describe_problem
+from fedpact.solvers.run import Given
 from fedpact.types import Vector
 
 #: What fp.solve takes.
@@ -29,6 +31,37 @@ class Prepared:
     start: Vector
     solver: Solver[Any]
     choice: str = ""
+    given: Given | None = None
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the caller wants to start: w0 and multipliers, as `fp.solve` takes them."""
+
+    w0: ArrayLike | None = None
+    multipliers: Sequence[ArrayLike | None] | None = None
+    coupled_multiplier: ArrayLike | None = None
+
+    @property
+    def priced(self) -> bool:
+        return self.multipliers is not None or self.coupled_multiplier is not None
+
+    def read(self, problem: FederatedProblem, w: Vector, solver: Solver[Any]) -> Given | None:
+        """The multipliers, checked; None where none are given. OptionError when the method starts from none."""
+        if not self.priced:
+            return None
+        if not solver.needs.prices:
+            raise OptionError(
+                f'multipliers0: method "{solver.name}" starts from no multipliers; use "accelerated" or "proximal-al"',
+                code="FP-OPTION-115",
+            )
+        given = [None] * len(problem.holders) if self.multipliers is None else self.multipliers
+        _, (server, *owners), coupled = check_multipliers(problem, w, given, self.coupled_multiplier)
+        if problem.server.constraint is not None:
+            server = problem.server.constraint.cone.project_dual(server)
+        if problem.coupled_cone is not None:
+            coupled = problem.coupled_cone.project_dual(coupled)
+        return Given(server, tuple(owners), coupled)
 
 
 def check_problem(problem: object) -> None:
@@ -62,13 +95,13 @@ def prepare(
     problem: Problem,
     solver: Solver[Any] | None,
     options: dict[str, Any],
-    w0: ArrayLike | None,
+    first: Start,
     session: Session,
     about: Mapping[str, Any],
 ) -> Prepared:
     """Choose the method where solver is None, open the session, and refuse what the method cannot take."""
     if isinstance(problem, VerticalProblem):
-        if w0 is not None:
+        if first.w0 is not None or first.priced:
             raise OptionError(
                 "w0: vertical methods start at zero, as no one holds a whole w; leave it out", code="FP-OPTION-108"
             )
@@ -80,43 +113,44 @@ def prepare(
         _open(problem.sources, problem.task, session, about)
         return Prepared(problem, np.zeros(problem.dim), solver, choice)
     if isinstance(problem, RemoteProblem):
-        return _prepare_remote(problem, solver, options, w0, session, about)
-    w = problem.start(w0)
-    solver, choice = _choose_solver(problem, w.size, solver, options)
-    if not solver.needs.coupled or problem.couples_private:  # the server's rows would tie the private variables
+        return _prepare_remote(problem, solver, options, first, session, about)
+    w = problem.start(first.w0)
+    solver, choice = _choose_solver(problem, w.size, solver, options, first)
+    given = first.read(problem, w, solver)
+    if solver.needs.decoupled(problem):
         problem = decouple(problem, w.size, coupled_scale(problem, w))
     _refuse(solver, problem)
     session.open({share.label: share for share in problem.shares}, about)
     slacks = np.zeros((problem.dim or w.size) - w.size)
-    return Prepared(problem, np.concatenate([w, slacks]), solver, choice)
+    return Prepared(problem, np.concatenate([w, slacks]), solver, choice, given)
 
 
 def _prepare_remote(
     problem: RemoteProblem,
     solver: Solver[Any] | None,
     options: dict[str, Any],
-    w0: ArrayLike | None,
+    first: Start,
     session: Session,
     about: Mapping[str, Any],
 ) -> Prepared:
     """The session is opened first, since only the owners know their shares."""
     _open(problem.sources, problem.task, session, about)
     described = describe_problem(problem, session)
-    w = described.start(w0)
-    solver, choice = _choose_solver(described, w.size, solver, options)
+    w = described.start(first.w0)
+    solver, choice = _choose_solver(described, w.size, solver, options, first, elsewhere=True)
     _refuse(solver, described)
-    if described.couples_private:
+    if solver.needs.decoupled(described) and not solver.needs.pooled:
         raise OptionError(
-            "a coupled constraint with private variables is rewritten with slacks, for which shares must be in this "
-            "process; use fp.FederatedProblem, or a coupled map without private variables",
+            f'method "{solver.name}" takes no coupled constraint with private variables of owners elsewhere; use '
+            '"accelerated" or "proximal-al"',
             code="FP-OPTION-114",
         )
-    if solver.needs.pooled or (described.coupled_length and not solver.needs.coupled):
+    if solver.needs.pooled:
         raise OptionError(
-            f'method "{solver.name}" reads shares, which only their owners hold; use "interior-point"',
+            f'method "{solver.name}" reads shares, which only their owners hold; use "proximal-al"',
             code="FP-OPTION-109",
         )
-    return Prepared(described, w, solver, choice)
+    return Prepared(described, w, solver, choice, first.read(described, w, solver))
 
 
 def _open(sources: Mapping[str, object], task: Any, session: Session, about: Mapping[str, Any]) -> None:
@@ -135,12 +169,20 @@ def _refuse(solver: Solver[Any], problem: FederatedProblem | VerticalProblem) ->
 
 
 def _choose_solver(
-    problem: FederatedProblem, dim: int, solver: Solver[Any] | None, options: dict[str, Any]
+    problem: FederatedProblem,
+    dim: int,
+    solver: Solver[Any] | None,
+    options: dict[str, Any],
+    first: Start,
+    elsewhere: bool = False,
 ) -> tuple[Solver[Any], str]:
     """The solver and why it was chosen; no reason when the caller named it."""
     if solver is not None:
         return solver, ""
-    name, choice = choose(problem, dim)
+    name, choice = choose(problem, dim, elsewhere)
+    if first.priced and not METHODS[name].needs.prices and not problem.monotone:
+        name = "accelerated"
+        choice = "interior-point starts from no multipliers"
     return METHODS[name].build(options), choice
 
 
@@ -151,19 +193,20 @@ def choose_vertical(problem: VerticalProblem) -> tuple[str, str]:
     """
     for name in ("vertical-al", "fair-vfl"):
         if not METHODS[name].needs.refusal(problem):
-            return (
-                name,
-                "vertical-exact takes fewer exchanges, and tells the coordinator more at once: ask for it by name",
-            )
+            why = "vertical-exact takes fewer exchanges, and tells the coordinator more at once: ask for it by name"
+            return name, why
     refusal = METHODS["vertical-al"].needs.refusal(problem)
     return "vertical-exact", f"vertical-al {refusal}; vertical-exact tells the coordinator more at once"
 
 
-def choose(problem: FederatedProblem, dim: int) -> tuple[str, str]:
-    """What "auto" takes for w of length dim, and why."""
+def choose(problem: FederatedProblem, dim: int, elsewhere: bool = False) -> tuple[str, str]:
+    """What "auto" takes for w of length dim, and why; elsewhere: only the owners hold their shares."""
     if problem.monotone:
         return _choose_for_operators(problem, dim)
-    refusal = METHODS["interior-point"].needs.refusal(problem)
+    needs = METHODS["interior-point"].needs
+    refusal = needs.refusal(problem)
+    if elsewhere and needs.decoupled(problem):
+        refusal = "takes no coupled constraint with private variables of owners elsewhere"
     if refusal:
         return "accelerated", f"interior-point {refusal}"
     message = 8 * dim * (dim + 1) // 2

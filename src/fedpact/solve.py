@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
-from fedpact.preparation import Problem, build_solver, check_problem, prepare
+from fedpact.preparation import Problem, Start, build_solver, check_problem, prepare
 from fedpact.problem import FederatedProblem
 from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
 from fedpact.solvers.steps import private_of
@@ -33,6 +33,8 @@ def solve(
     *,
     tol: float | tuple[float, float] = 1e-3,
     w0: ArrayLike | None = None,
+    multipliers0: Sequence[ArrayLike | None] | None = None,
+    coupled_multiplier0: ArrayLike | None = None,
     engine: Engine | str | None = None,
     session: Session | None = None,
     max_rounds: int | None = None,
@@ -55,6 +57,8 @@ def solve(
     method:     "auto", a name in `fedpact.solvers.METHODS`, or a solver: IFedDR(gamma=2.0), or one of your own
     tol:        of the certificate: one number, or (stationarity, feasibility), each in (0, 1)
     w0:         start, inside the domain of the regularizer; zero (or the nearest point of that domain) when None
+    multipliers0, coupled_multiplier0: to start from, as in `fp.certify` ([server, client 1, ...]) and in the `Solution`
+                of a problem that differs in a bound; of methods with multipliers of their own all but "interior-point"
     engine:     None or "in-process", "threads", "ray", or an engine such as fp.engines.Ray(address=...)
     max_rounds: exchanges with the owners after which the best point so far is returned as `max_rounds`
     callbacks:  called with a Progress after every step; one that returns True stops the solve (`interrupted`)
@@ -99,7 +103,8 @@ def solve(
         else:
             _check_session(session, settings)
         begun = session.ledger.read()
-        prepared = prepare(problem, asked, options, w0, session, about)
+        first = Start(w0, multipliers0, coupled_multiplier0)
+        prepared = prepare(problem, asked, options, first, session, about)
         listeners = list(callbacks)
         if sys.stderr.isatty():
             from fedpact.report.progress import ProgressLine
@@ -120,6 +125,7 @@ def solve(
             listeners,
             prepared.choice,
             fallback,
+            prepared.given,
         )
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")

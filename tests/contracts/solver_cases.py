@@ -242,7 +242,7 @@ CASES = [
     Case("accelerated", logistic),
     Case("accelerated", private, few=30),
     Case("proximal-al", constrained, tol=1e-3, few=150),
-    Case("proximal-al", coupled, tol=1e-2, few=200),
+    Case("proximal-al", coupled, tol=1e-3, few=200),
     Case("proximal-al", logistic, tol=1e-4, few=20),
     Case("proximal-al", private, tol=1e-3, few=150),
     Case("centralized-proximal-al", constrained),

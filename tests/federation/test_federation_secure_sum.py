@@ -596,7 +596,7 @@ READ = {
     "proximal-al": {"Introduced.slope", "Updated.converged", "Updated.indefinite"} | ENDING,
 }
 #: ... where the end is in doubt, and where it is proved that constraints conflict.
-DOUBT = {"Weighed.concave", "Balanced.concave", "Named.size"}
+DOUBT = {"WeighedParts.concave", "Balanced.concave", "Named.size"}
 KEYS = {"Offered.public", "Offered.signature", "Agreed.peers"}
 
 

@@ -166,11 +166,12 @@ def test_other_rates_are_met_by_count(kind: str, bounds: dict[str, float]) -> No
         assert rates[kind] - 1e-12 <= bounds.get("at_most", 1.0)
 
 
+@pytest.mark.parametrize("method", ["auto", "accelerated", pytest.param("proximal-al", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["recall", "demographic_parity"])
-def test_what_all_hold_together_is_met_on_the_pooled_rows(kind: str) -> None:
+def test_what_all_hold_together_is_met_on_the_pooled_rows(kind: str, method: str) -> None:
     given = tables()
     bound = {"at_least": 0.9} if kind == "recall" else {"at_most": 0.02}
-    found = fp.fit(task(Requirement(kind=kind, held_by="all", **bound), group="g"), given)
+    found = fp.fit(task(Requirement(kind=kind, held_by="all", **bound), group="g"), given, method=method)
     assert found.solved
     pooled = Rows(
         np.concatenate([rows.X for rows in given.values()]),

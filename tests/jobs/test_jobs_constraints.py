@@ -12,6 +12,7 @@ from job_files import change
 from raising import raises_code
 
 from fedpact.cli.main import cli
+from fedpact.data.cells import read_cells
 from fedpact.jobs import read_job, run_job
 from fedpact.jobs.job_file import key_lines
 from fedpact.tasks import Requirement, load_model
@@ -54,6 +55,27 @@ def test_a_list_arrives_as_it_is_stated(folder: Path) -> None:
         Requirement(kind="specificity", at_least=0.2, held_by="all"),
         Requirement(kind="accuracy", at_least={"north": 0.5, "south": 0.5, "coast": 0.6}, confidence=0.9),
     )
+
+
+@pytest.mark.parametrize("method", ["accelerated", pytest.param("proximal-al", marks=pytest.mark.slow)])
+def test_first_order_methods_take_what_all_owners_hold_together(folder: Path, method: str) -> None:
+    """Recall over the rows of all three files together, counted by the model that comes out."""
+    job = classify(folder, '\n[[constraint]]\nkind = "recall"\nof = "yes"\nat_least = 0.8\nheld_by = "all"\n')
+    change(folder, "[solve]", f'[solve]\nmethod = "{method}"')
+    penalties = "\n[solve.options.consensus_penalty]\nnorth = 0.5\nsouth = 0.2\ncoast = 0.3\n"
+    job.write_text(job.read_text() + penalties)
+    record = run_job(read_job(job))
+    assert record.status == "solved"
+    hits = 0
+    events = 0
+    model = load_model(folder / "run")
+    for owner in ("north", "south", "coast"):
+        cells = read_cells(folder / f"{owner}.csv")
+        ill = cells.column("relapse") == "yes"
+        hits += int(np.sum(model.scores(model.matrix(cells))[ill, 0] > 0))
+        events += int(np.sum(ill))
+    assert hits >= 0.8 * events
+    assert [one.owner for one in record.bounded] == ["all owners"]
 
 
 def test_classes_that_are_numbers_are_named_by_numbers(folder: Path) -> None:

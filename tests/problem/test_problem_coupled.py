@@ -208,5 +208,7 @@ def test_the_scale_brings_the_steepest_row_to_slope_one_and_prices_back(case: Ca
 def test_a_coupled_map_that_is_not_finite_at_the_start_names_its_owner() -> None:
     bad = SmoothMap(lambda w: (np.array([np.nan]), np.ones((1, 2))), length=1, dim=2)
     shares = [fp.Share(Quadratic(np.eye(2))), fp.Share(Quadratic(np.eye(2)), coupled=bad, name="bank b")]
-    with raises_code("FP-DATA-101", "bank b: "):
+    with raises_code("FP-DATA-250", "bank b: "):
         fp.solve(fp.FederatedProblem(shares))
+    with raises_code("FP-DATA-101", "bank b: "):  # which decouples it in one process
+        fp.solve(fp.FederatedProblem(shares), "centralized-proximal-al")

@@ -31,7 +31,7 @@ from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed
 from fedpact.federation.owner import Step, confirm, end
 from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, offer
 from fedpact.federation.tickets import Ticket, back_off, count_order, report_late, wait_any
-from fedpact.federation.wire import SKIPPABLE
+from fedpact.federation.wire import SKIPPABLE, adds_up
 
 R = TypeVar("R", bound=Reply)
 
@@ -270,7 +270,7 @@ class Session:
         on who was fast. Raises OwnerLost when the policy is exhausted, with a checkpoint behind it if there is one.
         """
         asked = self.owners if owners is None else tuple(owners)
-        self._check_masks(asked == self.owners and isinstance(orders, Order))
+        self._check_masks(step, asked == self.owners and isinstance(orders, Order))
         each = [orders] * len(asked) if isinstance(orders, Order) else list(orders)
         number = self._number()
         stamped = self._stamp_all(dict(zip(asked, each, strict=True)), self._round + 1, number)
@@ -353,9 +353,9 @@ class Session:
             self.look()
             raise
 
-    def _check_masks(self, one_for_all: bool) -> None:
-        """OptionError unless all owners get one order: else the masks of a secure sum do not cancel."""
-        if self._secure and not one_for_all:
+    def _check_masks(self, step: Step, one_for_all: bool) -> None:
+        """OptionError unless all owners get one order, or nothing is summed: else masks do not cancel."""
+        if self._secure and not one_for_all and adds_up(step):
             raise OptionError(
                 "secure_sum=True needs rounds of all owners; this method asks them one by one: use another method, or "
                 "secure_sum=False",
@@ -535,7 +535,7 @@ class Session:
 
     def submit(self, owner: str, step: Step, order: Order) -> Ticket:
         """Send one order to one owner without waiting."""
-        self._check_masks(one_for_all=False)
+        self._check_masks(step, one_for_all=False)
         stamped = self._stamp_all({owner: order}, self._round + 1, self._number())
         ticket = Ticket(owner, step, stamped[owner])
         self._round += 1

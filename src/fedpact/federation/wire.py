@@ -86,6 +86,11 @@ def reply_type(step: Callable[..., Any]) -> type[Reply]:
     return kind
 
 
+def adds_up(step: Callable[..., Any]) -> bool:
+    """Whether replies of this step have fields that a secure sum hides."""
+    return bool(hidden_fields(reply_type(step), masked=True))
+
+
 def dataclasses_of(step: Callable[..., Any]) -> list[type]:
     """The states and messages that a step takes and gives, and the dataclasses in their fields."""
     found: list[type] = []

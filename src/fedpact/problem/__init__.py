@@ -1,10 +1,10 @@
 """What is asked (Share, Constraint, FederatedProblem), and how any answer is judged (certify)."""
 
 from fedpact.problem.certificate import Certificate, Residuals, Terms, add_terms, assemble, certify, owner_terms, weigh
-from fedpact.problem.coupled import coupled_scale, decouple
+from fedpact.problem.coupled import add_slack, coupled_scale, decouple, insert_slack
 from fedpact.problem.derivatives import find_wrong_parts
 from fedpact.problem.federated import FederatedProblem
-from fedpact.problem.infeasibility import Evidence, conflict, owner_evidence, prove_infeasible
+from fedpact.problem.infeasibility import Evidence, conflict, coupled_evidence, owner_evidence, prove_infeasible
 from fedpact.problem.measure import Measure, round_to_rows
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.party import DistantParty, Party, PartyLike, Piece
@@ -34,14 +34,17 @@ __all__ = [
     "Terms",
     "Unscaled",
     "VerticalProblem",
+    "add_slack",
     "add_terms",
     "assemble",
     "certify",
     "conflict",
+    "coupled_evidence",
     "coupled_scale",
     "decouple",
     "describe",
     "find_wrong_parts",
+    "insert_slack",
     "owner_evidence",
     "owner_terms",
     "prove_infeasible",

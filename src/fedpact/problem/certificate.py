@@ -190,7 +190,7 @@ def assemble(
         misses[TOGETHER] = Residuals(total.feasibility, total.violation, holders, total.private)
     if problem.server.constraint is not None:
         misses[problem.server.label] = Residuals(server.feasibility, server.violation)
-    return weigh(problem.regularizer, w, coupled_multiplier, server, total, misses)
+    return weigh(problem.regularizer, w, coupled_multiplier, server, total, misses, problem.coupled_cone)
 
 
 def weigh(
@@ -200,16 +200,18 @@ def weigh(
     server: Total,
     total: Total,
     misses: Mapping[str, Residuals],
+    coupled_cone: Cone | None = None,
 ) -> tuple[Certificate, float]:
     """Certificate and objective from sums and residuals alone: nobody's functions are needed.
 
     regularizer: h; None is zero
     server: the coordinator's own terms; total: the sums over the owners; misses: the residuals of all, by name
+    coupled_cone: of the coupled constraint; None: the nonnegative orthant
     """
     violations = {name: miss.violation for name, miss in misses.items()}
     residuals = list(misses.values())
     if coupled_multiplier.size:
-        cone = Nonnegative(coupled_multiplier.size)
+        cone = coupled_cone or Nonnegative(coupled_multiplier.size)
         residuals.append(Residuals(*_measure(cone, total.coupled, coupled_multiplier)))
         violations["coupled"] = residuals[-1].violation
     gradient = server.gradient + total.gradient

@@ -1,8 +1,12 @@
-"""Coupled constraints sum_i c~_i(w) <= 0 without coupling: He24 (3)-(4).
+"""Coupled constraints sum_i c~_i(w) <=_K 0 without coupling: He24 (3)-(4), there for <= 0.
 
-Owner i gets a slack s_i of its own: `c~_i(w) - s_i <= 0` at the owner, `sum_i s_i <= 0` at the server, which holds no
-data. The variables become (w, s_1, ..., s_n). At a solution the gradient in s_i vanishes, so every owner's multiplier
-of its slack row equals the server's: that one is the price of the coupled constraint.
+Owner i gets a slack s_i of its own: `c~_i(w) - s_i <=_K 0` at the owner, `sum_i s_i <=_K 0` at the server, which holds
+no data. At a solution the gradient in s_i vanishes, so every owner's multiplier of its slack row equals the server's:
+that one is the price of the coupled constraint.
+
+`add_slack` is the owner's half, which an owner does to its own share: the server needs nothing but the sum of the
+slacks, and a method tells owners how far to move theirs (`Coupling`). `decouple` rewrites a whole problem in one
+process, with (w, s_1, ..., s_n) as its variables.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import overload
 
 import numpy as np
 
-from fedpact.cones import Nonnegative
+from fedpact.cones import Cone
 from fedpact.errors import DataError
 from fedpact.functions import Affine, Function, Map, extend
 from fedpact.problem.federated import FederatedProblem
@@ -23,10 +27,15 @@ from fedpact.types import Vector
 
 @dataclass(frozen=True, eq=False)
 class SlackShare(Share):
-    """A share over (w, s_1, ..., s_n) that remembers the user's."""
+    """A share over (w, s_i) or (w, s_1, ..., s_n), private variables behind them, that remembers the user's."""
 
     original: Share = field(default_factory=Share)
     original_dim: int = 0
+    own_slack: int = 0
+
+    @property
+    def slack(self) -> int:
+        return self.own_slack
 
     @property
     def first_private(self) -> Vector:
@@ -109,14 +118,41 @@ def decouple(problem: FederatedProblem, dim: int, scale: float = 1.0) -> Federat
         minus_slack[:, start : start + length] = -np.eye(length)
         start += length
         rows = scale * _widen(share, share.coupled, dim, total) + Affine(minus_slack)
-        shares.append(_lift(share, dim, total, rows))
+        shares.append(_lift(share, dim, total, _constrain(rows, share.coupled_cone)))
     sum_of_slacks = Affine(np.hstack([np.zeros((length, dim)), *[np.eye(length)] * parts]))
-    server = _lift(problem.server, dim, total, sum_of_slacks)
+    server = _lift(problem.server, dim, total, _constrain(sum_of_slacks, problem.coupled_cone))
     return SlackProblem(shares, server, problem, dim, scale)
 
 
-def _lift(share: Share, dim: int, total: int, rows: Map | None = None) -> Share:
-    """The share over vectors of length total, of which w holds the first dim, with the constraint rows <= 0 added.
+def add_slack(share: Share, dim: int, scale: float) -> Share:
+    """The share over (w, s, v) with scale c~(w, v) - s <=_K 0 for its part of the coupled constraint.
+
+    dim: the length of w. A share without a part has no slack, and stays as it is.
+    """
+    if share.coupled is None or share.coupled_cone is None:
+        return share
+    length = share.coupled_cone.dim
+    minus_slack = np.zeros((length, dim + length + share.private))
+    minus_slack[:, dim : dim + length] = -np.eye(length)
+    rows = scale * _widen(share, share.coupled, dim, dim + length) + Affine(minus_slack)
+    return _lift(share, dim, dim + length, _constrain(rows, share.coupled_cone), slack=length)
+
+
+def insert_slack(share: Share, point: Vector, scale: float) -> Vector:
+    """(w, s, v) from (w, v), where `add_slack` is met with equality: s = scale c~(w, v)."""
+    if share.coupled is None:
+        return point
+    w, private = np.split(point, [point.size - share.private])
+    return np.concatenate([w, scale * share.coupled.value(point), private])
+
+
+def _constrain(rows: Map, cone: Cone | None) -> Constraint:
+    assert cone is not None  # there is a coupled map, and its length is known
+    return Constraint(rows, cone)
+
+
+def _lift(share: Share, dim: int, total: int, rows: Constraint | None = None, slack: int = 0) -> Share:
+    """The share over vectors of length total, of which w holds the first dim, with the constraint `rows` added.
 
     Private variables come behind the slacks.
     """
@@ -128,9 +164,15 @@ def _lift(share: Share, dim: int, total: int, rows: Map | None = None) -> Share:
         function = _widen(share, share.constraint.function, dim, total)
         constraints.append(Constraint(function, share.constraint.cone))
     if rows is not None:
-        constraints.append(Constraint(rows, Nonnegative(rows.length or 0)))
+        constraints.append(rows)
     return SlackShare(
-        objective, combine(constraints), name=share.name, private=share.private, original=share, original_dim=dim
+        objective,
+        combine(constraints),
+        name=share.name,
+        private=share.private,
+        original=share,
+        original_dim=dim,
+        own_slack=slack,
     )
 
 

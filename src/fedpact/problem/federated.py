@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedpact.cones import Cone
 from fedpact.errors import DataError, ProblemError
 from fedpact.functions import Function
 from fedpact.problem.share import Share
@@ -23,6 +24,7 @@ class FederatedProblem:
     server:      a Share with the global constraint (and data only the server sees), or None
     regularizer: h, a Prox; None means h = 0
 
+    Parts of a coupled constraint that owners hold add up: sum_i c~_i(w) <=_K 0, with the `coupled_cone` of the shares.
     Owners with `private` variables v_i minimise over them too: f_i(w, v_i) and c_i(w, v_i); dim is the length of w.
 
     Checked here, before any exchange: names, dimensions, cone lengths, and the data of every function. Raises
@@ -47,6 +49,7 @@ class FederatedProblem:
                 _refuse_private(share, "the operators of a monotone problem act on common variables only")
         self.dim: int | None = _find_dimension(self.holders)
         self.coupled_length: int = _find_coupled_length(self.shares)
+        self.coupled_cone: Cone | None = _find_coupled_cone(self.shares)
         _check_reserved_names(self.names, self.server.label, self.coupled_length)
         check_prox("the regularizer", self.regularizer, self.dim)
 
@@ -291,3 +294,27 @@ def _find_coupled_length(shares: Iterable[Share]) -> int:
                 code="FP-PROBLEM-119",
             )
     return length
+
+
+def _find_coupled_cone(shares: Iterable[Share]) -> Cone | None:
+    """The cone of the coupled constraint; None when no owner holds a part of it."""
+    cone: Cone | None = None
+    first = ""
+    for share in shares:
+        if share.coupled_cone is None:
+            continue
+        if cone is None:
+            cone = share.coupled_cone
+            first = share.label
+        elif _kinds(share.coupled_cone) != _kinds(cone):
+            raise ProblemError(
+                f"{share.label}: the cone of its coupled map is {share.coupled_cone!r}, but {first}'s is {cone!r}; the "
+                "maps are added up, so all cones must agree",
+                code="FP-PROBLEM-256",
+            )
+    return cone
+
+
+def _kinds(cone: Cone) -> list[tuple[type[Cone], int]]:
+    """What two cones must have in common to be the same: kind and dimension of every block."""
+    return [(type(block), block.dim) for block in cone.blocks]

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.cones import Nonnegative
 from fedpact.functions import Map
 from fedpact.problem.certificate import check_multipliers
 from fedpact.problem.federated import FederatedProblem
@@ -172,22 +171,42 @@ def prove_infeasible(
     point, each, coupled = check_multipliers(problem, w, weights, coupled_weights)
     pairs = zip(problem.holders, each, strict=True)
     found = {holder.label: owner_evidence(holder, point, weight) for holder, weight in pairs}
-    if problem.coupled_length:
-        found["coupled"] = _coupled_evidence(problem, point, coupled)
+    if problem.coupled_cone is not None:
+        found["coupled"] = _coupled_evidence(problem, point, problem.coupled_cone.project_dual(coupled))
     sizes = {name: evidence.size for name, evidence in found.items()}
     return conflict(problem.regularizer, point, add(list(found.values())), sizes)
 
 
 def _coupled_evidence(problem: FederatedProblem, w: Vector, weights: Vector) -> Evidence:
-    """The evidence of the coupled constraint, whose value is the sum of all owners' parts."""
-    maps = [share.coupled for share in problem.shares if share.coupled is not None]
-    projected = Nonnegative(problem.coupled_length).project_dual(weights)
-    bends = [bending(part, part.convex, w, projected) for part in maps]
+    """The evidence of the coupled constraint by weights of its dual cone: its value is the sum of all owners' parts."""
+    parts = [share for share in problem.shares if share.coupled is not None]
+    maps = [share.coupled for share in parts if share.coupled is not None]
+    bends = [coupled_bending(share, w, weights) for share in parts]
     return row_evidence(
         np.sum([part.value(w) for part in maps], axis=0),
         np.sum([part.jacobian(w) for part in maps], axis=0),
         w,
-        projected,
+        weights,
         np.sum([bend for bend, _ in bends], axis=0),
         any(concave for _, concave in bends),
     )
+
+
+def coupled_bending(share: Share, w: Vector, weights: Vector) -> tuple[Vector, bool]:
+    """`bending` of the share's part of the coupled constraint; none where it has no part."""
+    if share.coupled is None:
+        return np.zeros_like(w), False
+    return bending(share.coupled, share.coupled_convex, w, weights)
+
+
+def coupled_evidence(share: Share, w: Vector, weights: Vector, tangent: Vector | None = None) -> Evidence:
+    """The evidence of one share's part of the coupled constraint, by weights of its dual cone that all owners share.
+
+    tangent: as in `owner_evidence`
+    """
+    if share.coupled is None:
+        return row_evidence(np.zeros(0), np.zeros((0, w.size)), w, np.zeros(0))
+    at = w if tangent is None else tangent
+    value, jacobian = share.coupled.value_and_jacobian(at)
+    bend, concave = coupled_bending(share, at, weights)
+    return row_evidence(value + jacobian @ (w - at), jacobian, w, weights, bend, concave)

@@ -86,7 +86,7 @@ class Description:
     dim:       length of w; -1 when its functions do not know it
     objective: whether there is one
     cone:      of its constraint, as JSON; empty when there is none
-    coupled:   length of its part of the coupled constraint; 0 when there is none
+    coupled:   cone of its part of the coupled constraint, as JSON; empty when there is none
     hessian:   whether all its functions have second derivatives
     convex:    whether its objective and its constraints are known to be convex
     private:   whether it has variables that it keeps for itself; how many is its own business
@@ -97,7 +97,7 @@ class Description:
     dim: int
     objective: bool
     cone: str
-    coupled: int
+    coupled: str
     hessian: bool
     convex: bool
     private: bool
@@ -112,11 +112,14 @@ def describe(share: Share) -> Description:
     cone = ""
     if share.constraint is not None:
         cone = json.dumps(cone_to_json(share.constraint.cone))
+    coupled = ""
+    if share.coupled_cone is not None:
+        coupled = json.dumps(cone_to_json(share.coupled_cone))
     return Description(
         dim=-1 if problem.dim is None else problem.dim,
         objective=share.objective is not None,
         cone=cone,
-        coupled=problem.coupled_length,
+        coupled=coupled,
         hessian=share.has_hessian,
         convex=share.convex,
         private=problem.private,
@@ -135,14 +138,16 @@ def stand_in(name: str, said: Description) -> Share:
     objective = None
     constraint = None
     coupled = None
+    coupled_cone = None
     if said.objective:
         objective = Elsewhere(name, dim, said.hessian, operator=said.operator, split=said.split)
     if said.cone:
         cone = cone_from_json(json.loads(said.cone))
         constraint = Constraint(MapElsewhere(name, dim, cone.dim, said.hessian), cone)
     if said.coupled:
-        coupled = MapElsewhere(name, dim, said.coupled, said.hessian)
-    return Share(objective, constraint, coupled, name, private=private)
+        coupled_cone = cone_from_json(json.loads(said.coupled))
+        coupled = MapElsewhere(name, dim, coupled_cone.dim, said.hessian)
+    return Share(objective, constraint, coupled, name, private=private, coupled_cone=coupled_cone)
 
 
 def _unknown_here(what: str) -> ProblemError:

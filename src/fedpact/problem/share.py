@@ -50,6 +50,8 @@ class Share:
                 numbers that are a `Measure` know their rows, and others a site with a rule for small cells withholds
     private:    how many variables the owner keeps for itself, such as an intercept of its own. Its functions (and
                 measures) take (w, v): the common variables first, then the private ones, which never leave the owner
+    coupled_cone: K of the coupled constraint, sum_i coupled_i(w) <=_K 0, the same at all owners that hold a part of it;
+                <= 0 in every row when None
 
     Raises ProblemError when a part is of another type.
     """
@@ -60,6 +62,7 @@ class Share:
     name: str | None = None
     measures: Callable[[Vector], Mapping[str, float]] | None = None
     private: int = 0
+    coupled_cone: Cone | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.private, bool) or not isinstance(self.private, int | np.integer) or self.private < 0:
@@ -79,6 +82,25 @@ class Share:
                 object.__setattr__(self, "coupled", as_map(self.coupled))
             except ProblemError as error:
                 raise error.within(f"{self.label}: the coupled constraint") from error
+        self._check_coupled_cone()
+
+    def _check_coupled_cone(self) -> None:
+        """The cone of the coupled constraint: of the length of its map, the orthant where none is given."""
+        cone = self.coupled_cone
+        length = None if self.coupled is None else self.coupled.length
+        if cone is None and length is not None:
+            object.__setattr__(self, "coupled_cone", Nonnegative(length))
+        elif cone is not None and (not isinstance(cone, Cone) or length not in (None, cone.dim)):
+            raise ProblemError(
+                f"{self.label}: coupled_cone = {cone!r}, its coupled map has length {length}; give a cone of "
+                "fedpact.cones of that dimension",
+                code="FP-PROBLEM-254",
+            )
+        elif cone is not None and self.coupled is None:
+            raise ProblemError(
+                f"{self.label}: coupled_cone = {cone!r} without a coupled map; give coupled as well, or leave it out",
+                code="FP-PROBLEM-255",
+            )
 
     def _list_constraints(self) -> list[Constraint]:
         """The constraints as they were given: none, one, or a sequence of them."""
@@ -126,7 +148,20 @@ class Share:
     @property
     def convex(self) -> bool:
         """Whether its objective and its constraints are known to be convex."""
-        return all(part is None or part.convex for part in (self.objective, self.constraint, self.coupled))
+        parts = all(part is None or part.convex for part in (self.objective, self.constraint))
+        return parts and self.coupled_convex
+
+    @property
+    def coupled_convex(self) -> bool:
+        """Whether its part of the coupled constraint, as a constraint with that cone, is known to be convex."""
+        if self.coupled is None:
+            return True
+        return self.coupled_cone is not None and _is_convex(self.coupled, self.coupled_cone)
+
+    @property
+    def slack(self) -> int:
+        """Slack variables of its own that a reformulation put between w and the private variables."""
+        return 0
 
     @property
     def first_private(self) -> Vector:

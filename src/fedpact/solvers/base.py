@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from numbers import Real
@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
+from fedpact.cones import Cone
 from fedpact.errors import OptionError
 from fedpact.federation.wire import STEPS
 from fedpact.problem import FederatedProblem, OwnScored, Share, VerticalProblem
@@ -71,6 +72,16 @@ def option(default: Any, doc: str, **about: Any) -> Any:
     return field(default=default, metadata={"option": Option(doc, **about)})
 
 
+def each_owner(name: str, given: Mapping[str, float] | Sequence[float], owners: Sequence[str]) -> Vector:
+    """The option in owner order. OptionError when an owner has no number, or there is one for somebody else."""
+    if isinstance(given, Mapping):
+        if given.keys() == set(owners):
+            return np.array([given[owner] for owner in owners])
+    elif len(given) == len(owners):
+        return np.array(given)
+    raise OptionError(f"{name} = {given!r}: give one number for each of {', '.join(owners)}", code="FP-OPTION-258")
+
+
 @cache
 def options_of(kind: type[Solver[Any]]) -> dict[str, tuple[Any, Any, Option]]:
     """The options of a method by name: their type, default and description."""
@@ -82,7 +93,9 @@ def options_of(kind: type[Solver[Any]]) -> dict[str, tuple[Any, Any, Option]]:
 def check_option(name: str, hint: Any, about: Option, value: Any) -> Any:
     """The value as the plain Python type of its hint. OptionError when it is of another type or out of range."""
     if about.by_owner and isinstance(value, Mapping):
-        return {str(owner): check_option(f"{name} of {owner}", hint, about, one) for owner, one in value.items()}
+        return {str(owner): check_option(f"{name}[{owner!r}]", hint, about, one) for owner, one in value.items()}
+    if Sequence[float] in get_args(hint) and isinstance(value, list | tuple | np.ndarray):  # in owner order
+        return tuple(check_option(f"{name}[{number}]", hint, about, one) for number, one in enumerate(value))
     kinds = get_args(hint) or (hint,)
     if value is None and NoneType in kinds:
         return None
@@ -155,7 +168,9 @@ class Needs:
     constraints: takes constraints of owners and of the server (any cone)
     symmetric:   ... whose cones have a symmetric interior, and functions with Hessians
     coupled:     takes coupled constraints as they are; for other methods they are decoupled by slack variables
+    prices:      starts from multipliers that are given to `fp.solve`
     own:         takes variables that owners keep for themselves (`Share.private`)
+    own_coupled: ... and coupled constraints as they are that depend on them
     operators:   takes operators that are no gradients
     jacobians:   ... all of which have Jacobians, and functions Hessians
     smooth:      why only a quadratic regularizer is taken; empty: any
@@ -174,7 +189,9 @@ class Needs:
     constraints: bool = False
     symmetric: bool = False
     coupled: bool = False
+    prices: bool = False
     own: bool = False
+    own_coupled: bool = False
     operators: bool = False
     jacobians: bool = False
     smooth: str = ""
@@ -214,6 +231,12 @@ class Needs:
             return 'tells the parties a loss by its name, and this one has none; use "vertical-al" or "vertical-exact"'
         return ""
 
+    def decoupled(self, problem: FederatedProblem) -> bool:
+        """Whether the coupled constraint must be decoupled first, for which all shares are needed in one process."""
+        if not problem.coupled_length:
+            return False
+        return not self.coupled or (problem.couples_private and not self.own_coupled)
+
     def _refusal_of(self, holder: Share, at_server: bool) -> str:
         if holder.private and not self.own:
             return f"takes no private variables, {holder.label} has some; use {TAKE_PRIVATE}"
@@ -224,12 +247,20 @@ class Needs:
             return f'needs Jacobians of operators and Hessians of functions, {holder.label} has none; use "ifeddr"'
         if self.symmetric and not holder.has_hessian:
             return f'needs Hessians, a function of {holder.label} has none; use "accelerated" or "proximal-al"'
-        if self.symmetric and holder.constraint is not None:
-            for block in holder.constraint.cone.blocks:
+        if self.symmetric:
+            for block in _blocks(holder):
                 if not block.symmetric:
                     cone = f"{holder.label} has the cone {block!r}, which has no symmetric interior"
                     return f'needs symmetric cones, {cone}; use "accelerated" or "proximal-al"'
         return ""
+
+
+def _blocks(holder: Share) -> Iterator[Cone]:
+    """The cones of its constraint, and of the coupled one that it holds a part of."""
+    if holder.constraint is not None:
+        yield from holder.constraint.cone.blocks
+    if holder.coupled_cone is not None:
+        yield from holder.coupled_cone.blocks
 
 
 # --------------------------------------------------------------------------------------------------------------- solver
@@ -276,6 +307,10 @@ class Solver(ABC, Generic[S]):
 
     def check(self, run: Run) -> None:
         """OptionError for options that do not fit the problem; called before the first exchange."""
+
+    def weights(self, run: Run) -> Vector:
+        """The part of each owner in a penalty that may differ by owner, 1 on average; empty: the same for all."""
+        return np.zeros(0)
 
     @abstractmethod
     def init(self, run: Run) -> tuple[S, Iterate]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.federation import Answers, Largest, Reply, Summed, client_step
-from fedpact.problem import Certificate, Evidence, Share, conflict, owner_evidence
+from fedpact.federation import Answers, Largest, Order, Reply, Summed, client_step
+from fedpact.problem import Certificate, Evidence, Share, conflict, coupled_evidence, owner_evidence
 from fedpact.problem.infeasibility import add
 from fedpact.solvers.run import Run, Verdict
 from fedpact.solvers.steps import MOST, At, Holder, far_point, is_better_afar, probe
@@ -55,20 +55,44 @@ class Weighed(Reply):
     concave: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Weigh(Order):
+    """Give the evidence at w; coupled: the server's weights of the coupled constraint, empty where there are none."""
+
+    w: Vector
+    coupled: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeighedParts(Weighed):
+    """The sums include the owner's part of the coupled constraint; coupled: the size of that alone."""
+
+    coupled: Summed[float]
+
+
 @client_step
-def weigh(share: Share, state: Any, order: At) -> tuple[Any, Weighed]:
-    """The owner's evidence, by the weights that its method holds."""
-    found = held_evidence(share, state, order.w)
-    return state, Weighed(part=found.size, **vars(found))
+def weigh(share: Share, state: Any, order: Weigh) -> tuple[Any, WeighedParts]:
+    """The owner's evidence, by the weights that its method holds and the server's of the coupled constraint."""
+    point, own = held_evidence(share, state, order.w)
+    found = own
+    coupled = 0.0
+    if share.coupled is not None and order.coupled.size:
+        part = sendable(coupled_evidence(share, order.w, order.coupled, point))
+        found = add([own, part])
+        coupled = part.size
+    return state, WeighedParts(part=own.size, coupled=coupled, **vars(found))
 
 
-def held_evidence(share: Share, state: Any, w: Vector) -> Evidence:
-    """The evidence at w, by the weights that the owner holds; none in a method without weights."""
+def held_evidence(share: Share, state: Any, w: Vector) -> tuple[Vector | None, Evidence]:
+    """Where constraints are linearized (None: at w), and the evidence at w by the weights that the owner holds.
+
+    There is none in a method without weights.
+    """
     point = None
     weights = np.zeros(share.multiplier_length)
     if isinstance(state, Holder):
         point, weights = state.separator
-    return sendable(owner_evidence(share, w, weights, point))
+    return point, sendable(owner_evidence(share, w, weights, point))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +105,7 @@ class Named(Reply):
 @client_step
 def name_part(share: Share, state: Any, order: At) -> tuple[Any, Named]:
     """How large this owner's part of the proof is."""
-    return state, Named(size=held_evidence(share, state, order.w).size)
+    return state, Named(size=held_evidence(share, state, order.w)[1].size)
 
 
 def sendable(found: Evidence) -> Evidence:
@@ -138,9 +162,15 @@ def pull(own: Mapping[str, Evidence], names: Sequence[str], owners: Answers[Any]
 def weigh_all(run: Run, w: Vector, server_point: Vector | None, server_weights: Vector) -> tuple[str, ...]:
     """One exchange: the holders whose constraints exclude each other, by the weights they hold; empty: no proof."""
     server = run.problem.server
-    own = {server.label: owner_evidence(server, w, server_weights, server_point)}
-    replies = run.ask(weigh, At(w=w))
-    return pull(own, run.problem.names, replies).conflict(run, w)
+    weights, coupled = np.split(server_weights, [server.multiplier_length])
+    if run.problem.coupled_cone is not None and coupled.size:
+        coupled = run.problem.coupled_cone.project_dual(coupled)
+    own = {server.label: owner_evidence(server, w, weights, server_point)}
+    replies = run.ask(weigh, Weigh(w=w, coupled=coupled))
+    found = pull(own, run.problem.names, replies)
+    if coupled.size:
+        found.sizes["coupled"] = replies.total.coupled
+    return found.conflict(run, w)
 
 
 def infeasible(names: tuple[str, ...], certificate: Certificate) -> Verdict:

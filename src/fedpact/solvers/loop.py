@@ -22,7 +22,7 @@ from fedpact.solvers.base import Solver
 from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible
 from fedpact.solvers.run import HAND_OVER, SOLVED, Best, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
-from fedpact.solvers.steps import judge_point
+from fedpact.solvers.steps import equip_all, judge_point
 
 #: Where nothing improves any more and the method knows no better reason.
 HINT = "is the problem well scaled?"
@@ -60,6 +60,7 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
     state: Any = None
     run.best.latest_only = solver.needs.columns
     try:
+        equip_all(run, solver.weights(run))
         state, iterate = solver.init(run)
         if run.started is None and not solver.one_by_one:  # one by one, somebody has moved already
             run.started = iterate

@@ -130,6 +130,15 @@ class Best:
         return self.certificate
 
 
+@dataclass(frozen=True)
+class Given:
+    """Multipliers to start from: of the server, the owners in order, and the coupled constraint."""
+
+    server: Vector
+    owners: tuple[Vector, ...]
+    coupled: Vector
+
+
 @dataclass
 class Run:
     """One solve.
@@ -152,6 +161,7 @@ class Run:
     listeners: Sequence[Callable[[Progress], Any]] = ()
     choice: str = ""  # why "auto" took this method
     fallback: bool = True  # whether the method that this one names may go on
+    given: Given | None = None  # multipliers that the first method starts from
     history: History = field(default_factory=History)
     first: int = 0
     warm: int = -1

@@ -16,6 +16,8 @@ from fedpact.types import Matrix, Vector
 
 #: Step of a difference of gradients, relative to the size of w.
 STEP = 1e-6
+#: Squared norm of the gradient of scale c~(w) - s, on average: of either part 1.
+SLACK_ROW = 2.0
 #: Changes of a gradient below this part of it are rounding.
 ROUNDING = 1e-13
 
@@ -33,14 +35,20 @@ class Introduced(Reply):
 
     curvature: Summed[float]  # mean diagonal of the objective's Hessian, estimated with one product
     slope: float  # mean squared norm of the constraint's gradients
+    coupled: Summed[float]  # squared norms of the gradients in its part of the coupled constraint
 
 
 @dataclass(frozen=True)
 class Scales:
-    """curvature: of the sum of all objectives; slope: the largest of any holder's constraint."""
+    """curvature: of the sum of all objectives; slope: the largest of any holder's constraint.
+
+    coupled_scale: factor that brings the coupled maps to slope 1 on average, the slope of their slacks.
+    Without it the augmented Lagrangian methods need many more rounds when the maps are flat.
+    """
 
     curvature: float
     slope: float
+    coupled_scale: float = 1.0
 
 
 @client_step
@@ -61,7 +69,7 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
         _check("constraint's Jacobian", jacobian, (rows, w.size))
         slope = float(np.sum(jacobian**2)) / rows
     _check_private(share, w)
-    return state, Introduced(curvature=curvature, slope=slope)
+    return state, Introduced(curvature=curvature, slope=slope, coupled=_coupled_steepness(share, w))
 
 
 def look(run: Run) -> Scales:
@@ -70,7 +78,46 @@ def look(run: Run) -> Scales:
     with named(run.problem.server.label, introduce.__name__):
         _, own = introduce(run.problem.server, None, order)
     seen = run.ask(introduce, order)
-    return Scales(own.curvature + seen.total.curvature, max(own.slope, *(s.slope for s in seen)))
+    slope = max(own.slope, *(s.slope for s in seen))
+    if run.problem.coupled_length:
+        slope = max(slope, SLACK_ROW)
+    return Scales(own.curvature + seen.total.curvature, slope, _coupled_scale(run, seen.total.coupled))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gauged(Reply):
+    coupled: Summed[float]  # as in `Introduced`
+
+
+@client_step
+def gauge(share: Share, state: Any, order: Introduce) -> tuple[Any, Gauged]:
+    """How steep this owner's part of the coupled constraint is."""
+    w = np.concatenate([order.w, share.first_private])
+    return state, Gauged(coupled=_coupled_steepness(share, w))
+
+
+def find_coupled_scale(run: Run) -> float:
+    """`Scales.coupled_scale` alone: one exchange where there is a coupled constraint, else none."""
+    if not run.problem.coupled_length:
+        return 1.0
+    return _coupled_scale(run, run.ask(gauge, Introduce(w=run.start)).total.coupled)
+
+
+def _coupled_scale(run: Run, steepness: float) -> float:
+    parts = sum(share.coupled is not None for share in run.problem.shares)
+    rows = max(parts * run.problem.coupled_length, 1)
+    return 1 / float(np.sqrt(steepness / rows) or 1.0)
+
+
+def _coupled_steepness(share: Share, w: Vector) -> float:
+    """Squared norms of the gradients of its part of the coupled constraint; 0 without one."""
+    if share.coupled is None or share.coupled_cone is None:
+        return 0.0
+    rows = share.coupled_cone.dim
+    c, jacobian = share.coupled.value_and_jacobian(w)
+    _check("coupled map", c, (rows,))
+    _check("coupled map's Jacobian", jacobian, (rows, w.size))
+    return float(np.sum(jacobian**2))
 
 
 def default_penalty(scales: Scales) -> float:

@@ -56,6 +56,7 @@ class Holder:
     """What an owner keeps in any method: price and private variables of the latest iteration, and of the best one.
 
     returned: the private variables of models that solves of this session have returned
+    weight:   its part in a penalty that may differ by owner, r_i = rho_i / rho
     """
 
     iteration: int
@@ -65,6 +66,7 @@ class Holder:
     private: Private = field(default_factory=Private)
     best_private: Private = field(default_factory=Private)
     returned: tuple[Private, ...] = ()
+    weight: float = 1.0
 
     def price_at(self, iteration: int) -> Vector:
         held = {self.best_iteration: self.best_price, self.iteration: self.price}
@@ -91,6 +93,13 @@ def price_of(share: Share, state: Any, iteration: int) -> Vector:
     if isinstance(state, Holder) and iteration >= 0:
         return state.price_at(iteration)
     return np.zeros(share.multiplier_length)
+
+
+def first_prices(run: Run) -> Vector:
+    """The server's prices at the start, the coupled constraint's behind its own: those it was handed, or zero."""
+    if run.warm >= 0:
+        return run.best.multiplier
+    return np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
 
 
 def point_of(share: Share, state: Any, w: Vector, iteration: int) -> Vector:
@@ -139,6 +148,71 @@ def remember(share: Share, state: Any, point: Vector, iteration: int) -> Any:
     return replace(state, returned=(*state.returned, Private.of(share, point)))
 
 
+def weight_of(state: Any, weighted: bool) -> float:
+    """The owner's part in a penalty, as it was told before the first iteration of this method."""
+    if weighted and isinstance(state, Holder):
+        return state.weight
+    return 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equip(Order):
+    """What this owner starts from: a price of its constraint, its weight, and a model whose variables it may have."""
+
+    w: Vector
+    price: Vector
+    weight: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equipped(Reply):
+    """This owner is ready to start."""
+
+
+@client_step
+def equip(share: Share, state: Any, order: Equip) -> tuple[Holder, Equipped]:
+    """Start from this price, brought into the dual cone, and from the private variables that belong to w."""
+    price = order.price
+    if price.size != share.multiplier_length:
+        raise ProblemError(
+            f"got a multiplier of length {price.size} for a constraint of length {share.multiplier_length}",
+            code="FP-PROBLEM-257",
+        )
+    if share.constraint is not None:
+        price = share.constraint.cone.project_dual(price)
+    values = private_of(share, state, order.w)
+    if values is None:
+        values = share.first_private
+    private = Private.of(share, np.concatenate([order.w, values]))
+    fresh = Holder(
+        iteration=0,
+        price=price,
+        best_iteration=0,
+        best_price=price,
+        private=private,
+        best_private=private,
+        returned=returned_by(state),
+        weight=order.weight,
+    )
+    return fresh, Equipped()
+
+
+def equip_all(run: Run, weights: Vector) -> None:
+    """One exchange, where multipliers were given or owners differ in weight: each owner is told its own."""
+    if run.given is None and not weights.size:
+        return
+    prices = [np.zeros(share.multiplier_length) for share in run.problem.shares]
+    if run.given is not None:
+        prices = list(run.given.owners)
+        run.best.multiplier = np.append(run.given.server, run.given.coupled)
+        run.warm = 0
+    if not weights.size:
+        weights = np.ones(len(prices))
+    orders = [Equip(w=run.start, price=price, weight=r) for price, r in zip(prices, weights, strict=True)]
+    run.ask(equip, orders)
+    run.given = None  # a method that goes on has prices of its own
+
+
 # ------------------------------------------------------------------------------------------------------------- describe
 
 
@@ -149,7 +223,7 @@ class Described(Reply):
     dim: int
     objective: bool
     cone: str
-    coupled: int
+    coupled: str
     hessian: bool
     convex: bool
     private: bool
@@ -383,7 +457,8 @@ def is_better_afar(run: Run, far: Vector, replies: Answers[Any], certificate: Ce
     asked, user_far, _, _ = run.problem.own(far, np.zeros(run.problem.server.multiplier_length))
     own = probe_fields(asked.server, user_far, 0, secure=False)
     violations = [own["far_violation"], replies.total.far_violation]
-    violations.append(float(np.max(replies.total.far_coupled, initial=0.0)))
+    if asked.coupled_cone is not None:
+        violations.append(asked.coupled_cone.violation(replies.total.far_coupled))
     there = own["far_objective"] + replies.total.far_objective + run.problem.regularizer.value(far)
     feasible = max(violations) <= max(certificate.violation, run.tol[1])
     return bool(feasible and np.isfinite(there) and there < objective - 0.1 * abs(objective))

@@ -1,5 +1,7 @@
 """FedDR and FedSplit against their papers, against iFedDR, and against closed forms; and FedDR's stall."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from averaging_cases import Quadratics, Watching, logistic, quadratics
@@ -128,6 +130,50 @@ def test_ten_gradient_steps_stall_when_they_start_at_s_and_not_at_p() -> None:
     assert at_s.certificate.stationarity > 0.1
     exact = fp.solve(problem, "feddr", start="s", **{**options, "local_solver": "newton"})
     assert exact.status == "solved"  # exact resolvents do not mind where they start
+
+
+@pytest.mark.slow
+def test_a_schedule_of_accuracies_converges_from_s_too() -> None:
+    """Tran Dinh et al., Theorem 3.1: errors eps_k that are summable are enough, wherever the local solver starts."""
+    problem = stretched()
+    options = {"gamma": 5.0, "local_solver": "gradient", "tol": 1e-3, "max_rounds": 600}
+    found = fp.solve(problem, "feddr", start="s", accuracy=0.1, **options)
+    assert found.status == "solved"
+    exact = fp.solve(problem, "interior-point", tol=1e-8)
+    assert found.objective == pytest.approx(exact.objective, abs=1e-3)
+    work = [sum(record.gradients) for record in found.history.local]
+    assert work[-1] > work[0]  # later rounds take more local steps
+
+
+def test_resolvents_are_as_accurate_as_the_schedule_says() -> None:
+    """Round k has |s - gamma F(x) - x| <= accuracy / (k+1)^2 at every owner, in its own state."""
+    problem = stretched()
+    owners = len(problem.shares)
+    gamma = 2.0
+    gaps: list[list[float]] = []
+    with fp.Session() as session:
+
+        def look(progress: Any) -> None:
+            states = session.fleet.states()
+            assert states is not None
+            if progress.iteration:
+                gaps.append([float(np.linalg.norm(one.s - gamma * one.image - one.x)) for one in states.values()])
+
+        fp.solve(
+            problem,
+            "feddr",
+            session=session,
+            gamma=gamma,
+            accuracy=0.5,
+            local_solver="gradient",
+            tol=1e-9,
+            max_rounds=12,
+            callbacks=[look],
+        )
+    assert len(gaps) >= 6
+    assert all(len(each) == owners for each in gaps)
+    for k, each in enumerate(gaps[:6]):
+        assert max(each) <= 0.5 / (k + 1) ** 2 + 1e-12
 
 
 # ----------------------------------------------------------------------------------------------------------- FedSplit

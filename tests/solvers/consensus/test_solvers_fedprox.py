@@ -50,6 +50,25 @@ def test_it_stops_at_the_fixed_point_of_its_steps(steps: int) -> None:
     assert unbiased == (steps == 1)
 
 
+@pytest.mark.parametrize("step_rule", ["own", "common"])
+def test_a_decreasing_gamma_comes_to_the_optimum(step_rule: str) -> None:
+    """Malekmohammadi et al. 2022, Theorem 1: with gamma_k -> 0 and a sum without bound there is no bias left."""
+    options = {"gamma": 4 * GAMMA, "steps": 10, "step_rule": step_rule, "tol": 1e-6, "max_rounds": 150}
+    fixed = fp.solve(CASE.problem(), "fedprox", **options)
+    found = fp.solve(CASE.problem(), "fedprox", gamma_decay=1.0, **options)
+    biased = np.linalg.norm(fixed.w - CASE.optimum())
+    assert biased > 0.05
+    assert np.linalg.norm(found.w - CASE.optimum()) < 0.1 * biased
+
+
+def test_gamma_of_every_round() -> None:
+    watch = Watching()
+    fp.solve(CASE.problem(), "fedprox", gamma=2.0, gamma_decay=0.5, max_rounds=9, engine=watch)
+    asked = watch.iterates("gamma")
+    np.testing.assert_allclose(asked, 2.0 / np.sqrt(np.arange(1, len(asked) + 1)), rtol=1e-12)
+    assert len(asked) >= 4
+
+
 def test_the_bias_vanishes_with_gamma() -> None:
     ends = []
     for part in (1, 10, 100):

@@ -1,13 +1,11 @@
 """Accelerated consensus against conic solvers, against itself written in pooled NumPy, and against its theory."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import cvxpy as cp
 import numpy as np
 import pooled
 import pytest
 from real_tables import fairness, largest_gap, neyman_pearson_owners
+from watched_session import Watching
 
 import fedpact as fp
 from fedpact import data, tasks
@@ -16,30 +14,6 @@ from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth, as_map
 from fedpact.solvers.constrained.accelerated import Accelerated, Round, State, advance
 from fedpact.solvers.constrained.anderson import RELAXATION
 from fedpact.solvers.local.constrained import Warm
-
-
-class Watching(fp.Session):
-    """A session over owners in this process that keeps every exchange."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def ask(self, step, orders, owners=None):
-        replies = super().ask(step, orders, owners)
-        self.seen.append(Exchange(step.__name__, orders, replies))
-        return replies
-
-    def of(self, step):
-        return [exchange for exchange in self.seen if exchange.step == step]
-
-
-@dataclass(frozen=True)
-class Exchange:
-    step: str
-    order: Any
-    replies: Any
-
 
 # ------------------------------------------------------------------------------------------------------ right answers
 
@@ -236,15 +210,15 @@ def test_the_federated_acceleration_is_the_pooled_one():
 
 def plain_order(w, rho):
     return Round(
-        w=w, mix=np.zeros(0), remember=0, penalty=rho, accuracy=1e-11, iteration=1, best=False, judge=False,
-        coupled=np.zeros(0),
+        w=w, push=np.zeros(0), mix=np.zeros(0), remember=0, penalty=rho, accuracy=1e-11, iteration=1, best=False,
+        judge=False, coupled=np.zeros(0),
     )  # fmt: skip
 
 
 def state_at(z, residual, rho, price):
     return State(
         iteration=0, price=price, best_iteration=-1, best_price=price, z=z, residual=residual, pull=residual,
-        penalty=rho, warm=Warm(z, price), drift=price,
+        penalty=rho, weight=1.0, scale=1.0, slack=0, warm=Warm(z, price), drift=price,
     )  # fmt: skip
 
 

@@ -546,6 +546,10 @@ def test_a_private_variable_that_no_function_uses(build: Callable[..., Function]
 
 
 def test_a_coupled_map_of_private_variables_at_owners_elsewhere() -> None:
-    share = fp.Share(Quadratic(np.eye(3)), coupled=Affine([[1.0, 0.0, 1.0]]), private=1, name="north")
-    with raises_code("FP-OPTION-114", "a coupled constraint"):
-        fp.solve(fp.RemoteProblem({"north": share}))
+    share = fp.Share(Quadratic(np.eye(3)), coupled=Affine([[1.0, 0.0, 1.0]], [1.0]), private=1, name="north")
+    problem = fp.RemoteProblem({"north": share})
+    with raises_code("FP-OPTION-114"):
+        fp.solve(problem, "interior-point")
+    found = fp.solve(problem, tol=1e-6)
+    assert (found.method, found.status) == ("accelerated", "solved")
+    np.testing.assert_allclose(found.w, [-0.5, 0.0], atol=1e-5)

@@ -19,6 +19,8 @@ Notation
     gamma    step of the resolvents, eta of Tran Dinh et al.            gamma
     lambda   relaxation, in (0, 2); alpha there                         relaxation
     tau      steps of an owner's local solver in a round                steps
+    eps_ik   accuracy of x_i in round k, accuracy / (k+1)^2, which is   accuracy
+             summable, as Theorem 3.1 of Tran Dinh et al. asks for
     s, x, p_i   y, x, x^ there                                          State
     p        x-bar there; x of Pathak and Wainwright                    p
 """
@@ -63,10 +65,14 @@ from fedpact.types import Vector
 
 #: A local solver stops before its steps are used up when its gap is this small, relative to |s_i|.
 EXACT = 1e-14
+#: Local steps of a round in which the accuracy decides.
+MOST_STEPS = 1000
 STALL = (
     "{} with a fixed number of local steps stops where the errors of its resolvents leave it; give more steps, "
     'start="p" or a smaller gamma, or take "ifeddr", which asks for more work where it is needed'
 )
+
+VANISHING = "the errors of its resolvents vanish, so {} converges where the problem is convex; change gamma"
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
@@ -78,6 +84,7 @@ class Round(Resolve):
     relaxation: float
     gamma: float
     ridge: Vector
+    accuracy: float  # of the resolvent, as a distance; 0: as the steps give it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +109,8 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Reflected]
 
     s = before.s - order.relaxation * (before.x - p)
     function = with_ridge(objective, order.ridge, order.holders, p.size)
-    exact = EXACT * float(np.linalg.norm(s))
-    found = solve_resolvent(function, before, s, order.gamma, order, at_p, exact)
+    enough = max(order.accuracy, EXACT * float(np.linalg.norm(s)))
+    found = solve_resolvent(function, before, s, order.gamma, order, at_p, enough)
     after = replace(before, s=s, x=found.x, image=found.image, lipschitz=found.lipschitz)
 
     change = reflection(after) - reflection(before)
@@ -158,6 +165,13 @@ class Splitting(Solver[Server]):
     steps: int = option(
         10, "of the local solver in a round, fewer only where it is exact before", letter="tau", least=1
     )
+    accuracy: float | None = option(
+        None,
+        "of the first resolvents, as a distance; those of round k have accuracy / (k+1)^2, with as many local steps as "
+        "that takes, up to 1000. By default `steps` decides",
+        letter="eps",
+        above=0,
+    )
     local_solver: str = option("", LOCAL_SOLVER, choices=SOLVERS)
     start: str = option("", START, choices=STARTS)
 
@@ -180,6 +194,11 @@ class Splitting(Solver[Server]):
 
     def step(self, run: Run, state: Server) -> Iterate:
         asked = state.rounds.next()
+        steps = self.steps
+        accuracy = 0.0
+        if self.accuracy is not None:
+            steps = MOST_STEPS
+            accuracy = self.accuracy / state.rounds.k**2
         order = Round(
             p=state.p,
             relaxation=state.relaxation,
@@ -188,7 +207,8 @@ class Splitting(Solver[Server]):
             ridge=state.ridge,
             solver=self.local_solver,
             start=self.start,
-            steps=self.steps,
+            steps=steps,
+            accuracy=accuracy,
             judge=state.rounds.judging,
         )
         replies = run.ask(advance, order, asked)
@@ -208,6 +228,8 @@ class Splitting(Solver[Server]):
         return iterate
 
     def excuse(self, run: Run, state: Server) -> str:
+        if self.accuracy is not None:
+            return VANISHING.format(self.title)
         return STALL.format(self.title)
 
 

@@ -6,6 +6,7 @@
 Source: Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith (2020), Algorithm 2, with gradient steps as the local solver, as
 in iFedDR (E.2). With tau -> infinity it iterates the mean of the owners' proximal maps, whose fixed point is not the
 optimum when the owners differ (Pathak and Wainwright 2020, Proposition 2): gamma -> 0 removes the bias, and the speed.
+With gamma_k = gamma / (k+1)^a, 1/2 < a <= 1, it converges to the optimum (Malekmohammadi et al. 2022, Theorem 1).
 
 differs from Li et al.: owners that are asked count the same, and all of them take tau steps (there: drawn by their
 rows, and to an accuracy that may differ by owner). Minibatches and h are as in FedAvg, see there; the server's proximal
@@ -13,6 +14,7 @@ step of h is as long as the owners' way, lambda gamma (1 - (1 - eta / gamma)^tau
 
 Notation
     gamma    step of the proximal term, 1 / mu of Li et al.             gamma
+    a        how fast gamma_k decreases; 0: not at all                  gamma_decay
     tau      local steps in a round                                     steps
     eta      local step size, by default step_factor / (L + 1 / gamma)  step_size
     lambda   step of the server                                         relaxation
@@ -88,6 +90,7 @@ def advance(share: Share, state: Member, order: Round) -> tuple[Member, Moved]:
 @dataclass
 class Server(local_steps.Server):
     gamma: float
+    lipschitz: float  # the largest of the F_i
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,17 +110,25 @@ class FedProx(LocalStepSolver[Server]):
         letter="gamma",
         above=0,
     )
+    gamma_decay: float = option(
+        0.0, "round k has gamma / (k+1)^gamma_decay; above 1/2 it converges to the optimum", letter="a", least=0, most=1
+    )
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         joined = self.join_all(run, join)
         gamma = self.gamma or default_gamma(joined.total.curvature)
         run.note(f"gamma = {gamma:.3g}")
         state, start = self.begin(run, joined, more=1 / gamma)
-        return Server(**vars(state), gamma=gamma), start
+        if self.gamma_decay:
+            state.rounds.steady = False  # another map in every round
+        return Server(**vars(state), gamma=gamma, lipschitz=max(reply.lipschitz for reply in joined)), start
 
     def step(self, run: Run, state: Server) -> Iterate:
-        gamma = state.gamma
         asked = state.rounds.next()
+        gamma = state.gamma / state.rounds.k**self.gamma_decay
+        if self.gamma_decay and state.step_size:  # a step of the proximal term is at most gamma long
+            longest = self.step_factor / (state.lipschitz + 1 / gamma)
+            state.step_size = longest if self.step_size is None else min(self.step_size, gamma)
         order = Round(**self.local_steps(run, state), gamma=gamma)
         replies = run.ask(advance, order, asked)
 

@@ -10,6 +10,10 @@ differences. Owners keep their own and send F_i and inner products. The server n
 of the next z follows from the sums it has, so one exchange a round is enough. Multipliers stay at their owners until
 the end, and the certificate of (w, mu) comes with the round when the residual says that it may be met.
 
+A coupled constraint is the server's: owner i has slacks s_i behind w, with scale c~_i(u) - s_i <=_K 0 in its proximal
+step, and the server's prox puts sum_i s_i into -K. It needs the sum of the z_i alone, and gives one push to all:
+s_i = z_i - push / rho_i (`coupling.py`). The push is the price.
+
 Private variables v_i of an owner are one more block of its z_i, u_i and F_i. No consensus ties them, which in the
 splitting means that the server's prox is the identity on them: their w is their own z, and the proximal step has the
 anchor 2 z - z = z. So they take relaxed steps of the proximal point method, and the iteration stays that of a map that
@@ -23,7 +27,7 @@ while the residual is above the bound of A2DR (Fu, Zhang and Boyd 2020, Algorith
 wherever the plain one does, once rho stays: it changes less and less often.
 
 Notation
-    rho         penalty of u_i = w, the same for all; lambda_i = rho (z_i - w) is kept when it changes   penalty
+    rho_i       penalty of u_i = w, r_i rho; lambda_i = rho_i (z_i - w) is kept when it changes          penalty, weight
     F           residual of the fixed point                                                              residual
     beta        relaxation                                                                               RELAXATION
     dz, dF      differences of the last rounds                                                           steps, changes
@@ -32,29 +36,33 @@ Notation
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedpact.federation import Answers, Order, Summed, client_step, named
-from fedpact.problem import Certificate, Share
+from fedpact.problem import Certificate, Share, add_slack, insert_slack
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.constrained.anderson import Memory, Part, mix_next
+from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
 from fedpact.solvers.local.constrained import Proximal, Warm, constrained
 from fedpact.solvers.run import Iterate, Run, Verdict
-from fedpact.solvers.scales import Introduce, introduce
+from fedpact.solvers.scales import Introduce, find_coupled_scale, introduce
 from fedpact.solvers.solution import InnerRecord
 from fedpact.solvers.steps import (
     Holder,
     Judged,
     Private,
     certificate_of,
+    first_prices,
     judged_terms,
     no_terms,
     point_of,
     price_of,
     returned_by,
+    weight_of,
 )
 from fedpact.types import Vector
 
@@ -105,8 +113,10 @@ class State(Holder):
 
     z: Vector
     residual: Vector  # F_i
-    pull: Vector  # rho (v - u): the gradient of f_i + mu_i' c_i at u
-    penalty: float
+    pull: Vector  # rho_i (v - u): the gradient of f_i + mu_i' c_i at u
+    penalty: float  # rho_i
+    scale: float  # of its part of the coupled constraint
+    slack: int  # entries of z behind w that are slacks
     warm: Warm
     drift: Vector  # P_{K*} of the last change of the multiplier
     steps: tuple[Vector, ...] = ()
@@ -115,7 +125,7 @@ class State(Holder):
     @property
     def separator(self) -> tuple[Vector | None, Vector]:
         """The drifts of owners in conflict balance at their own u_i, which stay a fixed way from w."""
-        return self.warm.u, self.drift
+        return self.warm.u[: self.warm.u.size - self.slack], self.drift
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +134,10 @@ class Begin(Order):
 
     w: Vector
     coupled: Vector
+    scale: float  # of the coupled maps
     iteration: int
     warm: int  # iteration of another method whose price is mu_i at the start; -1: zero
+    weighted: bool  # owners differ in r_i, and know theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +153,7 @@ class Round(Order):
     """Mix the next z, and take the proximal step around 2 w - z."""
 
     w: Vector
+    push: Vector  # of the slacks; empty without a coupled constraint
     mix: Vector  # gamma; empty for a plain step
     remember: int  # differences to keep, this round's included
     penalty: float
@@ -171,15 +184,21 @@ MIXED = ("residual", "squared", "products", "against", "stepped", "moved", "turn
 def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
     """Look at the share, and start from z = w - (grad f(w) + J'mu) / rho once rho is known."""
     seen = introduce(share, None, Introduce(w=order.w))[1]
-    w = point_of(share, state, order.w, order.warm)
+    own_w = point_of(share, state, order.w, order.warm)
     price = price_of(share, state, order.warm)
+    with_slack = add_slack(share, order.w.size, order.scale)
+    w = insert_slack(share, own_w, order.scale)
+    multiplier = price
+    if with_slack.slack:
+        multiplier = np.concatenate([price, order.coupled / order.scale])
     gradient = np.zeros_like(w)
-    if share.objective is not None:
-        gradient = share.objective.gradient(w)
-    if share.constraint is not None and order.warm >= 0:
-        gradient = gradient + share.constraint.function.value_and_jacobian(w)[1].T @ price
-    gradient = np.append(gradient[: order.w.size], np.zeros(share.private))  # private variables start at their z
-    private = Private.of(share, w)
+    if with_slack.objective is not None:
+        gradient = with_slack.objective.gradient(w)
+    if with_slack.constraint is not None and order.warm >= 0:
+        gradient = gradient + with_slack.constraint.function.value_and_jacobian(w)[1].T @ multiplier
+    tied = w.size - share.private
+    gradient = np.append(gradient[:tied], np.zeros(share.private))  # private variables start at their z
+    private = Private.of(share, own_w)
     fresh = State(
         iteration=order.iteration,
         price=price,
@@ -192,10 +211,13 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
         residual=np.zeros_like(w),
         pull=gradient,
         penalty=0.0,
-        warm=Warm(w, price),
+        weight=weight_of(state, order.weighted),
+        scale=order.scale,
+        slack=with_slack.slack,
+        warm=Warm(w, multiplier),
         drift=np.zeros_like(price),
     )
-    terms = judged_terms(share, w, price, order.coupled)
+    terms = judged_terms(share, own_w, price, order.coupled)
     return fresh, Begun(curvature=seen.curvature, pull=gradient[: order.w.size], **terms)
 
 
@@ -203,25 +225,33 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
 def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     """z as the server mixed it, the proximal step there, and what the server needs to mix the next one."""
     dim = order.w.size
+    tied = dim + state.slack
     state = state.mark_best(order.best)
+    with_slack = add_slack(share, dim, state.scale)
+    penalty = state.weight * order.penalty
 
     # 1. the next z; a new rho keeps lambda_i
     first = state.penalty == 0
     z = mix_next(state, order.mix)
     if first:
-        z = state.z - state.pull / order.penalty
-    w = np.concatenate([order.w, z[dim:]])  # of private variables nobody else has a copy
-    if not first and order.penalty != state.penalty:
-        z = w + state.penalty / order.penalty * (z - w)
+        z = state.z - state.pull / penalty
+    slacks = z[dim:tied]
+    if state.slack:
+        slacks = slacks - order.push / (state.penalty or penalty)  # the push is a price, which a new rho keeps
+    w = np.concatenate([order.w, slacks, z[tied:]])  # of private variables nobody else has a copy
+    if not first and penalty != state.penalty:
+        z = w + state.penalty / penalty * (z - w)
 
     # 2. the proximal step under the constraint
     anchor = 2 * w - z
-    found = constrained(share, order.penalty, anchor, state.warm, order.accuracy)
+    found = constrained(with_slack, penalty, anchor, state.warm, order.accuracy)
     residual = found.u - w
-    pull = order.penalty * (anchor - found.u)
-    drift = found.drift
+    pull = penalty * (anchor - found.u)
+    drift = found.drift[: share.multiplier_length]
+    own_point = np.concatenate([order.w, found.u[tied:]])
+    price = found.multiplier[: share.multiplier_length]
     if share.constraint is not None and found.converged:
-        drift = share.constraint.cone.project_dual(found.multiplier - state.price)
+        drift = share.constraint.cone.project_dual(price - state.price)
 
     # 3. differences for the acceleration
     steps: tuple[Vector, ...] = ()
@@ -230,16 +260,15 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
         steps = (*state.steps, z - state.z)[-order.remember :]
         changes = (*state.changes, residual - state.residual)[-order.remember :]
 
-    point = np.concatenate([order.w, found.u[dim:]])
     after = replace(
         state,
         iteration=order.iteration,
-        price=found.multiplier,
-        private=Private.of(share, point),
+        price=price,
+        private=Private.of(share, own_point),
         z=z,
         residual=residual,
         pull=pull,
-        penalty=order.penalty,
+        penalty=penalty,
         warm=found.warm,
         drift=drift,
         steps=steps,
@@ -247,31 +276,35 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     )
     terms = no_terms()
     if order.judge:
-        terms = judged_terms(share, point, found.multiplier, order.coupled)
-    return after, report_round(state, after, found, terms, dim)
+        terms = judged_terms(share, own_point, price, order.coupled)
+    return after, report_round(state, after, found, terms, order)
 
 
-def report_round(before: State, after: State, found: Proximal, terms: dict[str, Any], dim: int) -> Moved:
-    """What the server needs of a holder's round to mix the next z and to choose rho; dim: of the common variables.
+def report_round(before: State, after: State, found: Proximal, terms: dict[str, Any], order: Round) -> Moved:
+    """What the server needs of a holder's round to mix the next z and to choose rho.
 
-    Norms and products are of the common variables alone: beside the vector F_i they would tell how far v_i went.
+    Norms and products are of w and the slacks alone: beside the vector F_i they would tell how far v_i went. They are
+    weighed by r_i, since the iteration is nonexpansive in the norm that sums rho_i |z_i|^2.
     """
-    residual = after.residual[:dim]
-    changes = [change[:dim] for change in after.changes]
+    dim = order.w.size
+    tied = dim + after.slack
+    r = after.weight
+    residual = after.residual[:tied]
+    changes = [change[:tied] for change in after.changes]
     stepped = 0.0
     if after.steps:
-        step = after.steps[-1][:dim]
-        stepped = float(step @ step)
+        step = after.steps[-1][:tied]
+        stepped = r * float(step @ step)
     moved = 0.0
     turned = 0.0
     if before.penalty != 0:  # not in the first round
         moved = float(np.sum((found.u - before.warm.u)[:dim] ** 2))
         turned = float(np.sum((after.pull - before.pull)[:dim] ** 2))
     return Moved(
-        residual=residual,
-        squared=float(residual @ residual),
-        products=np.array([changes[-1] @ change for change in changes]),
-        against=np.array([change @ residual for change in changes]),
+        residual=for_server(residual, dim, order.push.size, r),
+        squared=r * float(residual @ residual),
+        products=np.array([r * float(changes[-1] @ change) for change in changes]),
+        against=np.array([r * float(change @ residual) for change in changes]),
         stepped=stepped,
         moved=moved,
         turned=turned,
@@ -345,15 +378,20 @@ class Outcome:
 class Server:
     """The server's variables.
 
-    z:         sum_i z_i over all holders
+    holders:   sum of the r_i of all holders, of which the server has 1
+    z:         sum_i r_i z_i over all holders, and the sum of their slacks' z behind it
+    price:     of the coupled constraint, in the user's units; drift: its last change
     following: rho of the next round
     expected:  certificate relative to the tolerances over residual, as last judged
     idle:      rounds since the certificate was last halved
     """
 
-    holders: int
+    holders: float
     own: State  # the server as a holder of its own share
     shared: bool  # has it one?
+    coupling: Coupling
+    price: Vector
+    drift: Vector
     z: Vector
     penalty: float
     following: float
@@ -371,6 +409,11 @@ class Server:
     idle: int = 0
     stuck: int = 0  # rounds in a row in which a holder failed to solve its subproblem
     violated: bool = False  # did the latest judged point miss a constraint?
+
+    @property
+    def prices(self) -> Vector:
+        """Of its own constraint, and of the coupled one."""
+        return np.append(self.own.price, self.price)
 
     def see(self, outcome: Outcome, judged: tuple[Certificate, float] | None, tol: tuple[float, float]) -> None:
         """Note who failed, and how the certificate compares with the residual."""
@@ -393,46 +436,62 @@ class Accelerated(Solver[Server]):
     """Douglas-Rachford consensus with Anderson acceleration: any function, any cone, d numbers a message."""
 
     name: ClassVar[str] = "accelerated"
-    needs: ClassVar[Needs] = Needs(constraints=True, own=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, coupled=True, own=True, own_coupled=True, prices=True)
     patience: ClassVar[int] = 1500
     doubt: ClassVar[int] = 30
 
-    consensus_penalty: float | None = option(
+    consensus_penalty: float | Mapping[str, float] | Sequence[float] | None = option(
         None,
-        "penalty of the consensus, fixed when given (a non-convex subproblem still raises it); by default from the "
-        "owners' curvature, and adapted",
+        "penalty of the consensus, or one for each owner; fixed when given (a non-convex subproblem still raises it); "
+        "by default from the owners' curvature, and adapted",
         letter="rho",
         above=0,
+        by_owner=True,
     )
     memory: int = option(30, "how many differences the acceleration uses", least=1)
 
+    def weights(self, run: Run) -> Vector:
+        return divide_penalty(self.consensus_penalty, run)[1]
+
     def init(self, run: Run) -> tuple[Server, Iterate]:
         problem = run.problem
-        multiplier = np.zeros(problem.server.multiplier_length)
-        if run.warm >= 0:
-            multiplier = run.best.multiplier
-        coupled = problem.own(run.start, multiplier)[3]
-        order = Begin(w=run.start, coupled=coupled, iteration=run.first, warm=run.warm)
+        prices = first_prices(run)
+        price, coupled = np.split(prices, [problem.server.multiplier_length])
+        asked, weights = divide_penalty(self.consensus_penalty, run)
+        scale = find_coupled_scale(run)
+        order = Begin(
+            w=run.start,
+            coupled=problem.own(run.start, prices)[3],
+            scale=scale,
+            iteration=run.first,
+            warm=run.warm,
+            weighted=weights.size > 0,
+        )
+        held = Holder(iteration=run.warm, price=price, best_iteration=run.warm, best_price=price)
         with named(problem.server.label, begin.__name__):
-            own, at_server = begin(problem.server, None, replace(order, coupled=np.zeros(0), warm=-1))
-        own = replace(own, price=multiplier, warm=Warm(run.start, multiplier))
+            own, at_server = begin(problem.server, held, order)
         begun = run.ask(begin, order)
         pull = begun.total.pull
         curvature = begun.total.curvature
-        holders = len(begun)
+        holders = float(len(begun))
         shared = bool(problem.server.parts)
         if shared:
             pull = pull + at_server.pull
             curvature += at_server.curvature
             holders += 1
-        penalty = self.consensus_penalty or START * (curvature or 1.0) / holders
+        penalty = asked or START * (curvature or 1.0) / holders
         run.note(f"consensus penalty rho = {penalty:.3g} at the start")
-        z = holders * run.start - pull / penalty
+        coupling = Coupling.of(problem, scale, weights)
+        slacks = coupling.moved(coupling.first_slacks(begun.total.coupled), -coupled / scale, penalty)
+        z = np.append(holders * run.start - pull / penalty, slacks)
         floor = 0.01 * run.tol[0] / holders
         server = Server(
             holders=holders,
             own=own,
             shared=shared,
+            coupling=coupling,
+            price=coupled,
+            drift=np.zeros_like(coupled),
             z=z,
             penalty=penalty,
             following=penalty,
@@ -441,16 +500,17 @@ class Accelerated(Solver[Server]):
             anderson=Memory(self.memory, z),
             pace=Pace(self.consensus_penalty is not None),
         )
-        judged = certificate_of(problem, run.start, multiplier, begun)
-        start = Iterate(number=run.first, w=run.start, multiplier=multiplier, judged=judged, consensus_penalty=penalty)
+        judged = certificate_of(problem, run.start, prices, begun)
+        start = Iterate(number=run.first, w=run.start, multiplier=prices, judged=judged, consensus_penalty=penalty)
         return server, start
 
     def step(self, run: Run, state: Server) -> Iterate:
         # 1. w, and everybody's proximal step around it
-        w = self._point(run, state)
+        w, push = self._point(run, state)
         state.k += 1
         order = Round(
             w=w,
+            push=push,
             mix=state.mix,
             remember=state.remember,
             penalty=state.penalty,
@@ -465,13 +525,13 @@ class Accelerated(Solver[Server]):
         # 2. what it says
         judged = None
         if order.judge:
-            judged = certificate_of(run.problem, w, state.own.price, outcome.replies)
+            judged = certificate_of(run.problem, w, state.prices, outcome.replies)
         state.see(outcome, judged, run.tol)
         target = 1 / state.expected if state.expected > 0 else outcome.norm
         iterate = Iterate(
             number=run.first + state.k,
             w=w,
-            multiplier=state.own.price,
+            multiplier=state.prices,
             judged=judged,
             penalty=state.penalty,
             consensus_penalty=state.penalty,
@@ -495,7 +555,7 @@ class Accelerated(Solver[Server]):
         if state.shared:
             state.own, mine = advance(problem.server, state.own, replace(order, judge=False))
             own = [mine]
-        coupled = problem.own(order.w, state.own.price)[3]
+        coupled = problem.own(order.w, state.prices)[3]
         replies = run.ask(advance, replace(order, coupled=coupled))
         everyone = replies.total
         for mine in own:
@@ -510,15 +570,22 @@ class Accelerated(Solver[Server]):
         return "proximal-al" if state.pace.raises else ""
 
     def separator(self, run: Run, state: Server) -> tuple[Vector | None, Vector]:
-        return state.own.warm.u, state.own.drift
+        return state.own.warm.u, np.append(state.own.drift, state.drift)
 
-    def _point(self, run: Run, state: Server) -> Vector:
-        """w = prox_{h / (rho N)}(mean_i z_i); a new rho keeps every lambda_i."""
-        w = run.problem.regularizer.prox(state.z / state.holders, 1 / (state.penalty * state.holders))
+    def _point(self, run: Run, state: Server) -> tuple[Vector, Vector]:
+        """w = prox_{h / (rho N)}(mean_i z_i), and the push of the slacks; a new rho keeps every lambda_i."""
+        coupling = state.coupling
+        z, slacks = np.split(state.z, [run.start.size])
+        w = run.problem.regularizer.prox(z / state.holders, 1 / (state.penalty * state.holders))
+        push = coupling.project(slacks, state.penalty)
+        before = state.price
+        state.price = coupling.scale * push
+        state.drift = state.price - before
         if state.following != state.penalty:
-            state.z = state.holders * w + state.penalty / state.following * (state.z - state.holders * w)
+            placed = np.append(state.holders * w, coupling.moved(slacks, push, state.penalty))
+            state.z = placed + state.penalty / state.following * (state.z - placed)
             state.penalty = state.following
-        return w
+        return w, push
 
     def _mix(self, run: Run, state: Server, outcome: Outcome) -> None:
         """The sum of the next z, accelerated or plain, and rho; a new rho begins without a memory."""

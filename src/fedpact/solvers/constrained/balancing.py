@@ -24,7 +24,7 @@ import numpy as np
 from fedpact.cones import Cone
 from fedpact.federation import Order, Summed
 from fedpact.problem import Share, owner_evidence
-from fedpact.problem.infeasibility import SMALL, bending, gap
+from fedpact.problem.infeasibility import SMALL, coupled_bending, gap
 from fedpact.problem.share import evaluate
 from fedpact.prox import Prox
 from fedpact.solvers.constrained.condensation import apply, lagrangian_hessian, pack
@@ -76,10 +76,7 @@ def gather_evidence(share: Share, cone: Cone, w: Vector, weights: Vector, couple
     """One owner's evidence at w for its weights and those of the coupled constraint, and its part of the next step."""
     found = sendable(owner_evidence(share, w, weights))
     local = evaluate(share, w, coupled.size)
-    bend = np.zeros_like(w)
-    concave = False
-    if share.coupled is not None:
-        bend, concave = bending(share.coupled, share.coupled.convex, w, coupled)
+    bend, concave = coupled_bending(share, w, coupled)
     bent = lagrangian_hessian(replace(share, objective=None), w, weights, coupled)
     return Balanced(
         value=found.value,

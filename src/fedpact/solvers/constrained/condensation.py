@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.cones import Cone, Nonnegative, Product, Zero
+from fedpact.cones import Cone, Product, Zero
 from fedpact.federation import Largest, Order, Reply, Summed, not_finite
 from fedpact.federation.messages import is_finite, summed_fields
 from fedpact.problem import Share, Terms, owner_terms
@@ -123,13 +123,13 @@ class NoRows(Zero):
 NO_ROWS = NoRows()
 
 
-def cone_of(share: Share, coupled: int = 0) -> Cone:
-    """The cone of a holder's constraint; the server's is followed by one inequality for each coupled row."""
+def cone_of(share: Share, coupled: Cone | None = None) -> Cone:
+    """The cone of a holder's constraint; the server's is followed by that of the coupled constraint."""
     cones: list[Cone] = []
     if share.constraint is not None:
         cones.append(share.constraint.cone)
-    if coupled:
-        cones.append(Nonnegative(coupled))
+    if coupled is not None:
+        cones.append(coupled)
     if not cones:
         return NO_ROWS
     if len(cones) == 1:

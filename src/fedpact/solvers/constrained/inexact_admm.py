@@ -3,12 +3,13 @@
 Owner i holds F_i, the server F_0 and h. The proximal AL method runs it on its subproblems; by itself it trains without
 constraints (`method="inexact-admm"`).
 
-An owner's function may have private variables v behind those of w: they are minimised in (15) too, without a consensus
-that would tie them, and their gradient counts in eps~.
+An owner's function may have slacks s_i of a coupled constraint behind w (`coupling.py`): variables of (14) and (15)
+like w, of which the server knows the sum. And private variables v behind those: they are minimised in (15) too, without
+a consensus that would tie them, and their gradient counts in eps~.
 
 Notation (He24-conic numbering)
     u, lambda   an owner's copy of w and the multiplier of u = w            Consensus.u, .multiplier
-    rho         the consensus penalty, here the same for all owners         penalty
+    rho_i       the consensus penalty: r_i rho, by default r_i = 1          Consensus.penalty, .weight
     u~          u + lambda / rho, what an owner proposes to the server      proposal
     eps         accuracy of the subproblems, eps_{t+1} = q^t                accuracy
     eps~        an owner's share of the stationarity of w                   stationarity
@@ -18,7 +19,7 @@ Notation (He24-conic numbering)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from fedpact.functions import Function
 from fedpact.problem import Share
 from fedpact.prox import Prox, Zero
 from fedpact.solvers.base import Solver, option
+from fedpact.solvers.constrained.coupling import for_server
 from fedpact.solvers.local import Constant, anchored, keep_factor, minimize
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import default_consensus_penalty, look
@@ -57,9 +59,11 @@ FINEST = 0.02
 class Consensus:
     """State of one owner inside one call of Algorithm 2."""
 
-    u: Vector  # followed by the private variables
+    u: Vector  # followed by the slacks and the private variables
     multiplier: Vector
-    penalty: float
+    penalty: float  # rho_i
+    weight: float  # r_i
+    slack: Vector  # s_i, as the server placed it last
     factor: Matrix | None = None  # of the constant Hessian of (15), when F_i is quadratic
 
 
@@ -68,6 +72,7 @@ class Round(Order):
     """Solve the owner's subproblem (15) around w to this accuracy."""
 
     w: Vector
+    push: Vector  # of the slacks, see `coupling.py`; empty without a coupled constraint
     accuracy: float
     next_penalty: float
 
@@ -86,17 +91,28 @@ class Updated(Reply):
     hessians: Summed[int]
 
 
-def begin(function: Function, w: Vector, penalty: float, private: int = 0) -> tuple[Consensus, Vector]:
-    """The owner's start: (u, lambda, u~) = (w, -grad F_i(w), w - grad F_i(w) / rho); private variables follow w."""
-    dim = w.size - private
-    multiplier = -function.gradient(w)[:dim]
-    return _with_factor(function, Consensus(w, multiplier, penalty)), w[:dim] + multiplier / penalty
+def begin(
+    function: Function, point: Vector, penalty: float, weight: float = 1.0, slack: int = 0, private: int = 0
+) -> tuple[Consensus, Vector]:
+    """The owner's start: (u, lambda, u~) = (w, -grad F_i(w), w - grad F_i(w) / rho_i), and that u~.
+
+    point: (w, s_i, v_i) with so many slacks and private variables; penalty: rho
+    """
+    tied = point.size - private
+    rho = weight * penalty
+    multiplier = -function.gradient(point)[:tied]
+    fresh = Consensus(point, multiplier, rho, weight, slack=point[tied - slack : tied])
+    return _with_factor(function, fresh), point[:tied] + multiplier / rho
 
 
 def update(function: Function, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
     """The owner's round: solve (15), then (16), (17), (18)."""
     rho = state.penalty
-    w = order.w
+    proposed = state.u[: state.multiplier.size] + state.multiplier / rho
+    slack = proposed[order.w.size :]
+    if slack.size:
+        slack = slack - order.push / rho
+    w = np.concatenate([order.w, slack])  # slacks are tied like w
     subproblem = _tie(function, state, w - state.multiplier / rho)
     found = minimize(subproblem, state.u, order.accuracy, kept=state.factor)
     u, private = np.split(found.w, [w.size])
@@ -106,11 +122,13 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
     # private variables, if their part of grad phi counts: these are the ones that the outer iteration takes.
     pull = np.append(state.multiplier - rho * (w - before), np.zeros_like(private))
     stationarity = function.gradient(np.append(w, private)) + pull
-    after = Consensus(found.w, multiplier, order.next_penalty, state.factor)
-    if order.next_penalty != rho:
+    next_rho = state.weight * order.next_penalty
+    after = replace(state, u=found.w, multiplier=multiplier, penalty=next_rho, slack=slack)
+    if next_rho != rho:
         after = _with_factor(function, after)
+    proposal = u + multiplier / next_rho  # (17), with the penalty of the next round
     return after, Updated(
-        proposal=u + multiplier / order.next_penalty,  # (17), with the penalty of the next round
+        proposal=for_server(proposal, order.w.size, order.push.size, state.weight),
         stationarity=float(np.max(np.abs(stationarity))),
         primal=float((u - w) @ (u - w)),
         dual=float((u - before) @ (u - before)),
@@ -139,9 +157,13 @@ def _with_factor(function: Function, state: Consensus) -> Consensus:
 
 @dataclass
 class Admm:
-    """The server's side of one call of Algorithm 2, from w and the sum of the owners' first proposals u~^0.
+    """The server's side of one call of Algorithm 2, from w and the sum of the owners' first proposals r_i u~_i^0.
 
     server:   F_0; a quadratic regularizer becomes part of it
+    weight:   sum of the owners' r_i
+    slacks:   sum of the owners' s_i; those of their proposals follow w's in `proposals`
+    place:    (sum of proposed slacks, rho) -> the push that minimises the server's function of their sum, and the sum
+              of the slacks after it
     decay:    q
     adapt:    let the penalty follow the residuals. differs from He24, where rho is fixed
     residual: the left side of (19)
@@ -152,10 +174,13 @@ class Admm:
     regularizer: Prox
     w: Vector
     proposals: Vector
+    weight: float
     tolerance: float
     decay: float
     penalty: float
     adapt: bool
+    slacks: Vector = field(default_factory=lambda: np.zeros(0))
+    place: Callable[[Vector, float], tuple[Vector, Vector]] = lambda proposed, penalty: (proposed, proposed)
     rounds: int = 0
     residual: float = np.inf
     failure: str = ""
@@ -178,16 +203,19 @@ class Admm:
 
     def exchange(self, run: Run, step: Callable[[Any, Any, Round], tuple[Any, Updated]]) -> Updated:
         """One round: the server's subproblem (14), then the owners' (15)-(18). Returns the owners' sums."""
-        n = len(run.owners)
         # differs from He24: accuracies below this no longer matter to (19), and rounding forbids them anyway.
-        accuracy = max(self.decay**self.rounds, FINEST * self.tolerance / (n + 1))
-        subproblem = anchored(self.server, n * self.penalty, self.proposals / n)  # (14), up to a constant
+        accuracy = max(self.decay**self.rounds, FINEST * self.tolerance / (len(run.owners) + 1))
+        proposals, proposed_slacks = np.split(self.proposals, [self.w.size])
+        # (14), up to a constant: in w, and in closed form in the slacks
+        subproblem = anchored(self.server, self.weight * self.penalty, proposals / self.weight)
+        push, self.slacks = self.place(proposed_slacks, self.penalty)
         if self._kept is None and self.regularizer.curvature is not None:
             self._kept = keep_factor(subproblem)
         at_server = minimize(subproblem, self.w, accuracy, regularizer=self.regularizer, kept=self._kept)
         self.w = at_server.w
         next_penalty = self._next_penalty()
-        replies = run.ask(step, Round(w=self.w, accuracy=accuracy, next_penalty=next_penalty))
+        order = Round(w=self.w, push=push, accuracy=accuracy, next_penalty=next_penalty)
+        replies = run.ask(step, order)
         self.penalty = next_penalty
         self.proposals = replies.total.proposal
         # (19); it bounds the stationarity of w only with what the server really reached, should it miss the accuracy
@@ -255,7 +283,8 @@ class Begun(Judged):
 
 @client_step
 def begin_alone(share: Share, state: Any, order: Begin) -> tuple[Consensus, Begun]:
-    consensus, proposal = begin(share.objective or Constant(order.w.size), order.w, order.penalty)
+    function = share.objective or Constant(order.w.size)
+    consensus, proposal = begin(function, order.w, order.penalty)
     return consensus, Begun(proposal=proposal, **judged_terms(share, order.w, np.zeros(0), np.zeros(0)))
 
 
@@ -286,6 +315,7 @@ class InexactADMM(Solver[Admm]):
             regularizer=run.problem.regularizer,
             w=run.start,
             proposals=begun.total.proposal,
+            weight=len(run.owners),
             tolerance=run.tol[0],
             decay=self.inner_decay,
             penalty=rho,

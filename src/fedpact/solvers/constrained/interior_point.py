@@ -216,7 +216,7 @@ class Coordinator:
         self.run = run
         self.problem = run.problem
         self.split = self.problem.server.multiplier_length  # its own rows come first, then the coupled ones
-        self.cone = cone_of(self.problem.server, self.problem.coupled_length)
+        self.cone = cone_of(self.problem.server, self.problem.coupled_cone)
         self.w = run.start
         self.state: State
 
@@ -244,7 +244,7 @@ class Coordinator:
         slack, multiplier = move_pair(self.cone, origin, order.step, order.target, order.finishing)
         expected = self.cone.clean(multiplier, -slack, origin.local.jacobian)[self.split :]
         if order.finishing:
-            expected = np.maximum(multiplier[self.split :], 0.0)
+            expected = self.price_coupled(multiplier[self.split :])
         order = replace(order, coupled=multiplier[self.split :], judged_coupled=expected)
         self.w = origin.w + order.longer * order.step
         replies = self.run.ask(advance, order)
@@ -253,6 +253,12 @@ class Coordinator:
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
         self.state = move_to(self.problem.server, self.state, order, point)
         return self._sums(own, replies, expected, order.judge)
+
+    def price_coupled(self, multiplier: Vector) -> Vector:
+        """The price nearest to a multiplier of the coupled constraint; empty without one."""
+        if self.problem.coupled_cone is None:
+            return multiplier
+        return self.problem.coupled_cone.project_dual(multiplier)
 
     def local_at(self, w: Vector, coupled: Vector, coupled_jacobian: Matrix) -> Local:
         """The server's share at w, with the coupled constraint as further rows."""
@@ -312,7 +318,7 @@ class Balancing:
         if order.scale:
             weights = order.scale * self.weights
         own, coupled = np.split(weights, [self.at.split])
-        coupled = np.maximum(coupled, 0.0)
+        coupled = self.at.price_coupled(coupled)
         replies = self.at.run.ask(balance, replace(order, coupled=coupled))
         local = self.at.local_at(order.w, replies.total.coupled, replies.total.coupled_jacobian)
         self.weights = weights
@@ -485,7 +491,7 @@ class InteriorPoint(Solver[Server]):
     def _end(self, run: Run, state: Server) -> Verdict | None:
         """Algorithm 1 goes on where the constraints stay missed and may be non-convex."""
         missed = state.k - state.halved >= MISSED
-        if not missed or run.problem.convex or run.rounds_left <= HAND_OVER or run.problem.coupled_length:
+        if not missed or run.problem.convex or run.rounds_left <= HAND_OVER:
             return None
         return Verdict("stalled", "the constraints stay missed", then="proximal-al")
 

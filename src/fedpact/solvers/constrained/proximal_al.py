@@ -10,11 +10,13 @@ Multipliers stay at their owners until the end. (He24-conic prints mu_i^0 in K_i
 
 An owner's private variables v_i are variables of its P_{i,k} alone. The paper's proximal term in all variables,
 |(w, v_1, ..., v_n) - (w^k, v_1^k, ..., v_n^k)|^2 / (2 beta), is a sum in which every holder has its part of w's, and an
-owner all of its own v_i's, with weight 1 / beta: so Algorithm 1 and its theory hold as they are.
+owner all of its own v_i's, with weight 1 / beta: so Algorithm 1 and its theory hold as they are. The same is true of an
+owner's slacks s_i of a coupled constraint, He24 (3)-(4): the server's part of l_k has their sum alone (`coupling.py`).
 
 Notation (He24-conic numbering)
     beta    penalty of the constraints, and 1 / weight of the proximal term    penalty
-    rho     penalty of the consensus inside Algorithm 2                        consensus_penalty
+    rho_i   penalty of the consensus inside Algorithm 2                        consensus_penalty
+    nu      multiplier of the coupled constraint sum_i s_i <=_K 0              Server.coupled
     q       decay of the subproblems' accuracies inside Algorithm 2            inner_decay
     s       tau_k = s / (k+1)^2, accuracy of the outer subproblems             accuracy
 
@@ -24,6 +26,7 @@ and the certificate itself is checked after every outer iteration.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -31,10 +34,11 @@ import numpy as np
 
 from fedpact.federation import Largest, Order, Summed, client_step, skippable
 from fedpact.functions import Function
-from fedpact.problem import Certificate, Share
+from fedpact.problem import Certificate, Share, add_slack, insert_slack
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.constrained import inexact_admm as admm
 from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
+from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
@@ -43,10 +47,12 @@ from fedpact.solvers.steps import (
     Judged,
     Private,
     certificate_of,
+    first_prices,
     judged_terms,
     point_of,
     price_of,
     returned_by,
+    weight_of,
 )
 from fedpact.types import Vector
 
@@ -68,7 +74,9 @@ ESCAPE_AFTER = 5
 class State(Holder):
     """What an owner keeps between rounds; `price` is mu_i^k."""
 
-    centre: Vector  # w^k, and v_i^k behind it
+    centre: Vector  # w^k, and s_i^k and v_i^k behind it
+    multiplier: Vector  # mu_i^k, and that of the slacks' rows behind it
+    scale: float  # of its part of the coupled constraint
     penalty: float
     holders: int  # n + 1
     drift: Vector  # P_{K*}(mu_i^k - mu_i^{k-1}): where the multiplier is heading
@@ -89,8 +97,11 @@ class Start(Order):
     consensus_penalty: float
     holders: int
     coupled: Vector
+    coupled_length: int  # rows of the coupled constraint whose slacks owners have; 0: none
+    scale: float  # of the coupled maps
     iteration: int
     warm: int  # iteration of another method whose price is mu_i^0; -1: zero
+    weighted: bool  # owners differ in r_i, and know theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +115,7 @@ class Conclude(Order):
 
     w: Vector
     coupled: Vector
+    coupled_length: int  # as in `Start`
     iteration: int
     best: bool  # the multiplier of the iteration before is the best so far
     penalty: float  # for the next subproblem
@@ -120,10 +132,17 @@ class Repriced(Judged):
 def start(share: Share, state: Any, order: Start) -> tuple[State, Started]:
     """Set up P_{i,0} around w^0, with the multiplier that another method left here, or zero."""
     price = price_of(share, state, order.warm)
-    point = point_of(share, state, order.w, order.warm)
-    function = local_function(share, price, order.penalty, order.holders, point)
-    consensus, proposal = admm.begin(function, point, order.consensus_penalty, share.private)
-    private = Private.of(share, point)
+    own_point = point_of(share, state, order.w, order.warm)
+    dim = order.w.size
+    weight = weight_of(state, order.weighted)
+    with_slack = add_slack(share, dim, order.scale)
+    multiplier = price
+    if with_slack.slack:
+        multiplier = np.concatenate([price, order.coupled / order.scale])
+    point = insert_slack(share, own_point, order.scale)
+    function = local_function(with_slack, multiplier, order.penalty, order.holders, point)
+    consensus, proposed = admm.begin(function, point, order.consensus_penalty, weight, with_slack.slack, share.private)
+    private = Private.of(share, own_point)
     fresh = State(
         iteration=order.iteration,
         price=price,
@@ -133,19 +152,24 @@ def start(share: Share, state: Any, order: Start) -> tuple[State, Started]:
         best_private=private,
         returned=returned_by(state),
         centre=point,
+        multiplier=multiplier,
+        scale=order.scale,
+        weight=weight,
         penalty=order.penalty,
         holders=order.holders,
         drift=np.zeros_like(price),
         consensus=consensus,
     )
-    return fresh, Started(proposal=proposal, **judged_terms(share, point, price, order.coupled))
+    proposal = for_server(proposed, dim, order.coupled_length, weight)
+    return fresh, Started(proposal=proposal, **judged_terms(share, own_point, price, order.coupled))
 
 
 @skippable
 @client_step
 def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Updated]:
     """One round of Algorithm 2 on P_{i,k}."""
-    function = local_function(share, state.price, state.penalty, state.holders, state.centre)
+    with_slack = add_slack(share, order.w.size, state.scale)
+    function = local_function(with_slack, state.multiplier, state.penalty, state.holders, state.centre)
     consensus, reply = admm.update(function, state.consensus, order)
     return replace(state, consensus=consensus), reply
 
@@ -154,21 +178,29 @@ def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Up
 def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repriced]:
     """Update the multiplier at w^{k+1}, give the terms of its certificate, and start the next subproblem."""
     state = state.mark_best(order.best)
-    point = np.concatenate([order.w, state.consensus.u[order.w.size :]])
-    price, change = next_multiplier(share, point, state.price, state.penalty)
-    function = local_function(share, price, order.penalty, state.holders, point)
-    consensus, proposal = admm.begin(function, point, order.consensus_penalty, share.private)
+    dim = order.w.size
+    with_slack = add_slack(share, dim, state.scale)
+    point = np.concatenate([order.w, state.consensus.slack, state.consensus.u[dim + with_slack.slack :]])
+    multiplier, change = next_multiplier(with_slack, point, state.multiplier, state.penalty)
+    own_point = np.concatenate([order.w, point[dim + with_slack.slack :]])
+    price = multiplier[: share.multiplier_length]
+    function = local_function(with_slack, multiplier, order.penalty, state.holders, point)
+    consensus, proposed = admm.begin(
+        function, point, order.consensus_penalty, state.weight, with_slack.slack, share.private
+    )
     after = replace(
         state,
         iteration=order.iteration,
         price=price,
-        private=Private.of(share, point),
+        private=Private.of(share, own_point),
         centre=point,
+        multiplier=multiplier,
         penalty=order.penalty,
         drift=drift_of(share, state.price, price),
         consensus=consensus,
     )
-    terms = judged_terms(share, point, price, order.coupled)
+    terms = judged_terms(share, own_point, price, order.coupled)
+    proposal = for_server(proposed, dim, order.coupled_length, state.weight)
     return after, Repriced(change=change, proposal=proposal, **terms)
 
 
@@ -176,11 +208,11 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
 
 
 def local_function(share: Share, multiplier: Vector, penalty: float, holders: int, centre: Vector) -> Function:
-    """P_{i,k}: (10) and (11); private variables, which have one holder, have the whole of the proximal term."""
+    """P_{i,k}: (10) and (11); slacks and private variables, of one holder, have the whole of the proximal term."""
     weight: float | Vector = 1 / (holders * penalty)
-    if share.private:
-        common = centre.size - share.private
-        weight = np.append(np.full(common, weight), np.full(share.private, 1 / penalty))
+    alone = share.slack + share.private
+    if alone:
+        weight = np.append(np.full(centre.size - alone, weight), np.full(alone, 1 / penalty))
     return anchored(augmented_lagrangian(share, multiplier, penalty, centre.size), weight, centre)
 
 
@@ -250,15 +282,25 @@ def _slow(seen: list[float], tol: float, window: int) -> bool:
 
 @dataclass
 class Server:
-    """The server's variables: w^k, its own multiplier and drift, the penalties, and Algorithm 2 on l_k."""
+    """The server's variables: w^k, its own multiplier and drift, the penalties, and Algorithm 2 on l_k.
+
+    coupled: nu^k, in the units of the slacks; drifts of the coupled constraint follow the server's own
+    """
 
     w: Vector
     multiplier: Vector
+    coupled: Vector
     drift: Vector
+    coupling: Coupling
     penalty: float
-    subproblem: admm.Admm
     pace: Pace
+    subproblem: admm.Admm = field(init=False)
     k: int = 0
+
+    @property
+    def prices(self) -> Vector:
+        """Its own multiplier, and that of the coupled constraint in the user's units."""
+        return np.append(self.multiplier, self.coupling.scale * self.coupled)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,47 +311,62 @@ class ProximalAL(Solver[Server]):
     """
 
     name: ClassVar[str] = "proximal-al"
-    needs: ClassVar[Needs] = Needs(constraints=True, own=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, coupled=True, own=True, own_coupled=True, prices=True)
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60
     progress: ClassVar[float] = 0.9
 
     penalty: float | None = option(None, "penalty of the constraints", letter="beta", above=0)
-    consensus_penalty: float | None = option(None, "penalty of the consensus", letter="rho", above=0)
+    consensus_penalty: float | Mapping[str, float] | Sequence[float] | None = option(
+        None, "penalty of the consensus, or one for each owner", letter="rho", above=0, by_owner=True
+    )
     inner_decay: float = option(0.1, "decay of the subproblems' accuracies", letter="q", above=0, below=1)
     accuracy: float | None = option(
         None, "of the outer subproblems; by default the asked stationarity, as in the paper", letter="s", above=0
     )
+
+    def weights(self, run: Run) -> Vector:
+        return divide_penalty(self.consensus_penalty, run)[1]
 
     def init(self, run: Run) -> tuple[Server, Iterate]:
         scales = look(run)
         beta = self.penalty
         if beta is None:
             beta = default_penalty(scales)
-        rho = self.consensus_penalty
-        if rho is None:
-            rho = default_consensus_penalty(scales, len(run.owners))
+        asked, weights = divide_penalty(self.consensus_penalty, run)
+        rho = asked or default_consensus_penalty(scales, len(run.owners))
         run.note(f"penalty beta = {beta:.3g}, consensus penalty rho = {rho:.3g} at the start")
-        multiplier = np.zeros(run.problem.server.multiplier_length)
-        if run.warm >= 0:
-            multiplier = run.best.multiplier
+        prices = first_prices(run)
         order = Start(
             w=run.start,
             penalty=beta,
             consensus_penalty=rho,
             holders=len(run.owners) + 1,
-            coupled=run.problem.own(run.start, multiplier)[3],
+            coupled=run.problem.own(run.start, prices)[3],
+            coupled_length=run.problem.coupled_length,
+            scale=scales.coupled_scale,
             iteration=run.first,
             warm=run.warm,
+            weighted=weights.size > 0,
         )
         replies = run.ask(start, order)
-        subproblem = self._subproblem(run, 0, run.start, multiplier, beta, rho, replies.total.proposal)
-        server = Server(run.start, multiplier, np.zeros_like(multiplier), beta, subproblem, Pace(run.tol))
-        judged = certificate_of(run.problem, run.start, multiplier, replies)
-        return server, Iterate(
+        own, coupled = np.split(prices, [run.problem.server.multiplier_length])
+        state = Server(
+            w=run.start,
+            multiplier=own,
+            coupled=coupled / scales.coupled_scale,
+            drift=np.zeros_like(prices),
+            coupling=Coupling.of(run.problem, scales.coupled_scale, weights),
+            penalty=beta,
+            pace=Pace(run.tol),
+        )
+        slacks = state.coupling.first_slacks(replies.total.coupled)
+        state.subproblem = self._subproblem(run, state, rho, replies.total.proposal, slacks)
+        judged = certificate_of(run.problem, run.start, prices, replies)
+        return state, Iterate(
             number=run.first,
             w=run.start,
-            multiplier=multiplier,
+            multiplier=prices,
             judged=judged,
             penalty=beta,
             consensus_penalty=rho,
@@ -323,7 +380,7 @@ class ProximalAL(Solver[Server]):
         return Iterate(
             number=run.first + state.k,
             w=state.subproblem.w,
-            multiplier=state.multiplier,
+            multiplier=state.prices,
             inner=state.subproblem.rounds,
             gradients=int(sums.gradients),
             hessians=int(sums.hessians),
@@ -337,35 +394,38 @@ class ProximalAL(Solver[Server]):
         """The multipliers of w^{k+1}, its certificate, and the next subproblem."""
         found = state.subproblem
         beta = state.penalty
-        multiplier, server_change = next_multiplier(run.problem.server, found.w, state.multiplier, beta)
+        before = state.prices
+        state.multiplier, server_change = next_multiplier(run.problem.server, found.w, state.multiplier, beta)
+        coupled = state.coupling.project_dual(state.coupled + beta * found.slacks)
+        coupled_change = float(np.max(np.abs(coupled - state.coupled), initial=0.0)) / beta
+        state.coupled = coupled
         next_beta = beta
         if self.penalty is None:
             next_beta = beta * state.pace.growth()
         order = Conclude(
             w=found.w,
-            coupled=run.problem.own(found.w, multiplier)[3],
+            coupled=run.problem.own(found.w, state.prices)[3],
+            coupled_length=run.problem.coupled_length,
             iteration=run.first + state.k + 1,
             best=run.best.iteration == run.first + state.k,
             penalty=next_beta,
             consensus_penalty=found.penalty,
         )
         replies = run.ask(conclude, order)
-        judged = certificate_of(run.problem, found.w, multiplier, replies)
-        state.pace.see(judged[0], max(server_change, replies.total.change))
-        state.drift = drift_of(run.problem.server, state.multiplier, multiplier)
+        judged = certificate_of(run.problem, found.w, state.prices, replies)
+        state.pace.see(judged[0], max(server_change, coupled_change, replies.total.change))
+        state.drift = state.prices - before
         state.w = found.w
-        state.multiplier = multiplier
         state.penalty = next_beta
         state.k += 1
-        proposals = replies.total.proposal
-        state.subproblem = self._subproblem(run, state.k, found.w, multiplier, next_beta, found.penalty, proposals)
+        state.subproblem = self._subproblem(run, state, found.penalty, replies.total.proposal, found.slacks)
         end = None
         if found.failure:
             end = Verdict("stalled", found.failure)
         return Iterate(
             number=run.first + state.k,
             w=state.w,
-            multiplier=multiplier,
+            multiplier=state.prices,
             judged=judged,
             inner=found.rounds,
             penalty=beta,
@@ -375,17 +435,26 @@ class ProximalAL(Solver[Server]):
             end=end,
         )
 
-    def _subproblem(
-        self, run: Run, k: int, w: Vector, multiplier: Vector, beta: float, rho: float, proposals: Vector
-    ) -> admm.Admm:
+    def _subproblem(self, run: Run, state: Server, rho: float, proposals: Vector, slacks: Vector) -> admm.Admm:
         """Algorithm 2 on l_k, to the accuracy tau_k."""
         s = self.accuracy or run.tol[0]
+        coupling = state.coupling
+        beta = state.penalty
+        price = state.coupled
+
+        def place(proposed: Vector, penalty: float) -> tuple[Vector, Vector]:
+            push = coupling.penalize(proposed, price, beta, penalty)
+            return push, coupling.moved(proposed, push, penalty)
+
         return admm.Admm(
-            server=local_function(run.problem.server, multiplier, beta, len(run.owners) + 1, w),
+            server=local_function(run.problem.server, state.multiplier, beta, len(run.owners) + 1, state.w),
             regularizer=run.problem.regularizer,
-            w=w,
+            w=state.w,
             proposals=proposals,
-            tolerance=outer_accuracy(s, k, run.tol),
+            weight=len(run.owners),
+            slacks=slacks,
+            place=place,
+            tolerance=outer_accuracy(s, state.k, run.tol),
             decay=self.inner_decay,
             penalty=rho,
             adapt=self.consensus_penalty is None,
