@@ -19,7 +19,7 @@ from click.testing import CliRunner
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
 from party_files import PARTIES, make_people
-from test_engines_flower_transport import HERE, QUICK, START, load_deployment, search_path
+from test_engines_flower_transport import HERE, START, load_deployment, search_path
 from vertical_sites import WHO, write_site_job, write_vertical_sites
 
 import fedpact as fp
@@ -87,7 +87,7 @@ class Study:
 
 
 def test_three_parties_align_train_survive_predict_and_report(tmp_path: Path) -> None:
-    paths = {"PYTHONPATH": search_path(HERE, QUICK)}
+    paths = {"PYTHONPATH": search_path(HERE)}
     with load_deployment().Deployment(tmp_path / "deployment", paths) as deployment:
         deployment.start_superlink(relay=True)
         study = Study(tmp_path, deployment)
