@@ -36,9 +36,11 @@ LOSS_WIDTHS = (1.0, 0.3, 0.1)
 #: A rate of errors from which on a model is right about hardly any of the rows that it minimises errors on.
 ALL_WRONG = 0.999
 #: Solves with corrected rates, at most.
-CORRECTIONS = 8
+CORRECTIONS = 24
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
 TIGHTER = 0.5
+#: So much tighter they begin anew, from the model they have come to: bounds of few rows are met by some model near by.
+TIGHTEST = 4.0
 #: By how much the smoothing changes after a solve: less of it is nearer to the counts, more is easier to certify.
 NARROWER = 0.6
 NARROWEST = 0.3
@@ -263,10 +265,13 @@ class Path:
                 w = solution.w
                 if best is None or found.better_than(best):
                     best = found
-            if (found.holds and not lost) or (solution.status == "infeasible" and found.missed):
+            conflict = solution.status == "infeasible" and found.missed > 0
+            if (found.holds and not lost) or (conflict and not tighter):
                 break
             if found.missed:
-                tighter += TIGHTER
+                tighter = (tighter + TIGHTER) % TIGHTEST
+            if conflict:  # which tightening alone may have made
+                tighter = 0.0
             if lost or not solution.solved:
                 task = replace(task, width=WIDER * task.width)
             elif not task.minimises_errors:  # whose widths are narrow already
