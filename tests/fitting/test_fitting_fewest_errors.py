@@ -65,6 +65,21 @@ def test_fewer_errors_than_the_model_of_least_loss_within_the_same_gap(gap: floa
     assert count_errors(by_errors, owners) < count_errors(by_loss, owners)
 
 
+def test_errors_are_saved_only_beyond_what_overfitting_explains() -> None:
+    """The default is the model of least loss, or one that is right on three rows more for each of its coefficients."""
+    gap = 0.02
+    for rows in (150, 1200):
+        owners = banks(rows)
+        by_loss = fit(owners, "demographic_parity", gap, "loss")
+        found = fit(owners, "demographic_parity", gap, "auto")
+        for held in owners.values():
+            assert excess_gap(found, held, np.ones(len(held.y), dtype=bool), gap) <= 1e-9
+        if np.array_equal(found.coefficients, by_loss.coefficients):
+            continue
+        saved = (count_errors(by_loss, owners) - count_errors(found, owners)) * len(owners) * rows
+        assert saved > 3 * (found.coefficients.size + 1)
+
+
 def test_few_errors_are_not_bought_by_deciding_alike_for_all(data_folder: Path) -> None:
     """At six owners of COMPAS a model that decides alike for all has no gap, and is where a cold start ends."""
     data = datasets.compas_by_age_and_charge(data_folder)

@@ -150,7 +150,8 @@ def methods_for(goal: Goal, owners: int) -> dict[str, Method]:
     if goal.confidence is None:
         one = plain_with_thresholds(goal.recall, own=False)
         own = plain_with_thresholds(goal.recall, own=True)
-        return {"plain, one threshold": one, "plain, own thresholds": own, **our_models(goal)}
+        ours = {name: fit for name, fit in our_models(goal).items() if name == "fedpact, one threshold"}
+        return {"plain, one threshold": one, "plain, own thresholds": own, **ours}
     missed = 1 - goal.confidence
     return {
         "order statistic, one threshold": order_statistic(goal.recall, missed, own=False),
