@@ -288,6 +288,7 @@ class Path:
     def correct(self, task: Classification, before: Solution) -> Sharpened:
         """Solve with rates that are corrected at the model before, until the counts meet every bound."""
         best: Sharpened | None = None
+        uncorrected = task
         w = before.w
         tighter = 0.0
         narrowest = NARROWEST * task.width
@@ -316,7 +317,11 @@ class Path:
                 task = replace(task, width=WIDER * task.width)
             elif not task.minimises_errors:  # whose widths are narrow already
                 task = replace(task, width=max(NARROWER * task.width, narrowest))
-        return best or found
+        best = best or found
+        if task.promised_class is not None and before.solved and not best.solution.solved:
+            # The threshold will be moved, and what is decided then counted: all this model needs is its certificate.
+            return Sharpened(uncorrected, before, *self.count(uncorrected, before.w))
+        return best
 
     def count(self, task: Classification, w: Vector) -> tuple[int, float]:
         """One exchange: how many holders miss a bound by count, and the counted errors in all.
@@ -349,13 +354,21 @@ class Path:
     # ---------------------------------------------------------------------------------------------- promises
 
     def move_threshold(self, found: Sharpened) -> Sharpened:
-        """The model with the threshold, or thresholds of the owners' own, that keep its promise for new rows."""
+        """The model with the threshold, or thresholds of the owners' own, that keep its promise for new rows.
+
+        Where its decisions missed a bound they are counted again: those at the new threshold are what matters.
+        """
         task = found.task
-        if task.has_own_thresholds:
-            return replace(found, task=replace(task, decide_own=True, proven=True))
         w = found.solution.w
-        limit = common_threshold(self.session, task, w, measure_spread(self.session, task, w))
-        return replace(found, task=replace(task, decide_at=limit, proven=True))
+        if task.has_own_thresholds:
+            moved = replace(task, decide_own=True, proven=True)
+        else:
+            limit = common_threshold(self.session, task, w, measure_spread(self.session, task, w))
+            moved = replace(task, decide_at=limit, proven=True)
+        missed = found.missed
+        if missed:
+            missed, _ = self.count(moved, w)
+        return replace(found, task=moved, missed=missed)
 
     def promise(self, task: Classification, start: Vector | None) -> Sharpened:
         """Models from strict bounds to loose ones, tested on held-out rows; the last one before a test fails."""
