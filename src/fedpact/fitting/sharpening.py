@@ -236,7 +236,7 @@ class Path:
         """The best model: certified, and within its bounds by count, if there is one."""
         if not task.aims_at_errors:
             return self.narrow(task, start, LOSS_WIDTHS)
-        widths = ERROR_WIDTHS
+        widths: tuple[float, ...] = ERROR_WIDTHS
         if task.own_intercept:
             widths = (SOFTEST, *ERROR_WIDTHS)
         if task.guarded_class is not None:
