@@ -32,7 +32,8 @@ class FairClassifier(HorizontalClassifier):
                     probability; None: on the rows it is trained on
     holdout:        with a confidence: part of the rows that is kept out of training to test the promise
     objective:      what is minimised: the "loss", or, where gaps of decisions are bounded, the "errors": decisions that
-                    are right more often on the training rows
+                    are right more often on the training rows; "auto": the loss, then errors, where that saves more
+                    training errors than overfitting explains
     regularization: weight of |w|^2 / 2, over all but the intercept
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
     method, tol, max_rounds, engine, secure_sum, seed: of fp.solve
@@ -49,7 +50,7 @@ class FairClassifier(HorizontalClassifier):
         parity: Parity = "loss",
         confidence: float | None = None,
         holdout: float = 0.5,
-        objective: Literal["loss", "errors"] = "loss",
+        objective: Literal["auto", "loss", "errors"] = "auto",
         regularization: float = 1e-3,
         standardize: bool = True,
         fit_intercept: bool = True,

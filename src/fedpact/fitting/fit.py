@@ -180,7 +180,7 @@ class Fitting:
             found = path.promise(task, start)
         else:
             found = path.sharpen(task, start)
-            if task.promised and found.holds:
+            if task.promised and found.solution.solved:
                 found = path.move_threshold(found)
         fitted = self._conclude(found.task, found.solution, before)
         return replace(fitted, missed=found.missed, advice=found.advice)

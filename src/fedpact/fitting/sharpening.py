@@ -31,14 +31,21 @@ ERROR_WIDTHS = (0.5, 0.25, 0.12)
 #: The first width where intercepts are the owners' own: from a sharper start they may run away to where all decisions
 #: are certain.
 SOFTEST = 1.0
+#: The width with which errors are saved after a loss was minimised: sharper ones are fitted to single rows.
+GENTLE = 0.5
+#: Training errors for each coefficient that fewer errors owe to overfitting (docs/benchmarks/decisions.md: about three
+#: on adult and on COMPAS). Only a model that saves more of them is kept.
+OVERFITTED = 3.0
 #: Widths where a loss is minimised, in units of the scores, or in their deviations where these are less.
 LOSS_WIDTHS = (1.0, 0.3, 0.1)
 #: A rate of errors from which on a model is right about hardly any of the rows that it minimises errors on.
 ALL_WRONG = 0.999
 #: Solves with corrected rates, at most.
-CORRECTIONS = 8
+CORRECTIONS = 24
 #: Rows by which owners tighten their rates after each solve whose counts miss a bound.
 TIGHTER = 0.5
+#: So much tighter they begin anew, from the model they have come to: bounds of few rows are met by some model near by.
+TIGHTEST = 4.0
 #: By how much the smoothing changes after a solve: less of it is nearer to the counts, more is easier to certify.
 NARROWER = 0.6
 NARROWEST = 0.3
@@ -200,22 +207,57 @@ class Path:
         found = self.seek(task, start)
         if found.missed > 0:
             return self.relax(found)
+        if found.holds and task.objective == "auto" and task.bounds_gaps_only:
+            return self.save_errors(found)
+        return found
+
+    def save_errors(self, found: Sharpened) -> Sharpened:
+        """The same, or a model with so many fewer errors that they are not owed to overfitting alone.
+
+        Least loss is not fewest errors where a gap keeps many rows on the other side of the threshold.
+        """
+        task = replace(found.task, objective="errors", centre=(), tighter=0.0)
+        w = found.solution.w
+        saving = self.narrow(task, w, (GENTLE,))
+        if saving.solution.status in OVER:
+            return found.stopped(saving.solution)
+        if not saving.holds:
+            return found
+        try:
+            _, errors = self.count(task, w)
+            rows = ask_spread(self.session, task, w).count
+        except (OwnerLost, KeyboardInterrupt) as stop:
+            return found.stopped(uncounted(saving.solution, stop))
+        if (errors - saving.errors) * rows > OVERFITTED * w.size:
+            return saving
         return found
 
     def seek(self, task: Classification, start: Vector | None) -> Sharpened:
         """The best model: certified, and within its bounds by count, if there is one."""
-        w = start
-        errors = task.aims_at_errors
-        if errors and task.guarded_class is None:
-            # Where only gaps bound them, errors are few and gaps none where all rows are decided alike: the model of
-            # least loss comes first, from which such a point is not reached.
-            found = self.seek(replace(task, objective="loss"), w)
-            if found.solution.status in OVER:
-                return found
-            w = found.solution.w
-        widths: tuple[float, ...] = ERROR_WIDTHS if errors else LOSS_WIDTHS
-        if errors and task.own_intercept:
+        if not task.aims_at_errors:
+            return self.narrow(task, start, LOSS_WIDTHS)
+        widths: tuple[float, ...] = ERROR_WIDTHS
+        if task.own_intercept:
             widths = (SOFTEST, *ERROR_WIDTHS)
+        if task.guarded_class is not None:
+            return self.narrow(task, start, widths)
+        # Where only gaps bound them, errors are few and gaps none where all rows are decided alike: the model of
+        # least loss comes first, from which such a point is not reached.
+        first = self.seek(replace(task, objective="loss"), start)
+        if first.solution.status in OVER:
+            return first
+        w = first.solution.w
+        found = self.narrow(task, w, widths)
+        if found.solution.status in OVER or not first.holds:
+            return found
+        _, errors = self.count(replace(first.task, objective=task.objective), w)
+        if found.better_than(replace(first, errors=errors)):
+            return found
+        return first
+
+    def narrow(self, task: Classification, w: Vector | None, widths: tuple[float, ...]) -> Sharpened:
+        """Solve with less and less smoothing from w on, then with corrected rates."""
+        errors = task.aims_at_errors
         if errors and w is not None:
             task = replace(task, spread=measure_spread(self.session, task, w))
         smoothed = task
@@ -246,6 +288,7 @@ class Path:
     def correct(self, task: Classification, before: Solution) -> Sharpened:
         """Solve with rates that are corrected at the model before, until the counts meet every bound."""
         best: Sharpened | None = None
+        uncorrected = task
         w = before.w
         tighter = 0.0
         narrowest = NARROWEST * task.width
@@ -263,15 +306,22 @@ class Path:
                 w = solution.w
                 if best is None or found.better_than(best):
                     best = found
-            if (found.holds and not lost) or (solution.status == "infeasible" and found.missed):
+            conflict = solution.status == "infeasible" and found.missed > 0
+            if (found.holds and not lost) or (conflict and not tighter):
                 break
             if found.missed:
-                tighter += TIGHTER
+                tighter = (tighter + TIGHTER) % TIGHTEST
+            if conflict:  # which tightening alone may have made
+                tighter = 0.0
             if lost or not solution.solved:
                 task = replace(task, width=WIDER * task.width)
             elif not task.minimises_errors:  # whose widths are narrow already
                 task = replace(task, width=max(NARROWER * task.width, narrowest))
-        return best or found
+        best = best or found
+        if task.promised_class is not None and before.solved and not best.solution.solved:
+            # The threshold will be moved, and what is decided then counted: all this model needs is its certificate.
+            return Sharpened(uncorrected, before, *self.count(uncorrected, before.w))
+        return best
 
     def count(self, task: Classification, w: Vector) -> tuple[int, float]:
         """One exchange: how many holders miss a bound by count, and the counted errors in all.
@@ -304,13 +354,21 @@ class Path:
     # ---------------------------------------------------------------------------------------------- promises
 
     def move_threshold(self, found: Sharpened) -> Sharpened:
-        """The model with the threshold, or thresholds of the owners' own, that keep its promise for new rows."""
+        """The model with the threshold, or thresholds of the owners' own, that keep its promise for new rows.
+
+        Where its decisions missed a bound they are counted again: those at the new threshold are what matters.
+        """
         task = found.task
-        if task.has_own_thresholds:
-            return replace(found, task=replace(task, decide_own=True, proven=True))
         w = found.solution.w
-        limit = common_threshold(self.session, task, w, measure_spread(self.session, task, w))
-        return replace(found, task=replace(task, decide_at=limit, proven=True))
+        if task.has_own_thresholds:
+            moved = replace(task, decide_own=True, proven=True)
+        else:
+            limit = common_threshold(self.session, task, w, measure_spread(self.session, task, w))
+            moved = replace(task, decide_at=limit, proven=True)
+        missed = found.missed
+        if missed:
+            missed, _ = self.count(moved, w)
+        return replace(found, task=moved, missed=missed)
 
     def promise(self, task: Classification, start: Vector | None) -> Sharpened:
         """Models from strict bounds to loose ones, tested on held-out rows; the last one before a test fails."""
@@ -400,10 +458,15 @@ def describe_shortage(task: Classification) -> str:
     )
 
 
+def ask_spread(session: Session, task: Classification, w: Vector) -> Spread:
+    """One exchange: moments of the scores of all rows."""
+    session.pose(replace(task, constrained=False))
+    return session.ask(spread, Decide(w=w)).total
+
+
 def measure_spread(session: Session, task: Classification, w: Vector) -> float:
     """One exchange: the deviation of the scores of all rows; 1 where they are all alike."""
-    session.pose(replace(task, constrained=False))
-    moments = session.ask(spread, Decide(w=w)).total
+    moments = ask_spread(session, task, w)
     mean = moments.total / moments.count
     variance = moments.squares / moments.count - mean**2
     return float(np.sqrt(max(variance, 0.0))) or 1.0

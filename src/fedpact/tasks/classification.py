@@ -83,8 +83,8 @@ class Classification(ClassTask, GroupedTask):
         example='[{kind = "recall", at_least = 0.9}]',
     )  # fmt: skip
     objective: Objective = key(  # noqa: RUF009 - a field
-        "auto", "what is minimised: the loss, or errors on rows that no constraint is about", "text",
-        choices=("auto", "loss", "errors"),
+        "auto", "what is minimised: the loss, or errors on rows that no constraint is about; auto: by the constraints",
+        "text", choices=("auto", "loss", "errors"),
     )  # fmt: skip
     confidence: float = key(
         0.0, "confidence of all promises for rows not yet seen, where a constraint states none; 0: training rows",
@@ -249,6 +249,11 @@ class Classification(ClassTask, GroupedTask):
         if len(found) != 1:
             return None
         return found.pop()
+
+    @property
+    def bounds_gaps_only(self) -> bool:
+        """Whether all that is constrained are gaps in decisions, each holder's own."""
+        return all(one.is_gap and one.rates and one.held_by != "all" for one in self.requirements)
 
     @property
     def smoothing(self) -> float:

@@ -27,18 +27,20 @@ def our_models(goal: Goal) -> dict[str, Method]:
         options |= {"max_gap": goal.gap, "parity": goal.parity}
         models = {"fedpact": _gap_model(options)}
         if goal.confidence is None:
+            models["fedpact, least loss"] = _gap_model({**options, "objective": "loss"})
             models["fedpact, fewest errors"] = _gap_model({**options, "objective": "errors"})
         return models
     options["min_recall"] = goal.recall
-    # A classifier whose owners have intercepts of their own is one more line here.
     models = {"fedpact, one threshold": _recall_model(options)}
     if goal.confidence is not None:  # without a promise there is no threshold beside the intercept
         models["fedpact, own thresholds"] = _recall_model({**options, "threshold": "own"})
+    else:
+        models["fedpact, own intercepts"] = _recall_model({**options, "own_intercept": True})
     return models
 
 
 def _recall_model(options: Mapping[str, Any]) -> Method:
-    own = options.get("threshold") == "own"
+    own = options.get("threshold") == "own" or options.get("own_intercept", False)
 
     def fit(train: Tables) -> Fitted:
         model = fp.NeymanPearsonClassifier(**options)

@@ -56,7 +56,8 @@ specificity: mean over the owners of the share of rows with y = 0 that are decid
 is at least the one asked on its training rows. worst recall: of the owner where it is lowest. plain: logistic
 regression on pooled rows, its threshold as high as the recall allows, one for all or one for each owner. loss bounds:
 every owner's mean loss on its rows with y = 1 is bounded, the bounds sought so that the recall holds, from plain
-logistic regression on, whose exchanges are not counted. exchanges: one message down and one up, with every owner;
+logistic regression on, whose exchanges are not counted. own intercepts: every owner has one of its own, which it keeps
+for itself, and so a threshold of its own. exchanges: one message down and one up, with every owner;
 none where rows were pooled.
 """
 GAP_CAPTION = """\
@@ -66,8 +67,9 @@ accuracy: of all rows. Rules marked randomized decide by chance, and their numbe
 ThresholdOptimizer must also be told the group of whom it decides about. ExponentiatedGradient is told the owner as a
 control feature, and a bound at which the gap between the groups is the one asked. heaviest: the single model it asks
 most often. best single model visited: the most accurate one of all models that ExponentiatedGradient (at all bounds)
-and GridSearch fitted, among those that meet the goal. fedpact minimises the loss, as plain does; fewest errors: the
-errors in its place.
+and GridSearch fitted, among those that meet the goal. fedpact minimises the loss, as plain does, then goes on to
+errors where this saves more training errors than overfitting explains; least loss, fewest errors: the one or the other
+in any case.
 """
 
 
