@@ -61,18 +61,25 @@ def lengths() -> list[tuple[str, str]]:
     return [(step, field) for step, field in pairs if step.startswith("fedpact.") and field.endswith("length")]
 
 
+def plain_fields(kind: type[Order]) -> dict[str, Any]:
+    """Something for every field of an order."""
+    plain = {"int": 0, "float": 0.0, "bool": False, "str": ""}
+    return {f.name: plain.get(str(f.type), np.zeros(3)) for f in fields(kind)}
+
+
 @pytest.mark.parametrize(("step", "field"), lengths())
 @pytest.mark.parametrize("value", [10**8, -1])
 def test_a_length_out_of_proportion_is_refused(step: str, field: str, value: int) -> None:
-    order = order_type(STEPS[step])(run="r", round=1, w=np.zeros(3), **{field: value})
+    kind = order_type(STEPS[step])
+    order = kind(**{**plain_fields(kind), "run": "r", "round": 1, field: value})
     message = {"owner": NAME, "step": step, "order": to_tree(order), "task": None}
     reply = Site(NAME, SHARE).handle(dumps(message))
     assert loads(reply)["error"]["code"] == "FP-OWNER-661"
     assert len(reply) < 1000  # it was 800 MB
 
 
-def test_lengths_are_those_of_coupled_constraints() -> None:
-    assert {field for _, field in lengths()} == {"coupled_length"}
+def test_lengths_are_those_of_coupled_constraints_and_sketches() -> None:
+    assert {field for _, field in lengths()} == {"coupled_length", "length", "free_length"}
 
 
 @pytest.mark.parametrize(("size", "length"), [(3, LENGTH), (2_000, LENGTH_FACTOR * 2_000)])

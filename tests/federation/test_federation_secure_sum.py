@@ -616,7 +616,8 @@ def test_what_is_read_owner_by_owner_is_in_the_ledger(problem: str, method: str)
 def test_no_step_of_these_methods_lets_more_be_read_of_one_owner() -> None:
     """By the classes of the replies, so it holds for every way a run may go; none has a vector but the price."""
     allowed = {name for names in READ.values() for name in names} | DOUBT
-    allowed |= {f"Described.{name}" for name in ("dim", "objective", "cone", "coupled", "hessian", "convex", "private")}
+    described = ("dim", "objective", "cone", "coupled", "hessian", "convex", "private", "operator", "split")
+    allowed |= {f"Described.{name}" for name in described}
     files = ("interior_point", "accelerated", "proximal_al", "inexact_admm")
     modules = [f"fedpact.solvers.constrained.{f}" for f in files]
     modules += [f"fedpact.solvers.{f}" for f in ("steps", "evidence", "scales")]

@@ -10,6 +10,8 @@ from typing import Any
 from party_files import MAX_GAP, PARTIES, make_people, write_parties
 from site_files import LENIENT, Sites, write_sites
 
+from fedpact.federation.policy import SitePolicy
+
 #: What every party allows, where a test is not about it.
 ALLOWED: dict[str, Any] = {
     "groups": ["sex"],
@@ -17,6 +19,8 @@ ALLOWED: dict[str, Any] = {
     "ids": ["id"],
     "methods": ["vertical-al", "fair-vfl", "vertical-exact"],
 }
+#: A site's own limit where it states none: training tells no party's numbers but in sums.
+QUESTIONS = SitePolicy.questions
 #: Begins every id, which is then too long to be in masked numbers by chance.
 WHO = "person-"
 FEATURES = [f"x{number}" for numbers in PARTIES.values() for number in numbers]
@@ -35,7 +39,10 @@ def write_vertical_sites(folder: Path, **allow: Any) -> Sites:
         label="ill",
         tasks=["vertical"],
         holdout={name: folder / "new" / f"{name}.csv" for name in PARTIES},
-        rules={**LENIENT, "require": {**LENIENT["require"], "least_people": 20}},
+        rules={
+            "require": {**LENIENT["require"], "least_people": 20},
+            "limit": {**LENIENT["limit"], "questions": QUESTIONS},
+        },
         allow={**ALLOWED, **allow},
     )
 

@@ -19,11 +19,13 @@ from fedpact.tasks import (
     GroupFairness,
     HeldSource,
     LinearQP,
+    Minimax,
     NeymanPearson,
     Regression,
     Requirement,
     Rows,
     Task,
+    Vertical,
     read_task,
 )
 
@@ -117,7 +119,11 @@ ASKED: dict[str, Task] = {
         owners_weigh="rows",
         total_rows=7.0,
     ),
+    "minimax": Minimax(label="y", columns=COLUMNS, owners=2, smoothing=0.2, roster=("a", "b")),
     "linear_qp": LinearQP(owners=2),
+    "vertical": Vertical(
+        label="y", label_at="a", group="g", columns={"a": COLUMNS, "b": ("x",)}, owners=2, max_gap=0.1, least_people=3
+    ),
     "custom": Custom(label="y", columns=COLUMNS, owners=2, functions="mine.py", categories={"dose": ("low", "high")}),
 }
 

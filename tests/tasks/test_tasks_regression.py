@@ -184,7 +184,7 @@ def test_the_fair_model_is_the_minimum_of_the_largest_weighted_loss() -> None:
     problem = fair_classification(owners, 3, weight=0.05, smoothing=0.3, penalty=1e4)
     answer = fp.solve(problem, tol=1e-7)
     assert answer.solved
-    assert answer.method == "ifeddr"
+    assert answer.method == "monotone-newton"
     losses = [function.loss for function in saddles(problem)]
 
     def voted(u: Any) -> float:

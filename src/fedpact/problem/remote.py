@@ -107,7 +107,9 @@ class Description:
 
 def describe(share: Share) -> Description:
     """Check the share as FederatedProblem or MonotoneProblem does, and say what the server must know."""
-    operator = share.objective is not None and not share.objective.gradient_field
+    # What a source gives may be anything; FederatedProblem says what it should be.
+    objective = share.objective if isinstance(share, Share) else None
+    operator = objective is not None and not objective.gradient_field
     problem = MonotoneProblem([share]) if operator else FederatedProblem([share])
     cone = ""
     if share.constraint is not None:

@@ -307,9 +307,9 @@ def test_a_party_with_one_or_two_columns_is_named() -> None:
 @pytest.mark.parametrize(
     ("options", "code", "facts"),
     [
-        ({"local_updates": {"bank": 0}}, "FP-OPTION-252", ("local_updates of bank = 0", "at least 1")),
-        ({"local_updates": {"bank": True}}, "FP-OPTION-252", ("local_updates of bank",)),
-        ({"local_seconds": {"shop": -1.0}}, "FP-OPTION-252", ("local_seconds of shop = -1.0", "above 0")),
+        ({"local_updates": {"bank": 0}}, "FP-OPTION-252", ("local_updates['bank'] = 0", "at least 1")),
+        ({"local_updates": {"bank": True}}, "FP-OPTION-252", ("local_updates['bank']",)),
+        ({"local_seconds": {"shop": -1.0}}, "FP-OPTION-252", ("local_seconds['shop'] = -1.0", "above 0")),
         ({"local_seconds": 0}, "FP-OPTION-252", ("local_seconds = 0", "above 0")),
         ({"local_updates": {"school": 2}}, "FP-OPTION-265", ("local_updates", "'school'", "'bank'")),
         ({"eta": {"bank": 2.0}}, "FP-OPTION-252", ("eta",)),

@@ -211,7 +211,7 @@ def plain(asked: fp.VerticalProblem, steps: int, tol: tuple[float, float]) -> li
         if step is not None and keep:
             pairs = [*pairs, (step, g - before)][-20:]
         path.append(theta)
-        before, size, keep = g, np.max(np.abs(g)), True
+        before, size, keep = g, np.linalg.norm(g), True
         count += 1
         settled_at = size if settled_at == np.inf else settled_at
         if (count >= 3 and size <= max(0.3 * settled_at, 0.3 * tol[0])) or count >= 15:
@@ -374,7 +374,8 @@ def test_ctrl_c_while_some_parties_have_moved_gives_the_point_that_was_certified
     assert_certified(asked, stopped)
     last = stopped.history.outer[-1]
     assert stopped.objective == pytest.approx(last.objective, rel=1e-14)
-    assert stopped.certificate.stationarity == pytest.approx(last.stationarity, rel=1e-12)
+    most = np.sqrt(len(asked.shares)) * stopped.certificate.stationarity  # on the way: the root of a sum of squares
+    assert stopped.certificate.stationarity * (1 - 1e-9) <= last.stationarity <= most * (1 + 1e-9)
     resumed = fp.solve(asked, tol=1e-7, checkpoint=tmp_path, resume=True)
     assert_same_run(resumed, undisturbed())
 

@@ -69,4 +69,4 @@ def look(run: Run, state: Descent) -> list[float]:
         receive(run, state)
     replies = run.ask(update, [state.order(owner, state.z, move=False) for owner in run.owners])
     mine = state.update(state.order(state.share.name, state.z, move=False))
-    return [mine.stationarity, *(reply.stationarity for reply in replies)]
+    return [mine.stationarity, replies.total.stationarity]

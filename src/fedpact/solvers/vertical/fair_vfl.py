@@ -157,7 +157,7 @@ class CoordinateDescent(VerticalSolver[Descent]):
         replies = run.ask(update, order)
         mine = state.update(order)
         state.before = (replies.total, mine, order, before)
-        iterate = state.iterate(run, [mine.stationarity, *(reply.stationarity for reply in replies)])
+        iterate = state.iterate(run, [mine.stationarity, replies.total.stationarity])
         state.k += 1
         return iterate
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedpact.errors import ProblemError
-from fedpact.federation import Order, Reply, Summed, client_step
+from fedpact.federation import Largest, Order, Reply, Summed, client_step
 from fedpact.problem import Party, Scored
 from fedpact.solvers.vertical.shared import Placed, theta_at
 from fedpact.types import Vector
@@ -96,7 +96,7 @@ class Updated(Reply):
     scores: Summed[Vector]  # X_k theta_k, after the updates
     penalty: Summed[float]  # h_k(theta_k), after the updates
     predicted: Summed[float]  # by how much f falls at least, if its curvature is eta
-    stationarity: float  # distance of -grad_k (f - h_k) from the subdifferential of h_k, before the updates
+    stationarity: Largest[float]  # distance of -grad_k (f - h_k) from the subdifferential of h_k, before the updates
 
 
 @client_step

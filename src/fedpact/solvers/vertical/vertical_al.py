@@ -11,8 +11,8 @@ lambda_j. In one exchange
 
 are enough for a whole iteration: directions are combinations of earlier steps, changes of gradients and the gradient
 (Chen, Wang and Zhou 2014), so their scores are combinations of scores the coordinator has, and the line search along
-them costs no exchange. Everything that comes up is only ever summed. What leaves a party alone is one number, the
-largest entry of g_k, for the certificate.
+them costs no exchange. Everything that comes up is only ever summed; for the certificate on the way, so are the squares
+of the largest entries of all g_k, the root of which is no less than the largest. The last exchange has that itself.
 
 Notation
     theta_k  coefficients of party k, which stay there          theta
@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from fedpact.federation import Order, Reply, Summed, client_step
+from fedpact.federation import Largest, Order, Reply, Summed, client_step
 from fedpact.problem import VerticalProblem
 from fedpact.solvers.base import Needs, option
 from fedpact.solvers.run import MARGIN, Iterate, Run
@@ -87,7 +87,7 @@ class Advanced(Reply):
     scores: Summed[Vector]  # X_k g_k
     products: Summed[Vector]  # of all vectors
     curvatures: Summed[Vector]  # of all vectors, in the metric of h_k
-    stationarity: float
+    stationarity: Largest[float]  # of g_k
 
 
 @client_step
@@ -185,7 +185,7 @@ class Prices:
     prices: Vector
     penalty: float
     count: int = 0
-    stationarity: float = np.inf
+    slope: float = np.inf
     violation: float = np.inf
 
     def net(self, gaps: Vector) -> Vector:
@@ -194,12 +194,15 @@ class Prices:
         below = np.minimum(self.prices + self.penalty * (gaps - self.problem.least), 0.0)
         return np.asarray(above + below)
 
-    def move(self, gaps: Vector, stationarity: float, tol: tuple[float, float]) -> bool:
-        """Update the multipliers once the subproblem is accurate enough. Returns True if they changed."""
+    def move(self, gaps: Vector, slope: float, tol: tuple[float, float]) -> bool:
+        """Update the multipliers once the subproblem is accurate enough. Returns True if they changed.
+
+        slope: norm of the gradient, a sum over the parties, so that it does not matter who has which columns
+        """
         self.count += 1
-        if self.stationarity == np.inf:
-            self.stationarity = stationarity
-        accurate = stationarity <= max(ENOUGH * self.stationarity, 0.3 * tol[0])
+        if self.slope == np.inf:
+            self.slope = slope
+        accurate = slope <= max(ENOUGH * self.slope, 0.3 * tol[0])
         due = (accurate and self.count >= FEWEST) or self.count >= MOST
         if not len(self.prices) or not due:
             return False
@@ -209,7 +212,7 @@ class Prices:
         if violation > max(SLOW * self.violation, MARGIN * tol[1]):
             self.penalty *= GROWTH
         self.count = 0
-        self.stationarity = stationarity
+        self.slope = slope
         self.violation = violation
         return True
 
@@ -225,7 +228,6 @@ class Coordinator:
     own: Block | None = None
     products: Vector | None = None
     curvatures: Vector | None = None
-    stationarity: float = np.inf
     combination: Vector = field(default_factory=lambda: np.zeros(0))
     step: Vector | None = None
     keep: bool = False
@@ -259,7 +261,8 @@ class VerticalAL(VerticalSolver[Coordinator]):
         assert state.products is not None
         assert state.curvatures is not None
         gaps = state.prices.problem.scored.gaps(state.z)
-        changed = state.prices.move(gaps, state.stationarity, run.tol)
+        slope = float(np.sqrt(max(state.products[-2, -2], 0.0)))  # of steps, changes, gradient, theta
+        changed = state.prices.move(gaps, slope, run.tol)
         combination, length = find_step(state.prices, state.z, state.memory, state.products, state.curvatures)
         state.combination = length * combination
         state.step = state.memory.of(state.combination)
@@ -287,9 +290,8 @@ class VerticalAL(VerticalSolver[Coordinator]):
         state.products = replies.total.products + mine.products
         state.curvatures = replies.total.curvatures + mine.curvatures
         objective = float(np.mean(scored.losses(z)) + 0.5 * state.curvatures[-1, -1])
-        each = [mine.stationarity, *(reply.stationarity for reply in replies)]
+        each = [mine.stationarity, replies.total.stationarity]
         certificate = certificate_of(problem, z, net, each)
-        state.stationarity = certificate.stationarity
         return Iterate(
             number=state.k - 1,  # the first order only looks at the start
             w=np.zeros(0),

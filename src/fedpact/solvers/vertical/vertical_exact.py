@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedpact.errors import OptionError, OwnerError
-from fedpact.federation import Answers, Order, Reply, Session, Summed, client_step
+from fedpact.federation import Answers, Largest, Order, Reply, Session, Summed, client_step
 from fedpact.functions import Quadratic
 from fedpact.problem import FederatedProblem, Party, VerticalProblem
 from fedpact.solvers.base import Needs, option
@@ -121,7 +121,7 @@ class Moved(Reply):
     penalty: Summed[float]  # h_k(theta_k), after the move
     gram: Summed[Matrix]  # V_k' V_k
     pull: Summed[Vector]  # V_k' D_k^-1/2 X_k' slopes: the gradient of the losses by the weights, before the move
-    stationarity: float  # before the move
+    stationarity: Largest[float]  # before the move
 
 
 def omega(seed: int, rows: int, length: int) -> Matrix:
@@ -270,8 +270,8 @@ class VerticalExact(VerticalSolver[Coordinator]):
         start = Point(0, np.zeros(rank), np.zeros(problem.server.width), nothing, np.zeros(problem.scored.y.size), 0.0)
         accuracy = (max(CLOSER * run.tol[0], CLOSEST), max(CLOSER * run.tol[1], CLOSEST))
         state = Coordinator(problem, features, start, start, accuracy)
-        found, slopes = self._move(run, state)
-        iterate = self._iterate(run, state, start, slopes)
+        found, slope = self._move(run, state)
+        iterate = self._iterate(run, state, start, slope)
         if found.status in ("infeasible", "unbounded"):
             iterate = replace(iterate, end=Verdict(found.status, found.reason))
         return state, iterate
@@ -283,7 +283,7 @@ class VerticalExact(VerticalSolver[Coordinator]):
         replies = run.ask(move, self._order(state, np.zeros(0)))
         state.pull = replies.total.pull
         state.judged = state.point
-        return self._iterate(run, state, state.point, [reply.stationarity for reply in replies])
+        return self._iterate(run, state, state.point, replies.total.stationarity)
 
     def reached(self, run: Run, state: Coordinator) -> Reached:
         at = state.judged
@@ -292,8 +292,8 @@ class VerticalExact(VerticalSolver[Coordinator]):
     def excuse(self, run: Run, state: Coordinator) -> str:
         return MISSED
 
-    def _move(self, run: Run, state: Coordinator) -> tuple[Solution, list[float]]:
-        """Solve, and let the parties go there: the solution, and the slopes of the point where they were."""
+    def _move(self, run: Run, state: Coordinator) -> tuple[Solution, float]:
+        """Solve, and let the parties go there: the solution, and the largest slope of anybody's where they were."""
         found = solve_here(state)
         weights, own = np.split(found.w, [state.features.mix.shape[1]])
         replies = run.ask(move, self._order(state, weights))
@@ -302,7 +302,7 @@ class VerticalExact(VerticalSolver[Coordinator]):
         state.point = Point(state.point.number + 1, weights, own, net, scores, replies.total.penalty)
         state.features = replace(state.features, gram=replies.total.gram)
         state.accuracy = (max(0.1 * state.accuracy[0], CLOSEST), max(0.1 * state.accuracy[1], CLOSEST))
-        return found, [reply.stationarity for reply in replies]
+        return found, replies.total.stationarity
 
     def _order(self, state: Coordinator, weights: Vector) -> Move:
         at = state.point
@@ -310,11 +310,11 @@ class VerticalExact(VerticalSolver[Coordinator]):
         number = at.number + bool(weights.size)
         return Move(number=number, base=at.number, slopes=slopes, mix=state.features.mix, weights=weights)
 
-    def _iterate(self, run: Run, state: Coordinator, at: Point, slopes: list[float]) -> Iterate:
+    def _iterate(self, run: Run, state: Coordinator, at: Point, slope: float) -> Iterate:
         """A judged point."""
         problem = state.problem
         own = judge_piece(problem.server, at.own, problem.slopes(at.scores, at.net))
-        certificate = certificate_of(problem, at.scores, at.net, [own.stationarity, *slopes])
+        certificate = certificate_of(problem, at.scores, at.net, [own.stationarity, slope])
         objective = float(np.mean(problem.scored.losses(at.scores))) + at.penalty
         iterate = Iterate(
             number=state.k,
