@@ -35,7 +35,7 @@ from fedpact.solvers.solution import Status
 from fedpact.statistics import interval
 from fedpact.tasks import Classification, FileSource, Model, PartySource, TableTask, Vertical
 from fedpact.tasks.base import SERVER, Bounded
-from fedpact.tasks.decisions import own_threshold
+from fedpact.tasks.holding import own_threshold
 from fedpact.tasks.parties import GAP
 
 log = logging.getLogger("fedpact")

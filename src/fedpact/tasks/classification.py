@@ -28,7 +28,8 @@ from fedpact.prox import Prox, SquaredL2
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, key
 from fedpact.tasks.checks import Labels
-from fedpact.tasks.decisions import Decisions, Holding, Unseen
+from fedpact.tasks.decisions import Decisions, Unseen
+from fedpact.tasks.holding import Holding
 from fedpact.tasks.model import Model
 from fedpact.tasks.requirements import (
     LOSS,
