@@ -18,6 +18,8 @@ from fedpact.federation.gate import Gate, approval_file, longest, method_of
 from fedpact.federation.identity import Identity, open_signed, sign_message, signed_by
 from fedpact.federation.messages import Order, Reply, Summed, seal
 from fedpact.federation.policy import Charter, Counts, SitePolicy, meets, read_policy
+from fedpact.federation.wire import STEPS
+from fedpact.solvers import METHODS
 from fedpact.tasks.requirements import KINDS
 
 pytest.importorskip("cryptography")
@@ -323,6 +325,9 @@ def test_runs_whose_rows_held_out_differ_by_few_are_similar(
 def test_steps_belong_to_methods() -> None:
     assert method_of("fedpact.solvers.constrained.interior_point:advance") == "interior-point"
     assert method_of("fedpact.solvers.consensus.ifeddr_owner:advance") == "ifeddr"
+    assert method_of("fedpact.solvers.vertical.fair_vfl_party:update") == "fair-vfl"
+    of_methods = {method_of(step) for step in STEPS if step.startswith("fedpact.solvers.")}
+    assert of_methods <= {*METHODS, ""}
     assert method_of("fedpact.solvers.consensus.monotone_newton:linearize") == "monotone-newton"
     assert method_of("fedpact.solvers.consensus.splitting:begin") == ""
     assert method_of("fedpact.solvers.steps:judge") == ""

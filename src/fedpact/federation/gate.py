@@ -6,6 +6,7 @@ The policy decides, the audit log remembers; a site that is restarted reads from
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -47,8 +48,8 @@ PLAIN = [0.0, 0]
 NEAR = 0.25
 #: Files there whose steps several methods share.
 SHARED = ("local_steps", "splitting", "shared")
-#: The end of a file's name that holds the owner's half of a method alone.
-OWNER = "_owner"
+#: The end of a file's name that holds the owner's, or the party's, half of a method alone.
+HALF = re.compile("_(owner|party)$")
 
 
 @dataclass
@@ -256,7 +257,7 @@ def method_of(step: str) -> str:
     for room in ROOMS:
         if module.startswith(room):
             name = module.removeprefix(room)
-            return "" if name in SHARED else name.removesuffix(OWNER).replace("_", "-")
+            return "" if name in SHARED else HALF.sub("", name).replace("_", "-")
     return "" if module.startswith("fedpact.") else module
 
 
