@@ -36,7 +36,7 @@ CODES = {
     "FP-WIRE-001": "a message is over the limit of bytes; use fewer variables",
     "FP-WIRE-002": "these bytes are no message of fedpact; install the same version everywhere",
     # ---- data: tables
-    "FP-001": "Parquet files need the package pyarrow; pip install 'fedpact[parquet]'",
+    "FP-001": "Parquet files need the package pyarrow; pip install 'fedpact[tables]'",
     "FP-DATA-001": "the table lacks a column of the job; correct the name, or add the column",
     "FP-DATA-002": "the table has a column more than once; give each a name of its own",
     "FP-DATA-003": "a value is not a number; correct it, or list the column under categories",
