@@ -663,4 +663,8 @@ CODES = {
     "FP-DATA-702": "a gap is between groups; give the hits of two or more",
     "FP-OPTION-700": "a level, rate, bound or delta is not above 0 and below 1; give such a number",
     "FP-OPTION-701": "the task has no scores of two classes; calibrate a classifier for two classes",
+    # ---- standard errors, and families of regression
+    "FP-PROBLEM-985": "ties of events are to be treated in an unknown way; choose efron or breslow",
+    "FP-OPTION-985": "this kind of standard errors is unknown; choose one of those listed",
+    "FP-OPTION-986": "the level of an interval is not between 0 and 1; give one such as 0.95",
 }

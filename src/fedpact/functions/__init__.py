@@ -3,6 +3,8 @@
 from fedpact.functions.affine import Affine
 from fedpact.functions.base import Function, Indices, Map
 from fedpact.functions.callables import Smooth, SmoothMap
+from fedpact.functions.contributions import Contributions
+from fedpact.functions.cox import CoxLoss
 from fedpact.functions.extended import extend
 from fedpact.functions.huber import HuberLoss
 from fedpact.functions.jax_adapter import from_jax, parameters_from_jax, parameters_to_jax
@@ -22,6 +24,8 @@ from fedpact.types import Matrix, Vector
 
 __all__ = [
     "Affine",
+    "Contributions",
+    "CoxLoss",
     "Function",
     "HuberLoss",
     "Indices",

@@ -17,6 +17,7 @@ class PoissonLoss(ScoredMean):
     """
 
     convex = True
+    likelihood = True
 
     def _losses(self, score: Vector) -> Vector:
         return np.exp(score) - self.y * score
