@@ -16,9 +16,11 @@ from fedpact.functions import (
     HuberLoss,
     LogisticLoss,
     Map,
+    MeanError,
     MeanExponential,
     MeanProbability,
     OfScores,
+    PoissonDeviance,
     PoissonLoss,
     Quadratic,
     Smooth,
@@ -121,6 +123,7 @@ CASES: dict[str, Function | Map] = {
     "huber, all given": HuberLoss(_sparse(X), NUMBERS, 0.5, WEIGHT, OFFSET),
     "poisson": PoissonLoss(X, COUNTS),
     "poisson, all given": PoissonLoss(_sparse(X), COUNTS, WEIGHT, OFFSET),
+    "poisson deviance": PoissonDeviance(X, COUNTS, WEIGHT),
     "mean exponential": MeanExponential(X, COUNTS, WEIGHT, OFFSET),
     "rate": SmoothedRate(X, SIGNED),
     "rate, sparse and narrow": SmoothedRate(_sparse(X), SIGNED, 0.3),
@@ -142,6 +145,9 @@ CASES: dict[str, Function | Map] = {
     "sum of maps": 2 * affine - smooth_map + np.array([1.0, -1.0]),
     "function as map": as_map(logistic),
     "two sided": TwoSided(logistic, -0.1, 0.3),
+    "mean error": MeanError(X, NUMBERS, 0.3, WEIGHT),
+    "gap": TwoSided(logistic - LogisticLoss(X, 1 - y), -0.1, 0.3),
+    "stack of means": Stack([logistic, MeanError(X, NUMBERS, 0.3)]) - 0.1,
     "stack": Stack([affine, logistic, smooth_map]),
     "of scores": OfScores(smooth_map, _random(9, DIM, DIM)),
     "of scores, offset": OfScores(Stack([affine, logistic]), _random(9, DIM, DIM), _random(10, DIM)),
@@ -282,3 +288,16 @@ def test_what_rows_add_is_the_gradient_and_their_weights_are_one(name: str) -> N
     for one in rows:
         assert np.abs(one.centre().gradient.sum(axis=0)).max() < 1e-12
         assert abs(one.centre().value.sum()) < 1e-12
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if isinstance(case, Map)])
+def test_what_rows_add_to_a_map_is_its_jacobian(name: str) -> None:
+    case = CASES[name]
+    assert isinstance(case, Map)
+    w = 0.3 * _random(32, case.dim or DIM)
+    rows = case.contributions(w)
+    if rows is None:
+        pytest.skip("it is not known what rows add")
+    jacobian = case.jacobian(w)
+    for slope, each in zip(jacobian, rows, strict=True):
+        np.testing.assert_allclose(sum(one.gradient.sum(axis=0) for one in each), slope, atol=1e-12)

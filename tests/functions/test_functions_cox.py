@@ -65,6 +65,7 @@ def test_an_owner_without_events_adds_nothing() -> None:
 def test_huge_scores_do_not_overflow() -> None:
     loss = CoxLoss(1e4 * X, TIME, EVENT)
     value, gradient = loss.value_and_gradient(POINT)
+    assert np.all(np.isfinite(loss.hessian(POINT)))
     assert value > 0
     assert np.isfinite(value)
     assert np.all(np.isfinite(gradient))

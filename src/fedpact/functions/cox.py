@@ -112,7 +112,8 @@ class CoxLoss(Function):
         together = np.column_stack([v, weighted])
         at_risk = np.cumsum(together[::-1], axis=0)[::-1][self.risk]
         left = at_risk - self.part[:, None] * self._tied_rows(together[self.at])
-        return np.asarray(left[:, 1:] / left[:, :1])
+        # Far away the hazard of all at risk may underflow; any mean does there.
+        return np.asarray(np.divide(left[:, 1:], left[:, :1], out=np.zeros(left[:, 1:].shape), where=left[:, :1] > 0))
 
     # ------------------------------------------------------------------------------------------------------ derivatives
 

@@ -38,6 +38,14 @@ class PoissonLoss(ScoredMean):
         return first_of([non_finite_defect("y", self.y), _sign_defect(self.y)])
 
 
+class PoissonDeviance(PoissonLoss):
+    """Half the mean deviance of a Poisson model: the loss of every row less the least it could be."""
+
+    def _losses(self, score: Vector) -> Vector:
+        positive = np.where(self.y > 0, self.y, 1.0)
+        return super()._losses(score) - self.y + self.y * np.log(positive)
+
+
 class MeanExponential(ScoredMean):
     """f(w) = sum_i p_i (exp(s_i) - y_i): by how much a log-linear model predicts too much on average.
 
