@@ -131,6 +131,7 @@ OPEN = {
     "holdout": "owner = a table that nobody trains on; `fedpact evaluate` measures the model on it",
     "coefficients": "column = {at_least = ..., at_most = ...}",
     "monotone": "column = increasing or decreasing, in quotes",
+    "equal": "a name = the list of features that have one coefficient",
     "solve.options": "options of the method, as the reference page lists them",
     "keys": "owner = file of its private key, with which it signs the evidence of the run; all owners or none",
 }

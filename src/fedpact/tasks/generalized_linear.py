@@ -90,7 +90,13 @@ class Regression(GroupedTask):
         example='{dose = "increasing"}',
     )
 
+    equal: Mapping[str, tuple[str, ...]] = key(
+        dict, "features that have one coefficient, by a name for it: equal effects in groups", "columns",
+        example='{dose = ["dose_f", "dose_m"]}',
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "equal", {name: tuple(features) for name, features in self.equal.items()})
         super().__post_init__()
         if self.family not in FAMILIES:
             raise OptionError(
@@ -136,7 +142,7 @@ class Regression(GroupedTask):
 
     @property
     def _coefficients(self) -> Coefficients:
-        return Coefficients(self.coefficients, self.monotone, self.encoding, self.scaling, self.parameters)
+        return Coefficients(self.coefficients, self.monotone, self.equal, self.encoding, self.scaling, self.parameters)
 
     @property
     def link(self) -> str:
@@ -276,7 +282,7 @@ class Regression(GroupedTask):
                 limit = "its own bound" if isinstance(stated, Mapping) else f"{stated:g}"
                 asked.append(f"{kind.asked(self)} of at most {limit} {self.everyone()}")
         if bounds := len(list(self._coefficients.rows())):
-            asked.append(f"{bounds} bounds on coefficients")
+            asked.append(f"{bounds} constraints on coefficients")
         return "; ".join(asked) + "."
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
