@@ -242,3 +242,32 @@ def test_equal_effects_are_those_of_the_sum_of_the_columns() -> None:
     with pytest.raises(FedpactError) as caught:
         task_of("squared", equal={"both": ["dose", "dose"]})
     assert caught.value.code == "FP-OPTION-994"
+
+
+@pytest.mark.slow
+def test_the_bootstrap_agrees_with_the_sandwich_where_both_hold() -> None:
+    """Under a bound that binds strongly: a hundred draws know a standard error to about 7 %."""
+    X, y = table("squared")
+    task = task_of("squared", coefficients={"age": {"at_least": 0.0}})
+    drawn = fp.fit(task, rows_by_owner(X, y), tol=1e-6, inference="bootstrap").summary()
+    known = fp.fit(task, rows_by_owner(X, y), tol=1e-8, inference="sandwich").summary()
+    for one, other in zip((*drawn.coefficients, *drawn.prices), (*known.coefficients, *known.prices), strict=True):
+        assert one.name == other.name
+        assert one.se == pytest.approx(other.se, rel=0.3, abs=1e-6)
+    assert drawn["dose"].low < drawn["dose"].estimate < drawn["dose"].high
+
+
+def test_a_bootstrap_is_the_same_again_and_covers_an_l1_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedpact.fitting.bootstrap.REPETITIONS", 5)
+    X, y = table("logistic")
+    task = task_of("logistic", l1=0.01)
+    first, second = (fp.fit(task, rows_by_owner(X, y), tol=1e-6, inference="bootstrap").summary() for _ in range(2))
+    assert first == second
+    assert first["dose"].low < first["dose"].high
+
+
+def test_a_bootstrap_is_for_regressions() -> None:
+    X, y = table("logistic")
+    with pytest.raises(FedpactError) as caught:
+        fp.NeymanPearsonClassifier(bound=0.5, inference="bootstrap").fit(X, y)
+    assert caught.value.code == "FP-OPTION-995"

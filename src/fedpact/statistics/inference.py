@@ -149,6 +149,19 @@ def estimates(
     return tuple(Estimate.of(name, value, se, level, degrees) for name, value, se in each)
 
 
+def estimates_of_draws(names: Sequence[str], values: Vector, draws: Matrix, level: float) -> tuple[Estimate, ...]:
+    """Estimates with the deviation of their draws, one draw a row, as standard error, and percentiles as interval."""
+    found = []
+    for name, value, own in zip(names, values.tolist(), draws.T, strict=True):
+        deviation = float(np.std(own, ddof=1)) if len(own) > 1 else math.nan
+        one = Estimate.of(name, value, deviation, level, math.inf)
+        if deviation > 0:
+            low, high = np.quantile(own, [0.5 - level / 2, 0.5 + level / 2]).tolist()
+            one = replace(one, low=low, high=high)
+        found.append(one)
+    return tuple(found)
+
+
 def sandwich(system: Matrix, spread: Matrix) -> Matrix:
     """K^-1 S K^-T: covariance of the solution of estimating equations with derivative K and covariance S.
 

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 import fedpact as fp
-from fedpact.functions import Affine, LogisticLoss, Quadratic
+from fedpact.functions import Affine, LogisticLoss, Quadratic, as_map
 from fedpact.solvers.inference import infer_solution
 from fedpact.statistics import Estimate
 from fedpact.types import Vector
@@ -125,7 +125,7 @@ class Design:
             bound = None
             if i in self.losses:
                 limit = self.expected_loss(i).value(self.optimum)
-                bound = fp.Constraint(loss - limit, fp.cones.Nonnegative(1))
+                bound = fp.Constraint(as_map(loss - limit), fp.cones.Nonnegative(1))
             shares.append(fp.Share(loss / OWNERS, bound, name=f"owner {i}"))
         return fp.FederatedProblem(shares, self._server())
 
