@@ -526,6 +526,10 @@ CODES = {
     "FP-DATA-501": "the column has too many values for one owner each; choose a column with fewer",
     "FP-DATA-502": "an id occurs twice in the table to split; name a column of unique ids with --id",
     "FP-OPTION-501": "the tracker is unknown; choose csv, tensorboard or mlflow",
+    "FP-DATA-940": "no column of the table can be a feature; the message says why of each",
+    "FP-DATA-941": "the label is absent in some rows; fill them in, or drop them",
+    "FP-DATA-942": "the label holds one value only; choose another column with --label",
+    "FP-DATA-943": "the label is text with too many different values; choose another column with --label",
     "FP-OPTION-502": "a file of the example exists; choose a new folder",
     "FP-OPTION-503": "--engine does not apply to a job whose owners are Flower sites; leave it out",
     # ---- identities, policies and audit logs of sites
