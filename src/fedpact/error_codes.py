@@ -530,6 +530,7 @@ CODES = {
     "FP-DATA-941": "the label is absent in some rows; fill them in, or drop them",
     "FP-DATA-942": "the label holds one value only; choose another column with --label",
     "FP-DATA-943": "the label is text with too many different values; choose another column with --label",
+    "FP-OPTION-880": "owners do not hold the same columns; profile the tables of a classifier or a regression",
     "FP-OPTION-502": "a file of the example exists; choose a new folder",
     "FP-OPTION-503": "--engine does not apply to a job whose owners are Flower sites; leave it out",
     # ---- identities, policies and audit logs of sites
@@ -563,6 +564,7 @@ CODES = {
     "FP-REFUSED-043": "rule length: a vector is longer than the site allows; use fewer columns",
     "FP-REFUSED-050": "rule kinds: a constraint is of a kind that the site does not allow; take it out",
     "FP-REFUSED-051": "rule constraints: the job lists more constraints than the site allows; state fewer",
+    "FP-REFUSED-053": "values of columns were asked for twice, or on a grid that zooms in on rows; describe them once",
     "FP-REFUSED-052": "constraints, or the rows held out, changed in the middle of a run; begin another run",
     "FP-REFUSED-060": "rule least_people: too few people are in every table; leave the party out, or ask for less",
     "FP-REFUSED-061": "rule alignments: the site does not take part in this alignment; state one that it allows",

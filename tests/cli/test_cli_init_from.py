@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.raising import raises_code
+from raising import raises_code
 
 from fedpact.cli.init import init
 from fedpact.cli.main import cli

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from fedpact.cli.own_table import job_of_table
-from fedpact.errors import OptionError
+from fedpact.cli.own_table import job_of_table, refuse_to_overwrite
 from fedpact.jobs.keys import KEYS, LISTS, OPEN, JobKey, schema
 from fedpact.report.files import explain_write_errors
 from fedpact.tasks import TASKS, keys_of
@@ -172,8 +171,7 @@ def init(folder: Path, table: Path | None, label: str | None, seed: int) -> None
     if label is not None:
         raise click.UsageError("--label is for --from TABLE.")
     for name in ("job.toml", *(f"{hospital}.csv" for hospital in HOSPITALS)):
-        if (folder / name).exists():
-            raise OptionError(f"{folder / name} exists already; choose a new folder", code="FP-OPTION-502")
+        refuse_to_overwrite(folder / name)
     with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "job.toml").write_text(example_job(folder), encoding="utf-8")
@@ -187,8 +185,7 @@ def init(folder: Path, table: Path | None, label: str | None, seed: int) -> None
 def _init_from(folder: Path, table: Path, label: str | None) -> None:
     """The job of a table that is there."""
     target = folder / "job.toml"
-    if target.exists():
-        raise OptionError(f"{target} exists already; choose a new folder", code="FP-OPTION-502")
+    refuse_to_overwrite(target)
     with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         text, predicted = job_of_table(folder, table, label)

@@ -169,12 +169,16 @@ def _copy_with_header(table: Path, folder: Path) -> Path:
         width = len(next(csv.reader([first], delimiter=delimiter)))
         names = [f"column {place}" for place in range(1, width + 1)]
         copy = folder / f"{table.stem}.csv"
-        if copy.exists():
-            raise OptionError(f"{copy} exists already; choose a new folder", code="FP-OPTION-502")
+        refuse_to_overwrite(copy)
         with copy.open("w", encoding="utf-8", newline="") as target:
             target.write(delimiter.join(names) + "\n" + first)
             target.writelines(file)
     return copy
+
+
+def refuse_to_overwrite(path: Path) -> None:
+    if path.exists():
+        raise OptionError(f"{path} exists already; choose a new folder", code="FP-OPTION-502")
 
 
 def _counts_rows(values: Vector | None) -> bool:
