@@ -108,8 +108,8 @@ def test_outer_iterations_are_within_theorem_3_2() -> None:
     """At most O(max(eps_1^-2, eps_2^-2)).
 
     (w^k, mu^k) are iterates of a proximal point method with errors beta tau_k, whose sum is at most 2 s beta: so the
-    squared lengths of all steps sum to at most (r_0 + 2 s beta)^2. While (8) does not hold and tau_k <= eps / 2, a step is
-    longer than beta eps / 2; tau_k is larger in fewer than sqrt(2 s / eps) iterations.
+    squared lengths of all steps sum to at most (r_0 + 2 s beta)^2. While (8) does not hold and tau_k <= eps / 2, a step
+    is longer than beta eps / 2; tau_k is larger in fewer than sqrt(2 s / eps) iterations.
     """
     exact = tasks.exact(*lcqp())
     distance = np.sqrt(exact.w @ exact.w + sum(float(one @ one) for one in exact.multipliers)) + 2 * S * BETA
@@ -165,7 +165,7 @@ def test_algorithm_2_is_linear_as_theorem_4_2_says() -> None:
 
 @pytest.mark.parametrize("relaxation", [1.0, 1.8])
 def test_ifeddr_is_linear_on_piecewise_linear_quadratic_functions(relaxation: float) -> None:
-    """Corollary 3.4 of iFedDR, R-linear on the lasso: a thousand times the accuracy costs about as many rounds again."""
+    """Corollary 3.4 of iFedDR, R-linear on the lasso: 1000 times the accuracy costs about as many rounds again."""
     rng = np.random.default_rng(10)
     A = rng.standard_normal((5, 12, 8))
     b = rng.standard_normal((5, 12))
