@@ -140,6 +140,8 @@ CODES = {
     "FP-DATA-120": "no row is of a class whose mean loss is bounded; leave the class out of max_loss",
     "FP-DATA-118": "new rows have other columns than the piece of the model; give the columns of the training",
     "FP-OPTION-100": "from_jax needs the package jax; pip install 'fedpact[jax]'",
+    "FP-OPTION-881": "the precision of a torch module is unknown; choose float64 or float32",
+    "FP-OPTION-882": "the precision of a JAX function is unknown; choose float64 or float32",
     "FP-OPTION-101": "from_torch needs the package torch; pip install 'fedpact[torch]'",
     "FP-OPTION-102": "the loss or gap of a vertical problem is unknown; choose one of those that the message lists",
     "FP-OPTION-103": 'the squared loss has no classes to compare; compare all rows with gap="all"',
