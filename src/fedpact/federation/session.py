@@ -504,7 +504,9 @@ class Session:
         left = None
         if self.policy.deadline is not None:
             left = max(began + self.policy.deadline - time.monotonic(), 0.0)
-        wait(futures.values(), left)
+        pending = [future for future in futures.values() if not future.done()]
+        if pending:
+            wait(pending, left)
         missing = {}
         for owner, future in futures.items():
             if not future.done():
