@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.cones.max_norm import max_norm, splitting_distance
+from fedpact.cones.max_norm import all_finite, max_norm, splitting_distance
 from fedpact.errors import ProblemError
 from fedpact.types import Matrix, Vector
 
@@ -83,7 +83,7 @@ class Cone(ABC):
 
     def violation(self, v: Vector) -> float:
         """Violation of v <=_K 0 in the max-norm: |v - P_{-K}(v)|_inf, which is |P_{K*}(v)|_inf by Moreau."""
-        if not math.isfinite(max_norm(v)):
+        if not all_finite(v):
             return math.inf
         return max_norm(self.project_dual(v))
 
@@ -93,7 +93,7 @@ class Cone(ABC):
         N is empty outside K*. There the distance is taken at the projection of the multiplier onto K*, and the
         result is at least |multiplier - projection|_inf.
         """
-        if not (np.isfinite(v).all() and np.isfinite(multiplier).all()):
+        if not (all_finite(v) and all_finite(multiplier)):
             return math.inf
         nearest = self.project_dual(multiplier)
         outside = max_norm(multiplier - nearest)

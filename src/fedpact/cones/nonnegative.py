@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpact.cones.base import Cone, positive_int, sensitivity_by_row
-from fedpact.cones.max_norm import max_norm
+from fedpact.cones.max_norm import all_finite
 from fedpact.types import Matrix, Vector
 
 
@@ -45,7 +45,7 @@ class Nonnegative(Cone):
 
     def normal_distance(self, v: Vector, multiplier: Vector) -> float:
         """The largest of |v_j| where the multiplier is positive, max(v_j, 0) elsewhere, and -multiplier_j."""
-        if not (math.isfinite(max_norm(v)) and math.isfinite(max_norm(multiplier))):
+        if not (all_finite(v) and all_finite(multiplier)):
             return math.inf
         nearest = np.maximum(multiplier, 0.0)
         largest = float(nearest.max()) or 1.0

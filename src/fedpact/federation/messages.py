@@ -28,6 +28,7 @@ LENGTH_FACTOR = 10
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 #: Types of single values that travel as they are, the most frequent ones: the rest is looked at more closely.
 PLAIN = frozenset((float, int, bool, str))
+FLOAT = np.dtype(np.float64)
 #: Fields of an order that the fleet fills in; they are not part of its content.
 STAMP = ("run", "round", "after", "durable", "look", "secure")
 
@@ -165,7 +166,8 @@ def check_travels(message: Order | Reply) -> None:
     kind = type(message)
     for name in content_fields(kind):
         value = getattr(message, name)
-        if type(value) not in PLAIN:
+        plain = type(value) in PLAIN or (type(value) is np.ndarray and value.dtype is FLOAT)
+        if not plain:
             _size(kind, name, value)
 
 
@@ -261,7 +263,7 @@ def seal(reply: R, most: float | None = None) -> Sealed[R]:
     flat = np.zeros(0)
     if values:
         flat = np.concatenate(list(values.values()), axis=None, dtype=np.float64)
-    return Sealed(_with(reply, dict.fromkeys(values)), shapes, flat)
+    return Sealed(copy_with(reply, dict.fromkeys(values)), shapes, flat)
 
 
 def rebuild(
@@ -285,14 +287,17 @@ def rebuild(
             values[name] = math.sqrt(values[name])
         else:
             values[name] = max(getattr(reply, name) for reply in kept)
-    return _with(object.__new__(kind), {name: values.get(name) for name in content_fields(kind)})
+    return copy_with(object.__new__(kind), {name: values.get(name) for name in content_fields(kind)})
 
 
-def _with(message: R, values: dict[str, Any]) -> R:
-    """A copy with other values; None stands where the coordinator must not look, so that any use of it fails."""
-    copy = object.__new__(type(message))
-    copy.__dict__.update(message.__dict__)
-    copy.__dict__.update(values)
+def copy_with(original: T, changes: dict[str, Any]) -> T:
+    """A copy of a dataclass with other values, as `dataclasses.replace`, which checks and computes everything anew.
+
+    None stands in a reply where the coordinator must not look, so that any use of it fails.
+    """
+    copy = object.__new__(type(original))
+    copy.__dict__.update(original.__dict__)
+    copy.__dict__.update(changes)
     return copy
 
 

@@ -25,6 +25,7 @@ from fedpact.federation.messages import (
     Reply,
     Sealed,
     check_travels,
+    copy_with,
     excessive_length,
     is_finite,
     largest_fields,
@@ -222,7 +223,7 @@ class Owner:
         changes, sealed = self._work(step, order, known)
         answers = {r: answer for r, answer in known.answers.items() if r > order.durable}
         answers[order.round] = ((step, order), sealed)
-        self._memory = replace(known, round=order.round, answers=answers, **changes)
+        self._memory = copy_with(known, {"round": order.round, "answers": answers, **changes})
         if "aligned" in changes:
             self._share = None  # of other rows
         if self._every:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.cones import Cone, Product, Zero
-from fedpact.federation import Largest, Order, Reply, Summed, not_finite
+from fedpact.federation import Largest, Order, Reply, Summed
 from fedpact.federation.messages import content_fields, is_finite, summed_fields
 from fedpact.problem import Share, Terms, owner_terms
 from fedpact.problem.share import Curvature, Local
@@ -229,10 +229,7 @@ def condense(
     clean = cone.clean(multiplier, local.value, local.jacobian)
     weights = clean if look.finishing else multiplier
     hessian = curvatures.lagrangian(weights[:own_rows], look.coupled)
-    finite = math.isfinite(local.objective) and all(
-        is_finite(values) for values in (local.gradient, local.value, local.jacobian, hessian)
-    )
-    if not finite:
+    if not (math.isfinite(local.objective) and is_finite_all(local.gradient, local.value, local.jacobian, hessian)):
         return Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     diagonal = np.abs(np.diagonal(hessian))
     curvature = look.curvature or float(np.mean(diagonal)) or 1.0
@@ -285,7 +282,7 @@ def condense(
         private_slope=private_slope,
     )
     # Multipliers of constraints that exclude each other grow without bound; such a point is refused, not an error.
-    if not_finite(system, PRICED) is not None:
+    if not is_finite_all(*[getattr(system, name) for name in PRICED]):
         return Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     return point, system
 
@@ -340,6 +337,11 @@ def finish_model(cone: Cone, local: Local, multiplier: Vector, curvature: float)
     inverse = np.linalg.inv(np.eye(cone.dim) - derivative + np.diag(give))
     weight = inverse @ (derivative * theta)
     return Model(0.5 * (weight + weight.T), multiplier + inverse @ gap, none)
+
+
+def is_finite_all(*values: float | Matrix) -> bool:
+    """Whether all of these numbers and arrays are finite, in one pass."""
+    return is_finite(np.concatenate(values, axis=None))
 
 
 def apply(weight: Matrix, columns: Matrix) -> Matrix:
