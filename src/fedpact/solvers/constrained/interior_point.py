@@ -356,7 +356,7 @@ class InteriorPoint(Solver[Server]):
     """Federated primal-dual interior point: a dozen exchanges of d x d matrices. Nothing to tune."""
 
     name: ClassVar[str] = "interior-point"
-    needs: ClassVar[Needs] = Needs(constraints=True, symmetric=True, coupled=True, own=True, matrices=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, interior=True, coupled=True, own=True, matrices=True)
     reserve: ClassVar[int] = 2
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60
