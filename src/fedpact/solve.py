@@ -17,6 +17,7 @@ from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
 from fedpact.preparation import Problem, Start, build_solver, check_problem, prepare
 from fedpact.problem import FederatedProblem
+from fedpact.rescaling import choose_units
 from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
 from fedpact.solvers.steps import private_of
 from fedpact.types import Vector
@@ -32,6 +33,7 @@ def solve(
     method: str | Solver[Any] = "auto",
     *,
     tol: float | tuple[float, float] = 1e-3,
+    relative: bool = False,
     w0: ArrayLike | None = None,
     multipliers0: Sequence[ArrayLike | None] | None = None,
     coupled_multiplier0: ArrayLike | None = None,
@@ -56,6 +58,9 @@ def solve(
 
     method:     "auto", a name in `fedpact.solvers.METHODS`, or a solver: IFedDR(gamma=2.0), or one of your own
     tol:        of the certificate: one number, or (stationarity, feasibility), each in (0, 1)
+    relative:   whether tol is relative to the size of the problem's numbers: it then bounds the residuals in units in
+                which columns, rows and objective have derivatives of size one at the start, and the certificate is
+                given in these. Without it "auto" may solve in such units, and judges in yours
     w0:         start, inside the domain of the regularizer; zero (or the nearest point of that domain) when None
     multipliers0, coupled_multiplier0: to start from, as in `fp.certify` ([server, client 1, ...]) and in the `Solution`
                 of a problem that differs in a bound; of methods with multipliers of their own all but "interior-point"
@@ -77,6 +82,15 @@ def solve(
     limit = _read_whole("max_rounds", DEFAULT_MAX_ROUNDS if max_rounds is None else max_rounds, LEAST_ROUNDS)
     seed = _read_whole("seed", seed, 0)
     asked = build_solver(method, options)
+    priced = multipliers0 is not None or coupled_multiplier0 is not None
+    rescaling = choose_units(problem, asked is None, relative, w0, priced)
+    wanted = tolerances
+    if rescaling is not None:
+        problem = rescaling.units.rescale(rescaling.problem)
+        tolerances = rescaling.tolerances(wanted)
+        callbacks = rescaling.listeners(callbacks)
+        if w0 is not None:
+            w0 = rescaling.problem.start(w0) / rescaling.units.columns
     about = {
         "method": "auto" if asked is None else asked.name,
         "tol": tolerances,
@@ -135,6 +149,8 @@ def solve(
         if solver.needs.private and not hidden:
             run.note("the coordinator sees the replies of every single owner")
         answer = run_solver(run, solver, hidden)
+        if rescaling is not None:
+            return rescaling.restore(answer, wanted)
         if isinstance(problem, FederatedProblem) and problem.private:
             answer = replace(answer, private=_private_variables(problem, session, answer))
         return answer

@@ -261,9 +261,8 @@ class _Artist:
         elif how == "psd":
             none = np.zeros(self.dim)
             rows = Rows(np.vstack([none, a[0], none]), np.array([0.0, pinned.b[0], -1.0]), cones.PSD(2))
-        else:  # 0 exp(a'u / 0) <= 1 and the other side of a'u: the slack is (-a'(u - inside), 0, 1)
+        else:  # the slack (-a'(u - inside), 0, 1) of the cone's flat face, and the other side
             rows = Rows(np.vstack([a, 0 * a, 0 * a]), np.array([pinned.b[0], 0.0, -1.0]), cones.Exponential())
-            rows = replace(rows, A=-rows.A, b=np.array([-pinned.b[0], 0.0, -1.0]))
             other = Rows(a, pinned.b, cones.Nonnegative(1))
             self._somebody().add(other, self._row_factor())
         self._somebody().add(rows, self._row_factor())
