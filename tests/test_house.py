@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "estimators": None,
     "cli": None,
     "preparation": {"federation", "problem", "solvers"},
+    "rescaling": {"problem", "solvers"},
     "solve": None,
     "__init__": None,
 }

@@ -4,8 +4,9 @@
 
 of degree 3. The cone is not symmetric: the multiplier lies in another cone than the slack, and no scaling point belongs
 to both. Two shadows replace it: z~ = -grad phi(s) of the slack, and of the multiplier the s~ with -grad phi(s~) = z. D
-is the symmetric matrix with D s = z and D s~ = z~ that is nearest to mu hess phi(s) in the sense of a BFGS update (Tuncel
-2001; Dahl and Andersen 2022, "A primal-dual interior-point algorithm for nonsymmetric exponential-cone optimization").
+is the symmetric matrix with D s = z and D s~ = z~ that is nearest to mu hess phi(s) in the sense of a BFGS update
+(Tuncel 2001; Dahl and Andersen 2022, "A primal-dual interior-point algorithm for nonsymmetric exponential-cone
+optimization").
 
 Where rounding has put a point on the boundary, numbers here are infinite or NaN, and nothing is raised.
 """
@@ -41,7 +42,7 @@ def curvature(s: Vector) -> Matrix:
     gradient = np.array([-1.0, ratio - 1, y / z])  # of psi
     bent = np.array([[0.0, 0.0, 0.0], [0.0, -1 / y, 1 / z], [0.0, 1 / z, -y / z**2]])  # its Hessian
     barriers = np.diag([0.0, 1 / y**2, 1 / z**2])
-    return np.outer(gradient, gradient) / psi**2 - bent / psi + barriers
+    return np.asarray(np.outer(gradient, gradient) / psi**2 - bent / psi + barriers)
 
 
 @np.errstate(all="ignore")

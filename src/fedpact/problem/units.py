@@ -132,7 +132,7 @@ def _length(bent: Matrix, slope: Vector, held: list[_Rows], columns: Vector) -> 
 
 
 def _curvature(problem: FederatedProblem, w: Vector) -> tuple[Matrix, Vector]:
-    """|sum of Hessians|, of as many owners as are asked, and |sum of gradients| at w; h with them where it is smooth."""
+    """The sum of |Hessians| over at most OWNERS owners, and |sum of gradients| at w; h with them where it is smooth."""
     bent = np.zeros((w.size, w.size))
     slope = np.zeros_like(w)
     holders = [share for share in problem.holders if share.objective is not None]

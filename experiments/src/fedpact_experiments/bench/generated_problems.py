@@ -1,13 +1,14 @@
 """Seeded random convex problems of many kinds, each with a conic program on pooled data whose answer is known.
 
 A problem is drawn in well-scaled variables u; what is solved has w = u / columns, an objective times a factor, and
-constraint rows times factors of their own. The reference is the program in u, without the rows that say nothing new and
-with those that leave no interior point written as equalities: easy for a conic solver where the problem as posed is not.
+constraint rows times factors of their own. The reference is the program in u, without the rows that say nothing new,
+and with those that leave no interior point written as equalities: easy for a conic solver where the problem as posed
+is not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import cvxpy as cp
@@ -16,6 +17,7 @@ import numpy as np
 import fedpact as fp
 from fedpact import cones, functions, prox
 from fedpact.cones.psd import smat, svec
+from fedpact.problem.share import combine
 from fedpact.types import Matrix, Vector
 
 #: What the constraints are, and what else a problem may have.
@@ -57,7 +59,7 @@ class Rows:
         if self.Q is None:
             return fp.Constraint(functions.Affine(A, b), self.cone)
         Q = factor * self.Q * np.outer(columns, columns)
-        return fp.Constraint(functions.Quadratic(Q, A[0]) - float(-b[0]), self.cone)
+        return fp.Constraint(functions.as_map(functions.Quadratic(Q, A[0]) + float(b[0])), self.cone)
 
     def conic(self, u: cp.Expression, factor: float = 1.0) -> list[Any]:
         """The same for cvxpy."""
@@ -159,10 +161,9 @@ class _Artist:
         else:
             self._constrain()
         objective = [self._objective() for _ in range(self.owners)]
+        coupled: list[Any] = [None] * self.owners
         if "coupled" in self.traits and self.expected != "unbounded":
             coupled = self._couple()
-        else:
-            coupled = [None] * self.owners
         if "redundant" in self.traits:
             self._repeat()
         return self._finish(objective, coupled)
@@ -194,8 +195,11 @@ class _Artist:
                 self.truth.append(rows)
                 self.holders[number].add(rows, self._row_factor())
         if self.objective == "linear" and self.regularizer not in ("box", "simplex"):
-            ball = Rows(np.vstack([np.zeros(self.dim), np.eye(self.dim)]), np.append(-RADIUS, -self.inside),
-                        cones.SecondOrder(self.dim + 1))
+            ball = Rows(
+                np.vstack([np.zeros(self.dim), np.eye(self.dim)]),
+                np.append(-RADIUS, -self.inside),
+                cones.SecondOrder(self.dim + 1),
+            )
             self.truth.append(ball)
             self.holders[0].add(ball, self._row_factor())
         if "no interior" in self.traits:
@@ -272,14 +276,10 @@ class _Artist:
         rng = self.rng
         rows = self._rows(str(rng.choice(KINDS[:5])))
         weight = rows.cone.project_dual(rng.standard_normal(rows.cone.dim))
-        if not weight.any() or isinstance(rows.cone, cones.Nonnegative):
-            weight = np.ones(rows.cone.dim)
-            if isinstance(rows.cone, cones.Exponential):
-                weight = np.array([-1.0, 0.0, 1.0])
-            elif isinstance(rows.cone, cones.PSD):
-                weight = rows.cone.identity()
-            elif isinstance(rows.cone, cones.SecondOrder):
-                weight = rows.cone.identity()
+        if not weight.any() and rows.cone.symmetric:
+            weight = rows.cone.identity()
+        elif not weight.any():
+            weight = np.array([-1.0, 0.0, 1.0])  # of the dual of the exponential cone
         other = Rows(-(weight @ rows.A)[None, :], np.array([CONFLICT - weight @ rows.b]), cones.Nonnegative(1))
         self._somebody().add(rows, self._row_factor())
         self._somebody().add(other, self._row_factor())
@@ -434,10 +434,10 @@ class _Artist:
         shares = []
         for (function, _), own, part in zip(objectives, constraints[1:], coupled, strict=True):
             if part is None:
-                shares.append(fp.Share(function, own or None))
+                shares.append(fp.Share(function, combine(own)))
             else:
-                shares.append(fp.Share(function, own or None, part[0], coupled_cone=part[1]))
-        server = fp.Share(None, constraints[0]) if constraints[0] else None
+                shares.append(fp.Share(function, combine(own), part[0], coupled_cone=part[1]))
+        server = fp.Share(None, combine(constraints[0])) if constraints[0] else None
         regularizer, term, domain = self._regularizer()
         total = sum(term for _, term in objectives) + term
         reference = cp.Problem(cp.Minimize(total), [c for rows in self.truth for c in rows.conic(self.u)] + domain)
