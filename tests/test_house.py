@@ -45,6 +45,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "cli": None,
     "preparation": {"federation", "problem", "solvers"},
     "rescaling": {"problem", "solvers"},
+    "rescue": {"federation", "problem", "solvers"},
     "solve": None,
     "__init__": None,
 }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError
-from fedpact.problem import FederatedProblem, certify
+from fedpact.problem import FederatedProblem, Proof, certify
 from fedpact.problem.units import Units, measure_units
 from fedpact.solvers import Progress, Solution
 from fedpact.types import Vector
@@ -67,6 +67,10 @@ class Rescaling:
             objective=answer.objective / units.objective,
             tol=tol,
         )
+        if answer.proof is not None:
+            weights = tuple(rows * held for rows, held in zip(units.rows, answer.proof.weights, strict=True))
+            proof = Proof(units.columns * answer.proof.w, weights, units.coupled * answer.proof.coupled)
+            answer = replace(answer, proof=proof)
         if self.relative or not all(np.all(np.isfinite(price)) for price in answer.multipliers):
             return answer
         judged = certify(self.problem, answer.w, answer.multipliers, answer.coupled_multiplier)
