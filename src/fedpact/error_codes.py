@@ -663,6 +663,7 @@ CODES = {
     "FP-OPTION-954": "the coordinator holds labels or groups, and has no table of the new people; give it",
     "FP-OPTION-955": "a model predicts from one table, one in pieces from one for each party; give that",
     "FP-OPTION-956": "the parties of the run are sites, which have their own tables; leave tables and engine out",
+    "FP-OPTION-968": "relative tolerances need functions with Hessians in this process; scale the data instead",
     "FP-DATA-920": "the table has the label, which another party holds; take it out, or rename it",
     "FP-DATA-921": "the table has no column that a model could use; give it numbers, or list categories",
     # ---- statistics, and probabilities from scores: 700 to 709

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpact.errors import FedpactError
 from fedpact.federation import Communication, Traffic
-from fedpact.problem import Certificate
+from fedpact.problem import Certificate, Proof
 from fedpact.types import Vector
 
 Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost", "interrupted"]
@@ -114,6 +114,7 @@ class Solution:
     communication: Communication
     coupled_multiplier: Vector = field(default_factory=lambda: np.zeros(0))
     conflict: tuple[str, ...] = ()  # the owners whose constraints conflict, when infeasible
+    proof: Proof | None = field(default=None, repr=False)  # of that, where all owners are in this process; never saved
     convex: bool = False  # is the problem known to be convex? Then a solved one is optimal, up to the tolerances
     private: list[Vector] | None = field(default=None, repr=False)
     scores: Vector | None = field(default=None, repr=False)
