@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,18 +58,20 @@ class Killing:
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet = Ray(actors=3).open(shares, folder)
-        send = fleet.send
+        call = fleet._call
 
-        def kill_first(owner: str, data: bytes) -> Future[bytes]:
-            step = str(loads(data)["step"]).rpartition(":")[2]
-            if owner == self.owner and step in self.left:
+        def kill_first(host: Any, messages: Mapping[str, bytes]) -> dict[str, Future[Any]]:
+            step = ""
+            if self.owner in messages:
+                step = str(loads(messages[self.owner])["step"]).rpartition(":")[2]
+            if step in self.left:
                 self.left[step] -= 1
                 if self.left[step] == 0:
                     self.killed += 1
-                    os.kill(ray.get(fleet._host_of[owner].process.remote()), signal.SIGKILL)
-            return send(owner, data)
+                    os.kill(ray.get(host.process.remote()), signal.SIGKILL)
+            return call(host, messages)
 
-        fleet.send = kill_first
+        fleet._call = kill_first
         return fleet
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from fedpact.errors import WireError
 from fedpact.federation.messages import WORDS, Reply, Sealed, hidden_fields, is_masked, name_type
+from fedpact.types import Buffer
 
 #: First bytes of every message and memory; the digit is the version of the format.
 MAGIC = b"fedpact1"
@@ -38,8 +39,6 @@ VALUES = 250_000
 #: What arrays may hold, by NumPy's names.
 DTYPES = ("float64", "float32", "int64", "uint64", "bool")
 
-#: Bytes, wherever they are.
-Buffer = bytes | memoryview
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: What may run at an owner, by name.
@@ -355,15 +354,19 @@ def lock(file: BinaryIO) -> None:
         return
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Either the whole new file or the old one is there, whatever happens meanwhile."""
+def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
+    """Either the whole new file or the old one is there, whatever happens meanwhile.
+
+    durable: to the machine, too, rather than to this process alone
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)  # states and keys are for their owner only
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     part.replace(path)
 
 

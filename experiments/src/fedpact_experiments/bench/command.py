@@ -9,6 +9,7 @@ from fedpact_experiments.bench.decisions import decisions
 from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.growth import growth
 from fedpact_experiments.bench.house import house
+from fedpact_experiments.bench.jobs import jobs
 from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
@@ -40,6 +41,7 @@ def bench() -> None:
     fedpact bench parties                                    a vertical job from files, for more people
     fedpact bench people                                     vertical methods with more and more people
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
+    fedpact bench jobs                                       whole jobs on large files: CPU seconds and memory
     fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
 
@@ -61,6 +63,7 @@ for command in (
     parties,
     people,
     engines,
+    jobs,
     owners,
     slow_party,
     startup,
