@@ -11,11 +11,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import click
 import numpy as np
 
+from fedpact.data.cells import read_cells
 from fedpact.jobs import read_job, run_job
+from fedpact.tasks import tables
 from fedpact_experiments.bench.output import PAGE, SEED, Output, Table, cell, printing
 from fedpact_experiments.bench.people import peak
 from fedpact_experiments.options import COUNT, among
@@ -109,25 +112,15 @@ def write_table(path: Path, names: Sequence[str], numbers: np.ndarray) -> None:
 
 def print_job(kind: str, job: str) -> None:
     """One cell: status, reads of all tables, seconds, CPU seconds, MB at the peak and before."""
-    from fedpact.tasks import tables
-
     if kind.endswith("without Arrow"):
         sys.modules["pyarrow"] = None  # type: ignore[assignment]  # an import of it fails then
-    reads = 0
-    read_cells = tables.read_cells
-
-    def counted(*given: object) -> object:
-        nonlocal reads
-        reads += 1
-        return read_cells(*given)  # type: ignore[arg-type]
-
-    tables.read_cells = counted  # type: ignore[assignment]
     before = peak()
     began = time.perf_counter()
     spent = sum(os.times()[:4])
-    record = run_job(read_job(Path(job)))
+    with mock.patch.object(tables, "read_cells", wraps=read_cells) as reader:
+        record = run_job(read_job(Path(job)))
     cpu = sum(os.times()[:4]) - spent
-    print(json.dumps([record.status, reads, time.perf_counter() - began, cpu, peak(), before]))
+    print(json.dumps([record.status, reader.call_count, time.perf_counter() - began, cpu, peak(), before]))
 
 
 def measure_job(kind: str, owners: int, rows: int, columns: int, seed: int) -> Ran:
