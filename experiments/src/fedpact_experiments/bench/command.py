@@ -21,6 +21,7 @@ from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
 from fedpact_experiments.bench.slow_party import slow_party
 from fedpact_experiments.bench.startup import startup
+from fedpact_experiments.bench.unconstrained import unconstrained
 from fedpact_experiments.bench.vertical import vertical
 
 
@@ -32,6 +33,7 @@ def bench() -> None:
     fedpact bench rounds --problems synthetic --owners 5     exchanges with the owners, against the paper's algorithm
     fedpact bench time                                       seconds, against centralized solvers on pooled data
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
+    fedpact bench unconstrained                              beside scikit-learn and Flower's simulation
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench calibration                                probabilities from scores, two ways, by sums
@@ -53,6 +55,7 @@ def bench() -> None:
 for command in (
     rounds,
     seconds,
+    unconstrained,
     growth,
     local,
     neyman_pearson,
