@@ -123,7 +123,7 @@ CODES = {
     "FP-DATA-102": "the labels y are not a vector of numbers; code the classes as 0 and 1",
     "FP-DATA-103": "the labels y are not a vector, or empty; give one label per row",
     "FP-DATA-104": "labels are missing or infinite; drop these rows at every party",
-    "FP-DATA-105": "labels are neither 0 nor 1; code the classes so, or use the squared loss",
+    "FP-DATA-105": "labels are neither 0 nor 1; code the classes so, or use softmax or the squared loss",
     "FP-DATA-106": "the columns of a party are not a dense table of numbers; encode text columns",
     "FP-DATA-107": "the columns of a party are not a matrix with a column; give one row per person",
     "FP-DATA-108": "a party has more or fewer column names than columns; name each column once",
@@ -655,6 +655,9 @@ CODES = {
     "FP-OPTION-954": "the coordinator holds labels or groups, and has no table of the new people; give it",
     "FP-OPTION-955": "a model predicts from one table, one in pieces from one for each party; give that",
     "FP-OPTION-956": "the parties of the run are sites, which have their own tables; leave tables and engine out",
+    "FP-DATA-980": "labels are not the numbers 0, 1, ... of classes that all have rows; recode them",
+    "FP-PROBLEM-980": "softmax needs quadratic regularizers, and a party has another; use the squared norm",
+    "FP-PROBLEM-981": "constraints on scores are for one score per person, and softmax has several; bound mean losses",
     "FP-DATA-920": "the table has the label, which another party holds; take it out, or rename it",
     "FP-DATA-921": "the table has no column that a model could use; give it numbers, or list categories",
     # ---- statistics, and probabilities from scores: 700 to 709
