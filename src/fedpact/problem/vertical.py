@@ -120,11 +120,13 @@ class VerticalProblem:
         max_loss: Mapping[int, float] | None = None,
         constraints: Sequence[Constraint] = (),
         intercept: bool = True,
+        classes: int = 0,
         sources: Mapping[str, object] | None = None,
         task: Stated | None = None,
     ) -> VerticalProblem:
         """The problem of parties that are there already: `Party` objects, or `DistantParty` for columns elsewhere.
 
+        classes: with "softmax", where some may have no row; 0: those of y
         sources: name -> what the engine hands to that party, where it is not the Party itself: see `RemoteProblem`
         task:    what parties build their Party from, or None
         """
@@ -134,8 +136,8 @@ class VerticalProblem:
         problem.shares = tuple(parties)
         problem.sources = dict(sources or {party.name: party for party in parties})
         problem.task = task
-        labels = read_labels(y, loss)
-        problem._bound(labels, group, max_gap, loss, gap, pairs, max_loss, constraints, intercept)
+        labels = read_labels(y, loss, classes)
+        problem._bound(labels, group, max_gap, loss, gap, pairs, max_loss, constraints, intercept, classes)
         return problem
 
     def _bound(
@@ -149,9 +151,10 @@ class VerticalProblem:
         max_loss: Mapping[int, float] | None,
         constraints: Sequence[Constraint],
         intercept: bool,
+        known_classes: int = 0,
     ) -> None:
         """All that the coordinator holds: labels, gaps and their bounds, the intercept."""
-        outputs = count_outputs(labels, loss)
+        outputs = count_outputs(labels, loss, known_classes)
         classes = max(outputs, 2)
         rows, names = compare_groups(labels, group, gap, pairs, classes)
         bounds = read_bounds(max_gap, names)

@@ -45,10 +45,10 @@ def name_parties(parties: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dict
     return named
 
 
-def count_outputs(labels: Vector, loss: object) -> int:
-    """Scores of each person: with softmax one for each class."""
+def count_outputs(labels: Vector, loss: object, classes: int = 0) -> int:
+    """Scores of each person: with softmax one for each class, of which there may be more than in these labels."""
     if loss == "softmax":
-        return int(np.max(labels)) + 1
+        return classes or int(np.max(labels)) + 1
     return 1
 
 
@@ -93,8 +93,11 @@ def check_names(names: Sequence[object]) -> None:
             )
 
 
-def read_labels(y: ArrayLike, loss: str | type[ScoredMean]) -> Vector:
-    """The labels: -1 and 1 for the logistic loss, numbers of the classes for softmax, as they are for others."""
+def read_labels(y: ArrayLike, loss: str | type[ScoredMean], classes: int = 0) -> Vector:
+    """The labels: -1 and 1 for the logistic loss, numbers of the classes for softmax, as they are for others.
+
+    classes: their number, where some may have no row
+    """
     try:
         labels = to_real(y)
     except (TypeError, ValueError) as error:
@@ -109,7 +112,7 @@ def read_labels(y: ArrayLike, loss: str | type[ScoredMean]) -> Vector:
             f"y has {np.sum(~finite)} missing or infinite values; drop these rows everywhere", code="FP-DATA-104"
         )
     if loss == "softmax":
-        _check_classes(labels)
+        _check_classes(labels, classes)
         return labels
     if loss != "logistic":
         if defect := mean_loss(loss, np.zeros((labels.size, 0)), labels).defect():
@@ -126,9 +129,11 @@ def read_labels(y: ArrayLike, loss: str | type[ScoredMean]) -> Vector:
     return np.where(labels > 0, 1.0, -1.0)
 
 
-def _check_classes(labels: Vector) -> None:
-    """DataError unless they are the numbers of two classes or more, each of which some row has."""
+def _check_classes(labels: Vector, classes: int) -> None:
+    """DataError unless they are the numbers of two classes or more, each of which some row has if none are known."""
     found = np.unique(labels)
+    if classes and np.isin(found, np.arange(classes)).all():
+        return
     if found.size < 2 or not np.array_equal(found, np.arange(found.size)):
         raise DataError(
             "softmax: y must have the numbers 0, 1, ... of two classes or more, and a row of each of them; recode the "
