@@ -150,7 +150,7 @@ class FairVerticalClassifier(CertifiedClassifier):
     def _encode(self, labels: NDArray[Any]) -> NDArray[np.int64]:
         """The number of every row's class; of two, 0 for all but the second, of several, -1 for none of them."""
         if not self._several:
-            return (labels == self.classes_[1]).astype(np.int64)
+            return np.asarray(labels == self.classes_[1], dtype=np.int64)
         known = labels[:, None] == self.classes_
         codes: NDArray[np.int64] = np.where(known.any(axis=1), np.argmax(known, axis=1), -1)
         return codes
@@ -222,7 +222,8 @@ class FairVerticalClassifier(CertifiedClassifier):
 
     def predict(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> NDArray[Any]:
         """The class of every row."""
-        return np.asarray(self.classes_[self._decide(self.decision_function(parties, missing=missing))])
+        decided = self._decide(self.decision_function(parties, missing=missing))
+        return np.asarray(self.classes_[decided])
 
     def _decide(self, scores: Vector) -> NDArray[np.int64]:
         """The number of everyone's class."""
