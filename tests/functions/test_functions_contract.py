@@ -108,6 +108,7 @@ CASES: dict[str, Function | Map] = {
     "logistic, sparse": LogisticLoss(_sparse(X), y, WEIGHT),
     "softmax": SoftmaxLoss(X_THIN, y_THIN, 3),
     "softmax, sparse": SoftmaxLoss(_sparse(X_THIN), y_THIN, 3),
+    "softmax, offset": SoftmaxLoss(X_THIN, y_THIN, 3, offset=np.linspace(-1, 1, 45).reshape(15, 3)),
     "softmax, weighted": SoftmaxLoss(_sparse(X_THIN), y_THIN, 3, WEIGHT[:15]),
     "logistic, offset": LogisticLoss(X, y, WEIGHT, OFFSET),
     "squared": SquaredLoss(X, NUMBERS),
