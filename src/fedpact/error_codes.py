@@ -680,4 +680,15 @@ CODES = {
     "FP-DATA-702": "a gap is between groups; give the hits of two or more",
     "FP-OPTION-700": "a level, rate, bound or delta is not above 0 and below 1; give such a number",
     "FP-OPTION-701": "the task has no scores of two classes; calibrate a classifier for two classes",
+    # ---- standard errors, and families of regression
+    "FP-PROBLEM-985": "ties of events are to be treated in an unknown way; choose efron or breslow",
+    "FP-OPTION-985": "this kind of standard errors is unknown; choose one of those listed",
+    "FP-OPTION-986": "the level of an interval is not between 0 and 1; give one such as 0.95",
+    "FP-OPTION-987": "a column of events is given for a family without them; leave it out",
+    "FP-OPTION-988": "a model of times to an event has no such bound or offset; leave it out",
+    "FP-OPTION-989": "a model of times to an event has no column of events; name it",
+    "FP-OPTION-991": "this fit has no standard errors; ask for them when it is made, by inference",
+    "FP-OPTION-992": "this kind of standard errors is unknown; choose one of those listed",
+    "FP-OPTION-993": "the task has no standard errors; leave inference out",
+    "FP-OPTION-990": "ties of events are to be treated in an unknown way; choose efron or breslow",
 }
