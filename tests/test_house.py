@@ -44,6 +44,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "estimators": None,
     "cli": None,
     "preparation": {"federation", "problem", "solvers"},
+    "rescaling": {"problem", "solvers"},
+    "rescue": {"federation", "problem", "solvers"},
     "solve": None,
     "__init__": None,
 }

@@ -471,14 +471,16 @@ def columns_used(task: Mapping[str, Any], owner: str) -> set[str]:
 
 
 def held_here(task: Mapping[str, Any], role: str, owner: str) -> set[str]:
-    """The column that is the label or the group, if this owner holds it: one party does in a vertical task."""
-    column = task.get(role)
+    """The columns that are the label or the groups, if this owner holds them: one party does in a vertical task."""
+    columns = {task[role]} if task.get(role) else set()
+    if role == "group":
+        columns |= set(task.get("attributes") or ())
     holder: str | None = owner
     if is_vertical(task):
         holder = task.get("label_at")
         if role == "group":
             holder = task.get("group_at") or holder
-    return {column} if column and holder == owner else set()
+    return columns if holder == owner else set()
 
 
 def labels_used(task: Mapping[str, Any], owner: str) -> set[str]:

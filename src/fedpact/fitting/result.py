@@ -144,8 +144,11 @@ class Fit:
     def model(self) -> Model | RegressionModel | PartyModel | None:
         """The model in the units of the columns; None for a task without one."""
         if isinstance(self.task, Vertical):
-            intercept = float(self.solution.w[-1]) if self.task.intercept else 0.0
-            return PartyModel(self.task.classes, intercept, self.columns)
+            intercept = np.zeros(self.task.outputs)
+            if self.task.intercept:
+                intercept = self.solution.w.reshape(self.task.outputs, -1)[:, -1]
+            classes = self.task.classes if self.task.of_classes else ()
+            return PartyModel(classes, tuple(intercept.tolist()), self.columns, self.task.loss)
         if not isinstance(self.task, TableTask) or not self.task.comparable:
             return None
         found = self.task.model(self.solution.w)

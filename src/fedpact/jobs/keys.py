@@ -127,6 +127,7 @@ OPEN = {
     "owners": "name = its table, CSV or Parquet; or flower://ADDRESS, see the how-to on Flower",
     "roster": "owner = its public key, for owners that are Flower sites",
     "categories": "column = the list of its levels",
+    "attributes": "column = the list of its groups, of a vertical model",
     "columns": "party = the list of the columns that it brings to a vertical model",
     "bound": "owner = its bound, where they differ",
     "holdout": "owner = a table that nobody trains on; `fedpact evaluate` measures the model on it",

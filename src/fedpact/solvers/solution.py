@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpact.errors import FedpactError
 from fedpact.federation import Communication, Session, Traffic
-from fedpact.problem import Certificate, FederatedProblem, RemoteProblem
+from fedpact.problem import Certificate, FederatedProblem, Proof, RemoteProblem
 from fedpact.types import Vector
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class OuterRecord:
 
     penalty:           beta; the complementarity that "interior-point" aimed at; rho of "accelerated"
     consensus_penalty: rho; the damping of "interior-point"
+    violations:        by holder; with thousands of owners the thousand largest
     gradients, hessians count the evaluations of the owners' subproblem solves in this iteration, over all owners.
     """
 
@@ -117,6 +118,7 @@ class Solution:
     communication: Communication
     coupled_multiplier: Vector = field(default_factory=lambda: np.zeros(0))
     conflict: tuple[str, ...] = ()  # the owners whose constraints conflict, when infeasible
+    proof: Proof | None = field(default=None, repr=False)  # of that, where all owners are in this process; never saved
     convex: bool = False  # is the problem known to be convex? Then a solved one is optimal, up to the tolerances
     private: list[Vector] | None = field(default=None, repr=False)
     scores: Vector | None = field(default=None, repr=False)

@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from fedpact.data.cells import Cells
 from fedpact.data.encoding import Encoding, Scaling, categories_from
@@ -217,23 +217,39 @@ def arrays_of(table: Matrix, encoding: Encoding, scaling: Scaling | None, interc
 
 @dataclass(frozen=True)
 class PartyModel:
-    """The coordinator's part of a vertical classifier: the sum of the parties' scores and the intercept decides.
+    """The coordinator's part of a vertical model: the sum of the parties' scores and the intercept decides.
 
-    columns: by party, the names of its columns; their coefficients are in the party's own `Piece`
+    classes:   none where a number is predicted
+    intercept: one for each score of a person
+    columns:   by party, the names of its columns; their coefficients are in the party's own `Piece`
+    loss:      its name, as the job states it
     """
 
     classes: tuple[str, ...]
-    intercept: float
+    intercept: tuple[float, ...]
     columns: dict[str, tuple[str, ...]]
+    loss: str = "logistic"
+
+    def add_intercept(self, scores: Vector) -> Vector:
+        """Everyone's scores from the sums over the parties."""
+        return np.asarray(scores + np.repeat(self.intercept, scores.size // len(self.intercept)))
 
     def predict(self, scores: Vector) -> NDArray[np.int64]:
         """The number of everyone's class. scores: of all parties together, with the intercept"""
+        if len(self.intercept) > 1:
+            return np.asarray(np.argmax(scores.reshape(len(self.intercept), -1), axis=0))
         return (scores > 0).astype(np.int64)
 
     def probabilities(self, scores: Vector) -> Matrix:
         """(people, classes)"""
+        if len(self.intercept) > 1:
+            return np.asarray(softmax(scores.reshape(len(self.intercept), -1), axis=0).T)
         second = expit(scores)
         return np.column_stack([1 - second, second])
+
+    def numbers(self, scores: Vector) -> Vector:
+        """What is predicted, where it is a number: the mean of counts, or the score itself."""
+        return np.exp(scores) if self.loss == "poisson" else scores
 
     def save(self, folder: Path) -> None:
         """model.json; the parties write their pieces."""
@@ -242,7 +258,8 @@ class PartyModel:
     @classmethod
     def read(cls, about: dict[str, Any]) -> Self:
         columns = {party: tuple(names) for party, names in about["columns"].items()}
-        return cls(tuple(about["classes"]), float(about["intercept"]), columns)
+        intercept = tuple(np.atleast_1d(about["intercept"]).tolist())
+        return cls(tuple(about["classes"]), intercept, columns, about.get("loss", "logistic"))
 
 
 def load_model(folder: str | Path) -> Model | RegressionModel | PartyModel:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedpact.data import with_intercept
 from fedpact.data.cells import Cells, column_names, read_cells
+from fedpact.data.columns import free_unused
 from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.policy import Counts
@@ -172,7 +173,10 @@ class TableTask(Task):
         X = self.encoding.matrix(cells)
         y = self.read_label(cells)
         weight = read_weights(cells, self.sample_weight)
-        return Rows(X, y, self.read_groups(cells), weight, self.read_offset(cells))
+        rows = Rows(X, y, self.read_groups(cells), weight, self.read_offset(cells))
+        del cells
+        free_unused()
+        return rows
 
     @abstractmethod
     def read_label(self, cells: Cells) -> NDArray[Any]:
