@@ -132,7 +132,7 @@ def infer(
     )
     replies = session.ask(infer_share, order)
     holder = Share(name=SERVER) if server is None else server
-    own = part_of(holder, None, order, known=True)
+    own = part_of(holder, w, split_prices(order)[SERVER], order, known=True)
     parts = {SERVER: own, **dict(zip(session.owners, replies, strict=True))}
     return _conclude(order, parts, add_up([replies.total, own]).total, holder, regularizer)
 
@@ -201,7 +201,7 @@ def _conclude(
     found = Inference(order.w, equations.prices, equations.binding, covariance, kind, degrees, ())
     errors = np.sqrt(np.diag(covariance))
     shift = np.abs(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
-    notes = [*_note_weak(found, errors, parts), *_note_near(found, server, parts), *_note_owners(kind, parts)]
+    notes = [*_note_weak(found, errors), *_note_near(found, server, parts), *_note_owners(kind, parts)]
     notes += _note_size(shift[:dim, 0], errors[:dim], TINY, PENALTY)
     notes += _note_size(shift[:, 1], errors, EXACT, TOLERANCE)
     return replace(found, notes=tuple(notes))
@@ -232,7 +232,7 @@ def _scale_spread(kind: str, parts: Mapping[str, Inferred], total: Inferred, fre
     return 1.0, math.inf
 
 
-def _note_weak(found: Inference, errors: Vector, parts: Mapping[str, Inferred]) -> list[str]:
+def _note_weak(found: Inference, errors: Vector) -> list[str]:
     """Constraints that bind by a price which may be zero."""
     notes = []
     for (holder, row), price, error in zip(found.binding, found.prices, errors[found.w.size :], strict=True):
