@@ -33,12 +33,14 @@ class Cone(ABC):
 
         z + dz = tau s^-1 - D ds,   D = W^-2,
 
-    in the Jordan algebra of the cone: numbers, second-order cones and matrices alike. References: Nesterov and
+    in the Jordan algebra of the cone: numbers, second-order cones and matrices alike. A cone that is not symmetric may
+    have an interior too (`has_interior`, as `Exponential`): with a barrier phi, s^-1 = -grad phi(s) in K*, a D with
+    D s = z, and a `longest_dual_step` of its own. References: Nesterov and
     Todd (1997); Vandenberghe (2010), "The CVXOPT linear and quadratic cone program solvers".
     """
 
     dim: int
-    #: True when the cone implements its interior; `interior-point` takes no other cone.
+    #: True when the cone is its own dual and implements its interior.
     symmetric: bool = False
     #: Relative size below which the distance of a multiplier to a face of K* counts as rounding.
     rounding: ClassVar[float] = 1e-12
@@ -47,6 +49,11 @@ class Cone(ABC):
     def blocks(self) -> tuple[Cone, ...]:
         """The cones of which this one is a product: itself alone, unless it is a `Product`."""
         return (self,)
+
+    @property
+    def has_interior(self) -> bool:
+        """Whether the cone implements its interior: all that are symmetric do, and some that are not."""
+        return self.symmetric
 
     # Projections.
 
@@ -150,6 +157,10 @@ class Cone(ABC):
     def longest_step(self, s: Vector, ds: Vector) -> float:
         """The largest t for which s + t ds lies in K; inf when there is none."""
         raise self._no_interior()
+
+    def longest_dual_step(self, z: Vector, dz: Vector) -> float:
+        """The same in K*, which is K where the cone is symmetric."""
+        return self.longest_step(z, dz)
 
     def sensitivity(self, jacobian: Matrix) -> Vector:
         """theta = 1 / max |J|: the change of the multiplier that weighs as much as a change of c by 1.

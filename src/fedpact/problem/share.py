@@ -159,6 +159,11 @@ class Share:
         return self.coupled_cone is not None and _is_convex(self.coupled, self.coupled_cone)
 
     @property
+    def constraints_convex(self) -> bool:
+        """Whether its constraints, its part of the coupled one included, are known to be convex."""
+        return (self.constraint is None or self.constraint.convex) and self.coupled_convex
+
+    @property
     def slack(self) -> int:
         """Slack variables of its own that a reformulation put between w and the private variables."""
         return 0

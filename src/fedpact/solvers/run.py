@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedpact.federation import Answers, Communication, Order, Reply, Session, add_up, named
-from fedpact.problem import Certificate, FederatedProblem
+from fedpact.problem import Certificate, FederatedProblem, Proof
 from fedpact.solvers.solution import History, InnerRecord, LocalRecord, OuterRecord, Solution, Status
 from fedpact.types import Vector
 
@@ -40,6 +40,7 @@ class Verdict:
     reason: str
     conflict: tuple[str, ...] = ()
     then: str = ""
+    proof: Proof | None = None
 
 
 SOLVED = Verdict("solved", "the certificate meets the tolerances")
@@ -144,6 +145,19 @@ class Given:
     coupled: Vector
 
 
+@dataclass(frozen=True)
+class Rescue:
+    """What became of a stalled solve: whose constraints exclude each other, or the answer from another start.
+
+    communication: what it took, in sessions of its own
+    """
+
+    communication: Communication
+    conflict: tuple[str, ...] = ()
+    proof: Proof | None = None
+    answer: Solution | None = None
+
+
 @dataclass
 class Run:
     """One solve.
@@ -167,6 +181,9 @@ class Run:
     choice: str = ""  # why "auto" took this method
     fallback: bool = True  # whether the method that this one names may go on
     given: Given | None = None  # multipliers that the first method starts from
+    rescue: Callable[[Vector], Rescue] | None = None  # asked once, when interior-point stalls
+    aside: Communication | None = None  # what a rescue took
+    balanced: tuple[Vector, Vector] | None = None  # of a proof of conflict: w, and the server's and coupled weights
     history: History = field(default_factory=History)
     first: int = 0
     warm: int = -1
@@ -206,6 +223,14 @@ class Run:
     @property
     def rounds_left(self) -> int:
         return self.max_rounds - self.rounds
+
+    @property
+    def communication(self) -> Communication:
+        """All that passed in this solve, a rescue included."""
+        passed = self.session.ledger.read(since=self.begun)
+        if self.aside is None:
+            return passed
+        return passed + self.aside
 
     def accepts(self, certificate: Certificate) -> bool:
         """Whether a certificate ends the solve: it meets the tolerances, and over all holders together the margin."""
@@ -302,8 +327,9 @@ class Run:
             tol=self.tol,
             method=self.method,
             history=self.history,
-            communication=self.session.ledger.read(since=self.begun),
+            communication=self.communication,
             conflict=verdict.conflict,
+            proof=verdict.proof,
             convex=self.problem.convex,
         )
 

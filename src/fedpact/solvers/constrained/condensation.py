@@ -198,7 +198,7 @@ def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing:
     if equalities:
         slack_step[equal] = 0.0
     slack_length = min(1.0, FRACTION * cone.longest_step(origin.slack, slack_step))
-    multiplier_length = min(1.0, FRACTION * cone.longest_step(origin.multiplier, multiplier_step))
+    multiplier_length = min(1.0, FRACTION * cone.longest_dual_step(origin.multiplier, multiplier_step))
     slack = origin.slack + slack_length * slack_step
     multiplier = origin.multiplier + multiplier_length * multiplier_step
     if equalities:
@@ -237,11 +237,14 @@ def condense(
 
     # 2. how the multiplier answers a step of w, and what that leaves of the system
     barrier = None
-    if not look.finishing:
-        barrier = barrier_model(cone, local, slack, multiplier, curvature)
     finish = None
-    if look.near:
-        finish = finish_model(cone, local, multiplier, curvature)
+    try:
+        if not look.finishing:
+            barrier = barrier_model(cone, local, slack, multiplier, curvature)
+        if look.near:
+            finish = finish_model(cone, local, multiplier, curvature)
+    except np.linalg.LinAlgError:  # rounding has put the slack or the multiplier on the boundary of its cone
+        return Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     matrix, slope, centring, barrier = eliminate(hessian, local, barrier, dim)
     near_matrix, near_slope, _, finish = eliminate(hessian, local, finish, dim)
     point = Point(w, slack, multiplier, clean, local, barrier, finish)

@@ -82,6 +82,8 @@ WAIT = 2
 PROOF = 4
 #: Algorithm 1 goes on when it has not halved in this many, where the constraints may be non-convex.
 MISSED = 12
+#: A rescue, where there is one, is called when nothing has halved in this many.
+IDLE = 20
 #: A point this many times farther out than AWAY may have no end; it is asked again when it is as much farther still.
 FARTHER = 1e3
 AWAY = 1e4
@@ -366,6 +368,8 @@ class Server:
     wait: int = WAIT
     away: float = AWAY
     judged: int = 0  # iteration of the latest certificate
+    smallest: float = np.inf  # residual, at the iteration where it last halved
+    eased: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,7 +377,7 @@ class InteriorPoint(Solver[Server]):
     """Federated primal-dual interior point: a dozen exchanges of d x d matrices. Nothing to tune."""
 
     name: ClassVar[str] = "interior-point"
-    needs: ClassVar[Needs] = Needs(constraints=True, symmetric=True, coupled=True, own=True, matrices=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, interior=True, coupled=True, own=True, matrices=True)
     reserve: ClassVar[int] = 2
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60
@@ -458,7 +462,9 @@ class InteriorPoint(Solver[Server]):
         state.wait *= 2
         regularizer = run.problem.regularizer
         steps = run.rounds_left - PROOF
-        point, found = seek_conflict(Balancing(state.at).ask, regularizer, state.at.w, value, steps)
+        balancing = Balancing(state.at)
+        point, found = seek_conflict(balancing.ask, regularizer, state.at.w, value, steps)
+        run.balanced = (point, balancing.weights)
         return found.conflict(run, point)
 
     def _iterate(self, run: Run, state: Server) -> Iterate:
@@ -506,7 +512,13 @@ class InteriorPoint(Solver[Server]):
         return grows and waited and run.rounds_left > PROOF
 
     def _end(self, run: Run, state: Server) -> Verdict | None:
-        """Algorithm 1 goes on where the constraints stay missed and may be non-convex."""
+        """Algorithm 1 goes on where the constraints stay missed and may be non-convex; a rescue where nothing moves."""
+        residual = state.now.residual + state.now.complementarity
+        if residual <= 0.5 * state.smallest:
+            state.smallest = residual
+            state.eased = state.k
+        if run.rescue is not None and state.k - state.eased >= IDLE:
+            return Verdict("stalled", f"no progress in {IDLE} iterations", then=self.fallback(state))
         missed = state.k - state.halved >= MISSED
         if not missed or run.problem.convex or run.rounds_left <= HAND_OVER:
             return None

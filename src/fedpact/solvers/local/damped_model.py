@@ -15,6 +15,8 @@ ROUNDING = 1e-14
 RAISE = 10.0
 #: ... and then once by this one, since M is nearly singular there.
 SAFE = 3.0
+#: No step is left of a model that needs more damping than this.
+MOST = 1e30
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -34,6 +36,8 @@ def model_step(
     typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
     diagonal = np.maximum(diagonal, 1e-8 * np.where(np.diagonal(M) > 0, np.diagonal(M), typical))
     damping = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal)))
+    if not damping <= MOST:
+        return np.zeros_like(w), damping
     raised = False
     while True:
         damped = M + np.diag(damping * diagonal)
@@ -42,7 +46,7 @@ def model_step(
         if failed:
             damping = max(RAISE * damping, ROUNDING)
             raised = True
-            if not np.isfinite(damping * np.max(diagonal)):  # no damping makes this matrix positive
+            if damping > MOST or not np.isfinite(damping * np.max(diagonal)):  # none makes this matrix positive
                 return np.zeros_like(w), damping
             continue
         if not raised:
