@@ -60,7 +60,8 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     sites: list who is online instead
     ask:   have the sites recompute what they signed about the run in this folder; the file `answer` gets what differs
     evaluate: have them measure the model of the run in this folder on tables that nobody trained on; `answer` gets it
-    predict:  the same, and it gets the scores of a vertical model; server: the coordinator's table of these people
+    predict:  the same, and it gets the scores of a vertical model; server: the coordinator's table of these people;
+              absent: parties that do not take part, a list in JSON
     """
     if run_config.get("sites"):
         log.info("%s%s", SITES, json.dumps(greet_all(grid, float(run_config["sites"]))))
@@ -84,11 +85,12 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
 def _ask_about_model(file: JobFile, grid: Any, run_config: Mapping[str, Any]) -> dict[str, Any]:
     """What the sites measured or scored, or code and text of the error that kept them from it."""
     server = own_table(Path(str(run_config["server"])) if run_config.get("server") else None)
+    absent = json.loads(str(run_config.get("absent", "[]")))
     try:
         if folder := run_config.get("evaluate"):
-            return evaluate_run(Path(str(folder)), file, server, engine_of(file, grid)).to_json()
+            return evaluate_run(Path(str(folder)), file, server, engine_of(file, grid), absent=absent).to_json()
         folder = Path(str(run_config["predict"]))
-        ids, scores = score_party_run(folder, file, server or {}, engine_of(file, grid))
+        ids, scores = score_party_run(folder, file, server or {}, engine_of(file, grid), absent)
     except FedpactError as error:
         return {"code": error.code, "text": str(error)}
     return {"ids": ids, "scores": scores.tolist()}
