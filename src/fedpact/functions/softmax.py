@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
@@ -57,14 +59,21 @@ class SoftmaxLoss(Function):
         self._label = np.where(known, self.y, self.classes).astype(np.intp)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient, _ = self.expand(w)
+        return value, gradient
+
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         probability, losses = self.probabilities_and_losses(self._scores(w))
-        return self._mean(losses), self._pull_back(self.slopes(probability))
+        return self._mean(losses), self._pull_back(self.slopes(probability)), lambda: self._curved(probability)
 
     def value(self, w: Vector) -> float:
         return self._mean(self.probabilities_and_losses(self._scores(w))[1])
 
     def hessian(self, w: Vector) -> Matrix:
-        probability, _ = self.probabilities_and_losses(self._scores(w))
+        return self._curved(self.probabilities_and_losses(self._scores(w))[0])
+
+    def _curved(self, probability: Matrix) -> Matrix:
+        """The Hessian, from the class probabilities of every row."""
         blocks = np.empty((self.classes, self.features, self.classes, self.features))
         for k in range(self.classes):
             # 1 - p_k as the sum of the others: exact where p_k rounds to 1.

@@ -4,7 +4,14 @@ from fedpact.problem.certificate import Certificate, Residuals, Terms, add_terms
 from fedpact.problem.coupled import add_slack, coupled_scale, decouple, insert_slack
 from fedpact.problem.derivatives import find_wrong_parts
 from fedpact.problem.federated import FederatedProblem
-from fedpact.problem.infeasibility import Evidence, conflict, coupled_evidence, owner_evidence, prove_infeasible
+from fedpact.problem.infeasibility import (
+    Evidence,
+    Proof,
+    conflict,
+    coupled_evidence,
+    owner_evidence,
+    prove_infeasible,
+)
 from fedpact.problem.measure import Measure, round_to_rows
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.party import DistantParty, Party, PartyLike, Piece
@@ -27,6 +34,7 @@ __all__ = [
     "Party",
     "PartyLike",
     "Piece",
+    "Proof",
     "RemoteProblem",
     "Residuals",
     "Scored",
