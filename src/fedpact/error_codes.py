@@ -657,6 +657,12 @@ CODES = {
     "FP-OPTION-956": "the parties of the run are sites, which have their own tables; leave tables and engine out",
     "FP-DATA-920": "the table has the label, which another party holds; take it out, or rename it",
     "FP-DATA-921": "the table has no column that a model could use; give it numbers, or list categories",
+    # ---- reports: 940 to 949
+    "FP-940": "the texts of a report (words.toml) cannot be read; correct the file",
+    "FP-941": "coefficients.csv of a run cannot be read; run the job again",
+    "FP-942": "the folder of templates does not exist; give one that does",
+    "FP-943": "a template cannot be used; correct it",
+    "FP-944": "more than two runs are given to compare; give one or two",
     # ---- statistics, and probabilities from scores: 700 to 709
     "FP-DATA-700": "hits are not whole numbers between 0 and the rows; give counts",
     "FP-DATA-701": "a held-out score is missing or infinite; check the model and the columns of these rows",

@@ -32,10 +32,9 @@ from fedpact.jobs import read_job
 from fedpact.jobs.running import make_record, write
 from fedpact.problem import round_to_rows
 from fedpact.problem.certificate import TOGETHER
-from fedpact.report.content import report
-from fedpact.report.markdown import markdown
-from fedpact.report.page import page
+from fedpact.report.page import markdown, page
 from fedpact.report.record import Record
+from fedpact.report.sections import report
 from fedpact.report.wording import verdict
 from fedpact.solvers.steps import At, Conclude, conclude, judge
 from fedpact.tasks import FileSource, GroupFairness, NeymanPearson, Task, group_fairness_share

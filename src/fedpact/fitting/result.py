@@ -11,9 +11,11 @@ import numpy as np
 
 from fedpact.federation import Communication, Session
 from fedpact.fitting.agreement import Measured
+from fedpact.fitting.curves import ScoreCounts
 from fedpact.fitting.evaluation import Evaluation, evaluate
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.sources import Held
+from fedpact.fitting.trade_off import Price
 from fedpact.problem import Measure
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
@@ -42,6 +44,8 @@ class Fit:
     evidence:      what the owners signed about all this; None where they have no keys
     columns:       of a vertical fit: the names of every party's columns in the model
     listed:        of a vertical fit with a list of constraints: these, in the user's terms
+    curves:        the scores of a classifier by class, where they were asked for
+    trade_off:     models for other bounds around the asked ones, where they were asked for
     """
 
     task: Task
@@ -59,6 +63,8 @@ class Fit:
     evidence: Evidence | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     listed: tuple[Bounded, ...] = ()
+    curves: ScoreCounts | None = None
+    trade_off: tuple[Price, ...] = ()
 
     @classmethod
     def of(

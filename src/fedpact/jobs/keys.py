@@ -13,7 +13,7 @@ from typing import Any
 from fedpact.federation import ENGINES
 from fedpact.report.tracking import TRACKERS
 from fedpact.solvers import METHODS
-from fedpact.tasks import TASKS, Requirement, Vertical, keys_of
+from fedpact.tasks import TASKS, Classification, Requirement, Vertical, keys_of
 from fedpact.tasks.base import Key
 
 
@@ -166,6 +166,11 @@ def _declare() -> Iterator[JobKey]:
     yield _key("solve", "alignment_key", "file", tags, "none", example='"ids.key"', tasks=vertical)
     compare = "train without constraints too, to show what they cost"
     yield _key("solve", "compare", "bool", compare, "true", tasks=comparable)
+    deciding = tuple(name for name, task in TASKS.items() if issubclass(task, Classification))
+    drawn = "count the scores of two classes in bins, for ROC and calibration in the report: one exchange"
+    yield _key("solve", "curves", "bool", drawn, "true", tasks=deciding)
+    around = "train for six other bounds around the asked ones, to show what they cost: at most 60 exchanges"
+    yield _key("solve", "trade_off", "bool", around, "false", tasks=deciding)
     with_server = tuple(name for name, task in TASKS.items() if task.has_server_data)
     server = "the coordinator's own table: the constraint holds on it, too"
     yield _key("server", "data", "file", server, example='"server.csv"', tasks=with_server)
