@@ -124,7 +124,7 @@ def test_a_solved_run_names_the_tightest_constraint() -> None:
         assert "All constraints are met, within the tolerance" in text
         assert f"Mean loss on class 1, at most 0.2 asked for: 0.2000 at “{tight.owner}”" in text
         assert "Constraints met: 5 of 5." in text
-        assert f"missed by {numbers.number(tight.value - tight.bound)}, the tolerance is" in text
+        assert f"missed by {numbers.number(tight.value - tight.bound)}, within the tolerance of" in text
         assert "is optimal" in text
     inside = tuple(replace(one, value=min(one.value, one.bound - 0.01)) for one in record.bounded)
     assert wording.verdict(replace(record, bounded=inside)).headline == "All constraints are met"

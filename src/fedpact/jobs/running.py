@@ -117,6 +117,7 @@ def run_job(
         write(folder, found, record, file.path)  # before trackers end: one that fails takes nothing away
         for tracking in trackers:
             tracking.conclude(found.solution)
+            tracking.describe(record, folder)
     if found.evidence is not None:  # at the very end, since it holds the digest of every file
         write_evidence(folder, found.evidence, file.path, session.identity)
     return record

@@ -103,10 +103,24 @@ def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
     for one, _ in wording.by_kind(record)[:2]:
         asked = say("{limit} asked for", limit=wording.limit(one))
         yield capital(one.what), number(one.value), f"{wording.placed(one.owner)}; {asked}"
+    yield from _lowest_recall(record)
     reached = assurance.within_tolerances(record)
     yield say("Certificate"), say("✓ reached" if reached else "✗ not reached"), say("for this very model")
     moved = sum(one.bytes_down + one.bytes_up for one in record.sent)
     yield say("Exchanges"), f"{record.rounds:,}", say("{bytes} in all", bytes=size(moved))
+
+
+def _lowest_recall(record: Record) -> Iterable[tuple[str, str, str]]:
+    """Where something else is bounded to guard it, such as a loss: the recall is what readers look for."""
+    told = [one for one in record.measured if math.isfinite(one.numbers.get("recall", math.nan))]
+    if not told or any(one.what.startswith("recall") for one in record.bounded):
+        return
+    lowest = min(told, key=lambda one: one.numbers["recall"])
+    remark = wording.placed(lowest.owner)
+    if "recall" in lowest.intervals:
+        low, high = lowest.intervals["recall"]
+        remark += "; " + say("{low} to {high}", low=f"{low:.3f}", high=f"{high:.3f}")
+    yield say("Lowest recall"), number(lowest.numbers["recall"]), remark
 
 
 # ---------------------------------------------------------------------------------------------------------- constraints

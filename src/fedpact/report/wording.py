@@ -203,11 +203,20 @@ def _describe_kind(one: Bounded, holders: int, tol: float) -> str:
     if found := range_of(one):
         remarks.append(found)
     if one.slack < 0 and not one.promise:
-        tolerance = say("by count") if one.counted else say("the tolerance is {tolerance}", tolerance=given(tol))
-        remarks.append(say("missed by {excess}, {tolerance}", excess=number(-one.slack), tolerance=tolerance))
+        remarks.append(_describe_excess(one, tol))
     if remarks:
         told += f" ({'; '.join(remarks)})"
     return f"{told}."
+
+
+def _describe_excess(one: Bounded, tol: float) -> str:
+    """By how much a bound is missed, and whether that is allowed."""
+    excess = number(-one.slack)
+    if one.counted:
+        return say("missed by {excess}, by count", excess=excess)
+    if -one.slack <= tol:
+        return say("missed by {excess}, within the tolerance of {tolerance}", excess=excess, tolerance=given(tol))
+    return say("missed by {excess}, beyond the tolerance of {tolerance}", excess=excess, tolerance=given(tol))
 
 
 def _describe_promises(record: Record) -> list[str]:
