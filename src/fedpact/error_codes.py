@@ -671,6 +671,7 @@ CODES = {
     "FP-942": "the folder of templates does not exist; give one that does",
     "FP-943": "a template cannot be used; correct it",
     "FP-944": "more than two runs are given to compare; give one or two",
+    "FP-945": "a frame needs the package pandas; pip install pandas",
     # ---- statistics, and probabilities from scores: 700 to 709
     "FP-DATA-700": "hits are not whole numbers between 0 and the rows; give counts",
     "FP-DATA-701": "a held-out score is missing or infinite; check the model and the columns of these rows",

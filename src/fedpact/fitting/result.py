@@ -16,6 +16,7 @@ from fedpact.fitting.evaluation import Evaluation, evaluate
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.sources import Held
 from fedpact.fitting.trade_off import Price
+from fedpact.notebook import show
 from fedpact.problem import Measure
 from fedpact.solvers import Solution
 from fedpact.solvers.solution import Status
@@ -119,6 +120,16 @@ class Fit:
         if all(one.held_by == "each" for one in task.rates):
             return f"{self.missed} of {task.owners} owners"
         return f"{self.missed} of those who hold one (owners, the coordinator, or all owners together)"
+
+    def _repr_html_(self) -> str:
+        facts = [
+            self.task.sentence(),
+            "solved" if self.solved else f"{self.solution.status}: {self.solution.reason}",
+            f"{self.communication.rounds} exchanges",
+        ]
+        names = list(dict.fromkeys(name for told in self.measures.values() for name in told))
+        rows = [(owner, *(float(told.get(name, np.nan)) for name in names)) for owner, told in self.measures.items()]
+        return show("Fit", facts, ("owner", *map(self.task.measure_name, names)), rows)
 
     def evaluate(
         self, owners: Mapping[str, Held], session: Session | None = None, *, trained: Mapping[str, Held] | None = None
