@@ -63,8 +63,11 @@ class FederatedProblem:
         ]
         if self.coupled_length:
             facts.append(f"coupled constraint of length {self.coupled_length}")
-        columns = ("owner", "objective", "constraint", "private variables")
-        return show(kind, facts, columns, map(_describe_share, self.holders))
+        if self.private:
+            facts.append(f"private variables of the owners: {sum(share.private for share in self.shares)}")
+        columns = ("owner", "objective", "constraint")
+        holders = [one for one in self.holders if one.objective is not None or one.constraint is not None]
+        return show(kind, facts, columns, map(_describe_share, holders))
 
     @property
     def holders(self) -> tuple[Share, ...]:
@@ -169,7 +172,7 @@ def _describe_share(share: Share) -> tuple[object, ...]:
     if share.constraint is not None:
         cone = share.constraint.cone
         constraint = f"{type(share.constraint.function).__name__} in {type(cone).__name__}({cone.dim})"
-    return share.label, objective, constraint, share.private or ""
+    return share.label, objective, constraint
 
 
 def _name_owners(shares: Sequence[Share]) -> tuple[Share, ...]:
