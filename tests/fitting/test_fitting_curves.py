@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fedpact.fitting.trade_off import ALLOWANCES, EXCHANGES, Decided
 from fedpact.report.quality import area, roc, tenths
 from fedpact.report.record import Curves
 from fedpact.tasks import NeymanPearson, Rows
+from fedpact_experiments.datasets import adult_a
 
 COLUMNS = tuple(f"x{j}" for j in range(6))
 #: No scaling, so that scores of the model are those of the rows.
@@ -87,6 +89,24 @@ def test_models_for_other_bounds() -> None:
         assert one.rates["recall"] == pytest.approx(np.mean(decided[together.y == 1]), abs=0.02)
     objectives = [one.objective for one in found.trade_off]
     assert objectives == sorted(objectives, reverse=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("asked", "certified"), [({"bound": 0.5}, 7), ({"min_recall": 0.85}, 7)])
+def test_adult_has_seven_points_in_sixty_exchanges(asked: dict[str, float], certified: int, data_folder: Path) -> None:
+    table = adult_a(data_folder, "codes")
+    parts = data.stratified(table.y, 6)
+    owners = {f"owner {i}": Rows.of(table.X[part], table.y[part]) for i, part in enumerate(parts)}
+    task = NeymanPearson(label="income", columns=table.columns, standardize=True, **asked)
+    plain = fp.fit(task, owners)
+    found = fp.fit(task, owners, trade_off=True)
+    assert found.communication.rounds - plain.communication.rounds <= 60
+    assert len(found.trade_off) == 7
+    assert sum(one.status == "solved" for one in found.trade_off) >= certified
+    recalls = [one.rates["recall"] for one in found.trade_off]
+    specificities = [one.rates["specificity"] for one in found.trade_off]
+    assert recalls == sorted(recalls, reverse=True)
+    assert specificities == sorted(specificities)
 
 
 def test_a_task_without_bounds_has_no_trade_off() -> None:

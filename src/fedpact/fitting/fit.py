@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.errors import OwnerLost
+from fedpact.errors import OwnerLost, Refused
 from fedpact.federation import Session
 from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, hide_sums, measure
 from fedpact.fitting.calibration import calibrate
@@ -21,6 +21,7 @@ from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells, measure_together
 from fedpact.fitting.sources import Held, source_of
+from fedpact.fitting.trade_off import COARSER, Price
 from fedpact.fitting.trade_off import trade_off as price_bounds
 from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import Measure, RemoteProblem, Share
@@ -135,10 +136,10 @@ class Fitting:
             found = self._fit(task, start, before)
         if isinstance(task, Classification) and task.calibrate and found.solution.solved:
             found = self._calibrate(found)
-        if isinstance(task, Classification) and found.solution.solved:
-            found = self._look_around(found, extras)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)
+        if isinstance(task, Classification) and found.solution.solved:
+            found = self._look_around(found, extras)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
 
     def _identify(self, task: Task, extras: Extras) -> dict[str, Any]:
@@ -256,28 +257,31 @@ class Fitting:
             return found.stopped("interrupted", reason)
 
     def _look_around(self, found: Fit, extras: Extras) -> Fit:
-        """The curves of the model, and models for bounds around its own. A certified model stays when that fails."""
+        """The curves of the model, and models for bounds around its own, as far as they can be had.
+
+        The model is certified and signed by now: it stays as it is when an owner is lost, or has told enough.
+        """
         task = found.task
         assert isinstance(task, Classification)
-        w = found.solution.w
+        solution = found.solution
+        looser = tuple(COARSER * one for one in solution.tol)
 
         def solve_near(other: Classification, start: Vector, limit: int) -> Solution:
-            return self._solve(other, start, fallback=False, max_rounds=limit)
+            return self._solve(other, start, fallback=False, max_rounds=limit, tol=looser)
 
+        points: list[Price] = []
         try:
             if extras.curves and len(task.classes) == 2:
                 self.session.pose(task)
                 scale = task.spread if task.sharpened else 1.0
-                curves = draw_scores(self.session, w, scale, found.calibration, log_odds=not task.sharpened)
+                curves = draw_scores(self.session, solution.w, scale, found.calibration, log_odds=not task.sharpened)
                 found = replace(found, curves=curves)
             if extras.trade_off and task.requirements:
-                points = price_bounds(self.session, task, found.solution, solve_near)
-                found = replace(found, trade_off=points)
-        except OwnerLost as lost:
-            return found.stopped("client_lost", f"{lost}; the model was judged before that, without its curves")
-        except KeyboardInterrupt:
-            return found.stopped("interrupted", "interrupted; the model was judged before that, without its curves")
-        return found
+                for point in price_bounds(self.session, task, solution, solve_near):
+                    points.append(point)
+        except (OwnerLost, Refused, KeyboardInterrupt) as stop:
+            solution.history.notes.append(f"curves and trade-off end here: {str(stop) or 'interrupted'}")
+        return replace(found, trade_off=tuple(sorted(points, key=lambda one: one.allowance)))
 
     def _attest(self, found: Fit) -> Fit:
         """One exchange: what the owners sign about the model. A certified model stays when that fails."""

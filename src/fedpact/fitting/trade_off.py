@@ -1,13 +1,13 @@
 """What the bounds of a task cost: models for bounds around those that were asked for, each from the one next to it.
 
 A point is one solve from a model that is nearly there, and one exchange that counts its decisions over the rows of all
-owners, by sums. No owner tells anything of its own. Decisions are smoothed gently for these models, since sharper ones
+owners, by sums. Decisions are smoothed gently for these models, since sharper ones
 take many exchanges from anywhere but where they were found; what is told of them is counted all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,8 @@ from fedpact.types import Vector
 ALLOWANCES = (0.7, 0.8, 0.9, 1.0, 1.15, 1.3, 1.5)
 #: Exchanges at most, of all solves and counts together; what one solve leaves over, those after it may use.
 EXCHANGES = 60
+#: Their tolerances are so many times those asked for: a point of a curve need not be nearer.
+COARSER = 3.0
 #: Exchanges that are kept for each of the solves after it: what the easy ones take.
 RESERVED = 7
 
@@ -83,19 +85,16 @@ def trade_off(
     solution: Solution,
     solve: Callable[[Classification, Vector, int], Solution],
     allowances: Sequence[float] = ALLOWANCES,
-) -> tuple[Price, ...]:
-    """Models for these multiples of what the bounds allow, in their order.
+) -> Iterator[Price]:
+    """Models for these multiples of what the bounds allow, from the asked one outwards, each from the one before.
 
     solution: of the task itself; solve: solves a task from a start in so many exchanges at most
-
-    An owner that is lost, or Ctrl-C, ends it with the points there are.
     """
     near = task
     if task.sharpened:
         near = replace(task, width=max(task.width, GENTLE))
     left = EXCHANGES - len(allowances)
     unsolved = len(allowances) - 1
-    found: list[Price] = []
     below = [one for one in allowances if one < 1]
     above = [one for one in allowances if one > 1]
     for side in ([1.0, *reversed(below)], above):
@@ -109,13 +108,12 @@ def trade_off(
                 left -= answer.rounds
                 unsolved -= 1
             if answer.status in OVER:
-                break
+                return
             session.pose(asked)
             counts = session.ask(count_decisions, Finished(w=answer.w)).total.counts
-            found.append(Price(allowance, answer.status, answer.objective, rates_of(counts)))
+            yield Price(allowance, answer.status, answer.objective, rates_of(counts))
             if answer.solved:
                 w = answer.w
-    return tuple(sorted(found, key=lambda one: one.allowance))
 
 
 def rates_of(counts: Vector) -> dict[str, float]:
