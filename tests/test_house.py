@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "statistics": set(),
     "prox": {"cones"},
     "problem": {"cones", "functions", "notebook", "prox"},
-    "solvers": {"problem", "federation", "functions", "notebook", "prox", "cones"},
+    "solvers": {"problem", "federation", "functions", "notebook", "prox", "cones", "statistics"},
     "engines": {"federation"},
     "engines/flower/app": None,  # programs that stand above the engine: they run jobs
     "engines/flower/submit": None,
@@ -57,6 +57,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "cli": None,
     "preparation": {"federation", "problem", "solvers"},
     "comparison": None,
+    "rescaling": {"problem", "solvers"},
+    "rescue": {"federation", "problem", "solvers"},
     "solve": None,
     "__init__": None,
 }

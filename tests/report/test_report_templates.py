@@ -20,6 +20,7 @@ from fedpact.report.coefficients import Coefficient, read_coefficients
 from fedpact.report.page import markdown, page, write_page
 from fedpact.report.quality import area, roc, tenths
 from fedpact.report.record import Curves, Record
+from fedpact.statistics import Estimate
 from fedpact.tasks import Model
 
 
@@ -94,26 +95,24 @@ def test_what_cannot_be_used_is_said(file: str | None, text: str, code: str, tmp
 
 def test_coefficients_are_in_the_units_of_the_columns(tmp_path: Path) -> None:
     run = save(tmp_path / "run", solved())
-    assert read_coefficients(run) == (
+    record = solved()
+    assert read_coefficients(run, record) == (
         Coefficient("age", 0.5),
         Coefficient("dose", -2.0),
         Coefficient("intercept", 1.0),
     )
     (run / "task.json").write_text(json.dumps({"task": {"scaling": {"scale": [10.0, 0.1]}}}))
-    assert [one.scale for one in read_coefficients(run)] == [10.0, 0.1, 1.0]
-    (run / "coefficients.csv").write_text("name,estimate,se,z,p,low,high,more\ndose,-2,0.5,-4,0.0001,-3,-1,x\n")
-    (only,) = read_coefficients(run)
+    assert [one.scale for one in read_coefficients(run, record)] == [10.0, 0.1, 1.0]
+    inferred = replace(record, coefficients=(Estimate("dose", -2.0, 0.5, -4.0, 0.0001, -3.0, -1.0),), inference="hc0")
+    (only,) = read_coefficients(run, inferred)
     assert (only.name, only.se, only.low, only.high, only.scale) == ("dose", 0.5, -3.0, -1.0, 0.1)
-    (run / "coefficients.csv").write_text("name,estimate\ndose,many\n")
-    with raises_code("FP-941"):
-        read_coefficients(run)
-    assert read_coefficients(tmp_path) == ()
+    assert read_coefficients(tmp_path, record) == ()
 
 
 def test_the_model_is_shown_with_what_is_known_of_it() -> None:
     found = Seen(page(sections.report(solved(), coefficients=COEFFICIENTS)))
     assert [v for _, v in found.column("Coefficients", "Estimate")] == [one.estimate for one in COEFFICIENTS]
-    assert [v for _, v in found.column("Coefficients", "High")][:3] == [one.high for one in COEFFICIENTS[:3]]
+    assert [v for _, v in found.column("Coefficients", "95 % high")][:3] == [one.high for one in COEFFICIENTS[:3]]
     assert [t for t, _ in found.column("Coefficients", "p")][-1] == "–"
     bare = tuple(Coefficient(one.name, one.estimate) for one in COEFFICIENTS)
     assert [t for t, _ in Seen(page(sections.report(solved(), coefficients=bare))).tables["Coefficients"][0]] == [

@@ -420,7 +420,7 @@ def test_tensorboard_has_what_the_model_does(tmp_path: Path) -> None:
         for value in event.summary.value
         if value.tag.startswith("model/text_summary")
     ]
-    assert all(f"| {one.name} | {one.estimate:.6g} |" in texts[0] for one in read_coefficients(folder))
+    assert all(f"| {one.name} | {one.estimate:.6g} |" in texts[0] for one in read_coefficients(folder, record))
 
 
 def test_mlflow_by_name(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

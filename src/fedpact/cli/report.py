@@ -57,7 +57,7 @@ def report(
     def make() -> Report:
         pages = []
         for run, record in zip(runs, records, strict=True):
-            pages.append(report_on(record, verify_for_report(run, record, known), read_coefficients(run)))
+            pages.append(report_on(record, verify_for_report(run, record, known), read_coefficients(run, record)))
         if len(pages) == 1:
             return pages[0]
         return compare(runs, records, pages)

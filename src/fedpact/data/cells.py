@@ -122,10 +122,10 @@ class Cells:
         position: dict[Any, int] = {}
         for k, level in enumerate(levels):
             position[level] = k
-            number = _to_number(level)
-            if np.isfinite(number):
+            number = _to_exact(level)
+            if isinstance(number, int) or np.isfinite(number):
                 position[number] = k
-        known = [position.get(cell, position.get(_to_number(cell), -1)) for cell in distinct]
+        known = [position.get(cell, position.get(_to_exact(cell), -1)) for cell in distinct]
         codes = np.array(known, dtype=np.int64)[which]
         first = {int(which[i]): i for i in np.flatnonzero(codes < 0)[::-1].tolist()}
         errors = []
@@ -223,3 +223,11 @@ def _to_number(cell: Any) -> float:
         return float(cell)
     except ValueError:
         return np.nan
+
+
+def _to_exact(cell: Any) -> float | int:
+    """The number that the cell holds, or NaN; a whole number as it is, however large."""
+    try:
+        return int(cell) if not isinstance(cell, float) else cell
+    except ValueError:
+        return _to_number(cell)

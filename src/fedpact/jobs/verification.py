@@ -160,7 +160,7 @@ def check_report(folder: Path, found: Verification) -> Iterator[Failed]:
     if not (folder / REPORT).exists():
         return
     record = Record.load(folder)
-    coefficients = read_coefficients(folder)
+    coefficients = read_coefficients(folder, record)
     pages = [page(report(record, replace(found, pinned=pinned), coefficients)) for pinned in (False, True)]
     if (folder / REPORT).read_bytes() not in [text.encode() for text in pages]:
         yield Failed(REPORT, "it is not the page of this run; write it anew: fedpact report RUN")

@@ -32,7 +32,7 @@ def compare(runs: Sequence[Path], records: Sequence[Record], reports: Sequence[R
     good = all(one.verdict.good for one in reports)
     verdict = Verdict(good, _headline(reports), tuple(sentences))
     first, second = records
-    sections = [_asked(names, first, second), _measured(names, first, second), _models(names, runs)]
+    sections = [_asked(names, first, second), _measured(names, first, second), _models(names, runs, records)]
     sections += [_proof(names, records), _settings(names, first, second)]
     return Report(
         title=say("{first} beside {second}", first=names[0], second=names[1]),
@@ -140,11 +140,12 @@ def _measured(names: tuple[str, str], first: Record, second: Record) -> Section:
     return Section("measured", "Measured at the owners", tuple(blocks))
 
 
-def _models(names: tuple[str, str], runs: Sequence[Path]) -> Section:
-    both = [{one.name: one for one in read_coefficients(run)} for run in runs]
+def _models(names: tuple[str, str], runs: Sequence[Path], records: Sequence[Record]) -> Section:
+    found = [read_coefficients(run, record) for run, record in zip(runs, records, strict=True)]
+    both = [{one.name: one for one in coefficients} for coefficients in found]
     rows = []
     for name in dict.fromkeys([*both[0], *both[1]]):
-        values = [cell(found[name].estimate) if name in found else Cell(NONE) for found in both]
+        values = [cell(one[name].estimate) if name in one else Cell(NONE) for one in both]
         rows.append((Cell(name), *values, _difference(*values)))
     blocks: tuple[Block, ...] = ()
     if rows:

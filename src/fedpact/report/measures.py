@@ -9,10 +9,11 @@ from dataclasses import replace
 from fedpact.report import wording
 from fedpact.report.charts import Estimate, Forest
 from fedpact.report.coefficients import INTERCEPT, Coefficient
-from fedpact.report.content import NONE, Block, Cell, Charts, Section, Table, capital, cell
+from fedpact.report.content import NONE, Block, Cell, Charts, Items, Section, Table, capital, cell
 from fedpact.report.language import say
 from fedpact.report.numbers import number
 from fedpact.report.record import Measured, Record
+from fedpact.statistics import Estimate as Estimated
 
 #: At most so many rows in a chart of intervals; more coefficients than this are drawn by size.
 DRAWN = 30
@@ -23,32 +24,44 @@ BEFORE = " without constraints"
 #: How counts of rows are named, which are about the data and not about the model.
 ROWS = "rows"
 
+#: Where standard errors come from.
+INFERENCE = {
+    "sandwich": "Standard errors from the spread of the rows at each owner (sandwich), with the constraints that bind: "
+    "they hold whether or not the model is right, for these owners.",
+    "hc0": "Standard errors from the spread of all rows, as if drawn from one population (HC0).",
+    "model": "Standard errors that the likelihood of the model implies: they hold if the model is right.",
+    "clustered": "Standard errors from the spread of the owners' sums: they hold for owners not seen, if many are.",
+}
+
 # ---------------------------------------------------------------------------------------------------------------- model
 
 
-def model(coefficients: Sequence[Coefficient]) -> Section:
+def model(record: Record, coefficients: Sequence[Coefficient]) -> Section:
     """The coefficients, as a table in the units of the columns and as a chart of their effects."""
-    known = any(math.isfinite(one.se) or math.isfinite(one.low) for one in coefficients)
-    columns = ["Column", "Estimate"]
-    if known:
-        columns += ["Standard error", "z", "p", "Low", "High"]
-    rows = []
-    for one in coefficients:
-        row = [Cell(one.name), cell(one.estimate)]
-        if known:
-            row += [_known(value) for value in (one.se, one.z, one.p, one.low, one.high)]
-        rows.append(tuple(row))
     about = say("Coefficients are in the units of the columns: what one unit more adds to the score.")
-    if known:
-        about += " " + say("Low and high are the ends of a 95 % confidence interval.")
+    if record.inference:
+        about += " " + say(INFERENCE[record.inference])
     else:
-        about += " " + say("This run has no standard errors.")
-    table = Table("Coefficients", tuple(columns), tuple(rows))
-    return Section("model", "The model", (about, Charts((_draw_effects(coefficients),)), table))
+        about += " " + say("This run has no standard errors; [solve] inference asks for them.")
+    table = Table("Coefficients", ("Column", "Estimate"), tuple((Cell(o.name), cell(o.estimate)) for o in coefficients))
+    if any(math.isfinite(one.se) for one in coefficients):
+        table = tabulate("Coefficients", "Column", coefficients)
+    blocks: list[Block] = [about, Charts((_draw_effects(coefficients),)), table]
+    if record.priced:
+        blocks.append(tabulate("Prices of what binds", "Constraint", record.priced))
+    if record.uncovered:
+        blocks.append(Items(tuple(say(sentence) for sentence in record.uncovered)))
+    return Section("model", "The model", tuple(blocks))
 
 
-def _known(value: float) -> Cell:
-    return cell(value) if math.isfinite(value) else Cell(NONE)
+def tabulate(caption: str, head: str, estimates: Sequence[Coefficient | Estimated]) -> Table:
+    """Estimates with their standard errors, tests and intervals."""
+    rows = []
+    for one in estimates:
+        numbers = (one.estimate, one.se, one.z, one.p, one.low, one.high)
+        cells = [cell(value) if math.isfinite(value) else Cell(NONE) for value in numbers]
+        rows.append((Cell(one.name), *cells))
+    return Table(caption, (head, "Estimate", "Standard error", "z", "p", "95 % low", "95 % high"), tuple(rows))
 
 
 def _draw_effects(coefficients: Sequence[Coefficient]) -> Forest:

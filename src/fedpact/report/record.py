@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import FedpactError
+from fedpact.statistics import Estimate, Summary
 from fedpact.tasks.base import Bounded
 
 FORMAT = "fedpact-run-1"
@@ -104,6 +105,8 @@ class Record:
     parties:  of a vertical model, the names of every party's columns; empty: owners hold rows
     curves:   scores by class, where they were counted
     trade_off: models for other bounds, where they were asked for
+    coefficients, priced: with standard errors and 95 % intervals, where the job asks for them; prices of what binds
+    inference, uncovered: where the standard errors come from, and what they do not cover, in words
     """
 
     title: str
@@ -132,6 +135,15 @@ class Record:
     parties: dict[str, list[str]] = field(default_factory=dict)
     curves: Curves | None = None
     trade_off: tuple[Price, ...] = ()
+    coefficients: tuple[Estimate, ...] = ()
+    priced: tuple[Estimate, ...] = ()
+    inference: str = ""
+    uncovered: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> Summary:
+        """Coefficients and prices with their standard errors, 95 %."""
+        return Summary(self.coefficients, self.priced, self.inference, 0.95, self.uncovered)
 
     @property
     def solved(self) -> bool:
@@ -154,12 +166,12 @@ class Record:
                 raise FedpactError(f"{source} is not a run of format {FORMAT}; run the job again", code="FP-511")
             values = {key: _from_json(value) for key, value in found.items()}
             for key, kind in PARTS.items():
-                values[key] = tuple(_build(kind, one) for one in found[key])
-            values["trade_off"] = tuple(_build(Price, one) for one in found.get("trade_off", ()))
+                values[key] = tuple(_build(kind, one) for one in found.get(key, ()))
             if found.get("curves"):
                 values["curves"] = Curves(**{name: tuple(numbers) for name, numbers in found["curves"].items()})
             values["tol"] = tuple(found["tol"])
             values["notes"] = tuple(found["notes"])
+            values["uncovered"] = tuple(found.get("uncovered", ()))
             return cls(**values)
         except FileNotFoundError as error:
             told = f"{source} does not exist; give the output folder of a finished `fedpact run`"
@@ -201,7 +213,15 @@ class Verification:
 
 
 #: Fields of a record that are tuples of dataclasses.
-PARTS: dict[str, type] = {"bounded": Bounded, "measured": Measured, "history": Step, "sent": Sent}
+PARTS: dict[str, type] = {
+    "bounded": Bounded,
+    "measured": Measured,
+    "history": Step,
+    "sent": Sent,
+    "coefficients": Estimate,
+    "priced": Estimate,
+    "trade_off": Price,
+}
 #: Fields of these that records of version 0.2.0 lack.
 NEWER = {"withheld", "least", "allowed", "promise", "confidence", "rows", "one_class"}
 

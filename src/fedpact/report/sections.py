@@ -68,7 +68,7 @@ def _list_sections(
     if record.bounded:
         yield _constraints(record)
     if coefficients:
-        yield model(coefficients)
+        yield model(record, coefficients)
     if record.parties:
         yield _parties(record)
     if any(one.numbers or one.withheld for one in record.measured):

@@ -55,7 +55,7 @@ class TensorBoard(Tracker):
             return
         for name, value in metrics(record).items():
             self._writer.add_scalar(f"model/{name}", value, record.rounds)
-        rows = [f"| {one.name} | {one.estimate:.6g} |" for one in read_coefficients(folder)]
+        rows = [f"| {one.name} | {one.estimate:.6g} |" for one in read_coefficients(folder, record)]
         self._writer.add_text("model", "\n".join(["| column | coefficient |", "|---|---|", *rows]), record.rounds)
 
     def close(self) -> None:
