@@ -39,12 +39,13 @@ INFERENCE = {
 def model(record: Record, coefficients: Sequence[Coefficient]) -> Section:
     """The coefficients, as a table in the units of the columns and as a chart of their effects."""
     about = say("Coefficients are in the units of the columns: what one unit more adds to the score.")
-    if record.inference:
-        about += " " + say(INFERENCE[record.inference])
-    else:
+    known = any(math.isfinite(one.se) for one in coefficients)
+    if known:
+        about += " " + say(INFERENCE.get(record.inference, ""))
+    elif not record.inference:
         about += " " + say("This run has no standard errors; [solve] inference asks for them.")
     table = Table("Coefficients", ("Column", "Estimate"), tuple((Cell(o.name), cell(o.estimate)) for o in coefficients))
-    if any(math.isfinite(one.se) for one in coefficients):
+    if known:
         table = tabulate("Coefficients", "Column", coefficients)
     blocks: list[Block] = [about, Charts((_draw_effects(coefficients),)), table]
     if record.priced:
