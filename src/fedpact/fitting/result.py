@@ -127,11 +127,12 @@ class Fit:
 
     def _repr_html_(self) -> str:
         facts = [
-            self.task.sentence(),
+            self.task.sentence().rstrip("."),
             "solved" if self.solved else f"{self.solution.status}: {self.solution.reason}",
             f"{self.communication.rounds} exchanges",
         ]
-        names = list(dict.fromkeys(name for told in self.measures.values() for name in told))
+        found = dict.fromkeys(name for told in self.measures.values() for name in told)
+        names = [name for name in found if name != "loss" and not name.startswith("one row of ")]
         rows = [(owner, *(float(told.get(name, np.nan)) for name in names)) for owner, told in self.measures.items()]
         return show("Fit", facts, ("owner", *map(self.task.measure_name, names)), rows)
 

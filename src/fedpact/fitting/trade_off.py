@@ -1,8 +1,8 @@
 """What the bounds of a task cost: models for bounds around those that were asked for, each from the one next to it.
 
 A point is one solve from a model that is nearly there, and one exchange that counts its decisions over the rows of all
-owners, by sums. Decisions are smoothed gently for these models, since sharper ones take many exchanges from anywhere but
-where they were found; what is told of them is counted all the same.
+owners, by sums. Decisions are smoothed gently for these models, since sharper ones take many exchanges from anywhere
+but where they were found; what is told of them is counted all the same.
 """
 
 from __future__ import annotations
