@@ -17,8 +17,6 @@ from fedpact.statistics import Estimate as Estimated
 
 #: At most so many rows in a chart of intervals; more coefficients than this are drawn by size.
 DRAWN = 30
-#: Charts of measures by owner, at most; the table has all measures.
-CHARTS = 6
 #: How the measures of the model without constraints are named.
 BEFORE = " without constraints"
 #: How counts of rows are named, which are about the data and not about the model.
@@ -115,14 +113,20 @@ def measured(record: Record) -> Section:
 
 
 def _draw_measures(record: Record, names: Sequence[str]) -> Iterable[Forest]:
-    """A chart for every measure that has intervals."""
+    """A chart for every measure that has intervals; the groups of each owner stand together in one."""
     estimated = [name for name in names if any(name in one.intervals for one in record.measured)]
-    for place, name in enumerate(estimated[:CHARTS]):
+    charts: dict[str, dict[str, str]] = {}
+    for name in estimated:  # "recall", or "recall of sex = f"
+        what, of, group = name.partition(" of ")
+        charts.setdefault(say("{what} by group", what=what) if of else what, {})[name] = group
+    for place, (name, parts) in enumerate(charts.items()):
         rows = []
-        for one in record.measured[:DRAWN]:
-            if name in one.numbers:
-                low, high = one.intervals.get(name, (math.nan, math.nan))
-                rows.append(Estimate(one.owner, one.numbers[name], low, high))
+        for one in record.measured[: DRAWN // len(parts)]:
+            for part, group in parts.items():
+                if part in one.numbers:
+                    low, high = one.intervals.get(part, (math.nan, math.nan))
+                    label = f"{one.owner}, {group}" if group else one.owner
+                    rows.append(Estimate(label, one.numbers[part], low, high))
         told = ", ".join(f"{row.label} {number(row.value)}" for row in rows)
         about = say("{what} by owner, with 95 % confidence intervals: {told}.", what=name, told=told)
         yield Forest(key=f"measured-{place}", title=capital(name), about=about, x=name, rows=tuple(rows))

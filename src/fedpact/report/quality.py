@@ -30,7 +30,9 @@ def trade_off(record: Record) -> Section:
         "a loss that much larger, or that many more misses of a rate."
     )
     if any(one.status != "solved" for one in points):
-        about += " " + say("Points that are not certified ended before their certificate was reached.")
+        about += " " + say(
+            "Points that are not certified ended before their certificate was reached, and are not drawn."
+        )
     names = list(dict.fromkeys(name for one in points for name in one.rates))
     columns = ("What the bounds allow", "Certified", "Objective", *names)
     table = Table("Trade-off", columns, tuple(_price_row(one, names) for one in points))
@@ -45,7 +47,8 @@ def _price_row(one: Price, names: Sequence[str]) -> tuple[Cell, ...]:
 
 
 def _draw_prices(points: Sequence[Price], names: Sequence[str]) -> list[Chart]:
-    """Rates, and the objective, against what the bounds allow."""
+    """Rates, and the objective, against what the bounds allow; of certified models only."""
+    points = [one for one in points if one.status == "solved"]
     x = [100 * one.allowance for one in points]
     unit = say("% of what the asked bounds allow")
     drawn = []
