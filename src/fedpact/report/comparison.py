@@ -82,8 +82,8 @@ def _asked(names: tuple[str, str], first: Record, second: Record) -> Section:
         pair = [found.get(key) for found in by_key]
         verdicts = [_state(one, record) for one, record in zip(pair, (first, second), strict=True)]
         values = [_value(one) for one in pair]
-        rows.append((Cell(key[0]), *verdicts, Cell(key[1]), *values, _difference(*values)))
-    columns = ("Owner", *(say("Verdict: {run}", run=name) for name in names), "What is bounded", *names, "Difference")
+        rows.append((Cell(key[0]), *verdicts, *values, _difference(*values), Cell(key[1])))
+    columns = ("Owner", *(say("Verdict: {run}", run=name) for name in names), *names, "Difference", "What is bounded")
     blocks: tuple[Block, ...] = (Table("Constraints by owner", columns, tuple(rows)),) if rows else ()
     return Section("constraints", "What was asked, owner by owner", blocks)
 
@@ -92,17 +92,16 @@ def _state(one: Bounded | None, record: Record) -> Cell:
     if one is None:
         return Cell(NONE)
     state = wording.state(one, record.tol[1])
-    remark = say("{limit} asked for", limit=wording.limit(one))
-    return Cell(f"{MARKS[state]} {say(state)}", good=state in wording.GOOD, remark=remark)
+    return Cell(f"{MARKS[state]} {say(state)}", good=state in wording.GOOD)
 
 
 def _value(one: Bounded | None) -> Cell:
     if one is None or math.isnan(one.value):
         return Cell(NONE)
-    remark = ""
+    remark = say("{limit} asked for", limit=wording.limit(one))
     if one.interval is not None:
         low, high = one.interval
-        remark = say("{low:.3f} to {high:.3f}, {rows:,} rows", low=low, high=high, rows=one.rows)
+        remark += "; " + say("{low:.3f} to {high:.3f}, {rows:,} rows", low=low, high=high, rows=one.rows)
     return Cell(number(one.value), one.value, remark=remark)
 
 
@@ -125,16 +124,21 @@ def _measured(names: tuple[str, str], first: Record, second: Record) -> Section:
         for owner in owners:
             values = [cell(one[owner].numbers.get(name, math.nan)) for one in told]
             rows.append((Cell(owner), Cell(name), *values, _difference(*values)))
-            for run, one in zip(names, told, strict=True):
+            for number_of_run, one in enumerate(told, 1):
                 low, high = one[owner].intervals.get(name, (math.nan, math.nan))
                 value = one[owner].numbers.get(name, math.nan)
-                estimates.append(Estimate(f"{owner} · {run}", value, low, high))
+                # The marks of what misses a bound, squares, tell the second run from the first here.
+                first_run = None if number_of_run == 1 else False
+                estimates.append(Estimate(f"{owner} ({number_of_run})", value, low, high, good=first_run))
         if any(math.isfinite(one.low) for one in estimates) and len(drawn) < CHARTS:
             told_rows = ", ".join(f"{one.label} {number(one.value)}" for one in estimates)
             about = say("{what} by owner and run: {told}.", what=name, told=told_rows)
             rows_drawn = tuple(estimates[: 2 * DRAWN])
             drawn.append(Forest(key=f"both-{place}", title=capital(name), about=about, x=name, rows=rows_drawn))
-    blocks: list[Block] = [Charts(tuple(drawn))] if drawn else []
+    blocks: list[Block] = []
+    if drawn:
+        runs = say("In the charts (1) is {first}, and (2) is {second}.", first=names[0], second=names[1])
+        blocks += [runs, Charts(tuple(drawn))]
     if rows:
         blocks.append(Table("Measured at the owners", ("Owner", "Measure", *names, "Difference"), tuple(rows)))
     return Section("measured", "Measured at the owners", tuple(blocks))
