@@ -307,7 +307,7 @@ class Fitting:
     def _look_around(self, found: Fit, extras: Extras) -> Fit:
         """The curves of the model, and models for bounds around its own, as far as they can be had.
 
-        The model is certified and signed by now: it stays as it is when an owner is lost, or has told enough.
+        The model is certified and signed by now: it stays when an owner is lost, or has told enough.
         """
         task = found.task
         assert isinstance(task, Classification)
@@ -327,8 +327,12 @@ class Fitting:
             if extras.trade_off and task.requirements:
                 for point in price_bounds(self.session, task, solution, solve_near):
                     points.append(point)
-        except (OwnerLost, Refused, KeyboardInterrupt) as stop:
-            solution.history.notes.append(f"curves and trade-off end here: {str(stop) or 'interrupted'}")
+        except Refused as refused:
+            solution.history.notes.append(f"curves and trade-off end here: {refused}")
+        except OwnerLost as lost:
+            return found.stopped("client_lost", f"{lost}; the model was judged before that, without its curves")
+        except KeyboardInterrupt:
+            return found.stopped("interrupted", "interrupted; the model was judged before that, without its curves")
         return replace(found, trade_off=tuple(sorted(points, key=lambda one: one.allowance)))
 
     def _attest(self, found: Fit) -> Fit:
