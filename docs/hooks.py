@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import griffe
+import notebooks
 from docstrings import to_markdown
 from generate import fill
 from mkdocs.config.defaults import MkDocsConfig
@@ -29,9 +30,12 @@ class PlainDocstrings(griffe.Extension):
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the repository's top."""
+    """Add the pages of the repository's top, and the notebooks as pages."""
     for source, page in FROM_ROOT.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+    for notebook in sorted(notebooks.FOLDER.glob("*.ipynb")):
+        content = notebooks.to_markdown(notebooks.read(notebook))
+        files.append(File.generated(config, f"tutorials/{notebook.stem}.md", content=content))
     return files
 
 

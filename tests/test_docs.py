@@ -5,6 +5,7 @@ import shlex
 import tomllib
 from pathlib import Path
 
+import notebooks
 import pytest
 from click.testing import CliRunner
 
@@ -45,6 +46,20 @@ def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
             exec(compile(text, str(page), "exec"), names)
     assert "answer" in names
     assert names["answer"].solved
+
+
+@pytest.mark.parametrize("path", sorted(notebooks.FOLDER.glob("*.ipynb")), ids=lambda path: path.name)
+def test_notebooks_run_and_hold_what_they_show(path):
+    notebook = notebooks.read(path)
+    before = [len(cell["outputs"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names = notebooks.execute(notebook)
+    assert [len(cell["outputs"]) for cell in notebook["cells"] if cell["cell_type"] == "code"] == before
+    assert sum(before) >= 3
+    assert names["answer"].solved
+    page = notebooks.to_markdown(notebook)
+    targets = re.findall(r"\]\(([^)#:]+)[)#]", page)
+    assert targets
+    assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
 def test_ci_runs_the_test_command_of_the_readme():

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedpact import cones, engines, functions, prox
 from fedpact import errors as errors
+from fedpact.comparison import Comparison as Comparison
+from fedpact.comparison import compare as compare
 from fedpact.federation import Session
 from fedpact.fitting import Fit, fit
 from fedpact.problem import Certificate, Constraint, FederatedProblem, Share, VerticalProblem, certify

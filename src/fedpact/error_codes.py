@@ -675,6 +675,12 @@ CODES = {
     "FP-PROBLEM-981": "constraints on scores are for one score per person, and softmax has several; bound mean losses",
     "FP-DATA-920": "the table has the label, which another party holds; take it out, or rename it",
     "FP-DATA-921": "the table has no column that a model could use; give it numbers, or list categories",
+    # ---- reports: 940 to 949
+    "FP-940": "the texts of a report (words.toml) cannot be read; correct the file",
+    "FP-942": "the folder of templates does not exist; give one that does",
+    "FP-943": "a template cannot be used; correct it",
+    "FP-944": "more than two runs are given to compare; give one or two",
+    "FP-945": "a frame needs the package pandas; pip install pandas",
     # ---- statistics, and probabilities from scores: 700 to 709
     "FP-DATA-700": "hits are not whole numbers between 0 and the rows; give counts",
     "FP-DATA-701": "a held-out score is missing or infinite; check the model and the columns of these rows",

@@ -76,8 +76,8 @@ def solve(
     secure_sum, on_failure, deadline, retries, max_staleness, checkpoint, checkpoint_every, resume, record: see
                 `fp.Session`; an owner that stays away ends the solve with status `client_lost`
 
-    In a terminal a live line shows where the solve is; Ctrl-C returns the best certified point so far. Raises
-    OptionError, ProblemError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
+    In a terminal, or a notebook, a live line shows where the solve is; Ctrl-C returns the best certified point so far.
+    Raises OptionError, ProblemError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
     """
     check_problem(problem)
     tolerances = _read_tolerances(tol)
@@ -124,10 +124,12 @@ def solve(
         first = Start(w0, multipliers0, coupled_multiplier0)
         prepared = prepare(problem, asked, options, first, session, about)
         listeners = list(callbacks)
-        if sys.stderr.isatty():
-            from fedpact.report.progress import ProgressLine
+        if sys.stderr.isatty() or "ipykernel" in sys.modules:
+            from fedpact.report.progress import open_line
 
-            listeners.append(stack.enter_context(ProgressLine(tolerances)))
+            line = open_line(tolerances)
+            stack.enter_context(line)
+            listeners.append(line)
         solver = prepared.solver
         reformulated: Any = prepared.problem  # vertical methods know that theirs is a VerticalProblem
         run_type = PooledRun if solver.needs.pooled else Run

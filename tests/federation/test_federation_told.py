@@ -32,10 +32,9 @@ from fedpact.jobs import read_job
 from fedpact.jobs.running import make_record, write
 from fedpact.problem import round_to_rows
 from fedpact.problem.certificate import TOGETHER
-from fedpact.report.content import report
-from fedpact.report.markdown import markdown
-from fedpact.report.page import page
+from fedpact.report.page import markdown, page
 from fedpact.report.record import Record
+from fedpact.report.sections import report
 from fedpact.report.wording import verdict
 from fedpact.solvers.steps import At, Conclude, conclude, judge
 from fedpact.tasks import FileSource, GroupFairness, NeymanPearson, Task, group_fairness_share
@@ -124,6 +123,34 @@ class _Uncounted:
 
 OF_CLASS = {"protected rows", "loss", "recall", "specificity"}
 OF_GROUPS = {f"{what} of group {g}" for what in ("rows", "accuracy", "positive rate", "recall") for g in (0, 1)}
+
+
+def test_scores_in_small_bins_are_counted_with_their_neighbours(tmp_path: Path) -> None:
+    """No site tells a bin with one to four of its rows, and all rows are told."""
+    binned = fit(GatedSites(tmp_path / "open", small_cells=0), curves=True).curves
+    found = fit(GatedSites(tmp_path / "ruled", small_cells=5), curves=True, trade_off=True)
+    assert binned is not None
+    assert found.curves is not None
+    for exact, merged in ((binned.negative, found.curves.negative), (binned.positive, found.curves.positive)):
+        assert sum(merged) == sum(exact)
+        assert all(count == 0 or count >= 5 for count in merged)
+        assert any(0 < count < 5 for count in exact)
+    assert len(found.trade_off) == 7
+
+
+def test_a_site_that_has_told_enough_ends_the_trade_off_and_nothing_else(tmp_path: Path) -> None:
+    """Every solve ends with a certificate, to which a site adds a number of its own: a question."""
+    told = fit(GatedSites(tmp_path / "all", questions=90), curves=True, trade_off=True)
+    assert len(told.trade_off) == 7
+    answers = [entry for entry in read_log(tmp_path / "all" / "north" / "audit") if entry["event"] == "answer"]
+    signed = next(place for place, entry in enumerate(answers) if entry["step"].endswith(":attest"))
+    needed = sum(bool(entry["told"]) for entry in answers[: signed + 1])
+    found = fit(GatedSites(tmp_path / "few", questions=needed), curves=True, trade_off=True)
+    assert found.solved
+    assert found.evidence is not None
+    assert found.curves == told.curves  # sums alone are no question
+    assert [one.allowance for one in found.trade_off] == [1.0]
+    assert any("FP-REFUSED-041" in note for note in found.solution.history.notes)
 
 
 @pytest.mark.parametrize("ill", [3, 77])  # 77 of 80: what is told of them tells of the other three

@@ -33,7 +33,7 @@ from fedpact.jobs.evidence_file import FILE, read_evidence, signed_part, write_e
 from fedpact.jobs.verification import agree, check_report, check_statements, verify_run
 from fedpact.problem import Share
 from fedpact.prox import L1
-from fedpact.report import content
+from fedpact.report import sections
 from fedpact.report.page import page
 from fedpact.report.record import Failed, Record, Verification
 from fedpact.tasks import TASKS, NeymanPearson
@@ -767,10 +767,10 @@ def test_sites_with_a_policy_sign_and_are_asked_again(folder: Path) -> None:
 
 def test_the_report_says_who_signed(copied: Path) -> None:
     record = Record.load(copied)
-    written = page(content.report(record, verify_run(copied)))
+    written = page(sections.report(record, verify_run(copied)))
     for owner, key in publics(copied.parent).items():
         assert key in written, owner
-    assert content.report(record, verify_run(copied)).verdict.good
+    assert sections.report(record, verify_run(copied)).verdict.good
 
 
 def test_the_report_is_red_when_evidence_fails(copied: Path) -> None:
@@ -797,7 +797,7 @@ def test_a_report_without_keys_says_so_and_keeps_its_verdict(folder: Path) -> No
 
 def test_a_long_list_of_failures_is_cut_in_the_verdict() -> None:
     found = Verification({}, "", False, False, tuple(Failed(f"file {i}", "it was changed") for i in range(9)))
-    made = content.report(example(), found)
+    made = sections.report(example(), found)
     assert len(made.verdict.sentences) == 4
     told: Mapping[str, Any] = {section.key: section for section in made.sections}
     assert "file 8" in repr(told["evidence"])

@@ -67,7 +67,7 @@ def test_a_job_writes_shows_and_reports_its_standard_errors(job: Path) -> None:
     record = Record.load(folder)
     assert record.summary["age"].se == float(rows["age"]["se"])
     assert CliRunner().invoke(cli, ["report", str(folder)]).exit_code == 0
-    assert "with 95 % intervals" in (folder / "report.html").read_text()
+    assert "95 % low" in (folder / "report.html").read_text()
 
 
 def test_events_other_than_0_and_1_are_named(job: Path) -> None:

@@ -20,8 +20,8 @@ from fedpact.errors import FedpactError
 from fedpact.fitting import fit
 from fedpact.jobs import read_job, run_job
 from fedpact.problem import Piece
+from fedpact.report.assurance import BARE, INFERRED, SUMMED
 from fedpact.report.record import Record
-from fedpact.report.wording import BARE, INFERRED, SUMMED
 from fedpact.solvers import METHODS
 from fedpact.tasks import PartyModel, Vertical, load_model
 

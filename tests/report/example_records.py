@@ -11,7 +11,8 @@ import numpy as np
 
 import fedpact as fp
 from fedpact import data, tasks
-from fedpact.report.record import Bounded, Measured, Record, Sent, Step
+from fedpact.report.coefficients import Coefficient
+from fedpact.report.record import Bounded, Curves, Measured, Price, Record, Sent, Step
 
 #: Names that a page must show as they are.
 HOSTILE = (
@@ -133,6 +134,46 @@ def one_class() -> Record:
     """A model that calls all patients of one hospital septic."""
     first, *others = solved().measured
     return replace(solved(), measured=(replace(first, one_class="septic = yes"), *others))
+
+
+def whole() -> Record:
+    """A recall that every hospital keeps, with curves and a trade-off: everything that a page can show."""
+    counts = [20, 90, 160, 150, 90, 50, 30, 20, 10, 5]
+    points = [
+        Price(allowance, "solved" if allowance < 1.5 else "max_rounds", 0.3 / allowance, rates)
+        for allowance, rates in zip(
+            (0.7, 1.0, 1.5),
+            (
+                {"accuracy": 0.7, "recall": 0.95, "specificity": 0.5},
+                {"accuracy": 0.75, "recall": 0.9, "specificity": 0.6},
+                {"accuracy": 0.8, "recall": 0.8, "specificity": 0.7},
+            ),
+            strict=True,
+        )
+    ]
+    edges = tuple(float(edge) for edge in np.linspace(-4, 4, 9))
+    middles = np.append(edges, 5.0) - 0.5
+    curves = Curves(
+        edges,
+        tuple(map(float, counts)),
+        tuple(map(float, counts[::-1])),
+        tuple((1 / (1 + np.exp(-middles))).tolist()),
+    )
+    bounded = []
+    for number, one in enumerate(solved().bounded):
+        bounded.append(
+            replace(one, what="recall of septic = yes", value=0.9 + 0.01 * number, bound=0.9, least=True, rows=100)
+        )
+    return replace(solved(), bounded=tuple(bounded), curves=curves, trade_off=tuple(points), convex=False)
+
+
+#: Coefficients with and without what inference adds.
+COEFFICIENTS = (
+    Coefficient("age", 0.031, 0.01, 3.1, 0.0019, 0.0114, 0.0506, scale=12.0),
+    Coefficient("lactate", 0.4, 0.25, 1.6, 0.11, -0.09, 0.89),
+    Coefficient("a column with a name that is much too long for a chart", -0.7, 0.2, -3.5, 0.0005, -1.092, -0.308),
+    Coefficient("intercept", -2.0),
+)
 
 
 def hostile() -> Record:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_records import ended, hostile, one_class, solved
+from example_records import COEFFICIENTS, ended, hostile, one_class, solved, whole
 
-from fedpact.report import content
+from fedpact.report import sections
 from fedpact.report.page import page
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("chromium")]  # one browser, on one worker
@@ -90,9 +90,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "hostile": hostile(),
         "many": solved(100),
         "warned": one_class(),
+        "whole": whole(),
     }
     for name, record in records.items():
-        (folder / f"{name}.html").write_text(page(content.report(record)), encoding="utf-8")
+        made = sections.report(record, coefficients=COEFFICIENTS if name in ("whole", "hostile") else ())
+        (folder / f"{name}.html").write_text(page(made), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in records}
 
 
@@ -118,7 +120,7 @@ def keep(browser: Any, name: str) -> Path:
     return ARTIFACTS / name
 
 
-@pytest.mark.parametrize("name", ["solved", "ended", "hostile", "many"])
+@pytest.mark.parametrize("name", ["solved", "ended", "hostile", "many", "whole"])
 def test_it_opens_without_error_and_loads_nothing(name: str, browser: Any, pages: dict[str, Path]) -> None:
     browser.get_log("browser")  # what came before
     show(browser, pages[name])
@@ -128,13 +130,14 @@ def test_it_opens_without_error_and_loads_nothing(name: str, browser: Any, pages
     assert browser.title.endswith(": report of a run")
 
 
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("width", [390, 1280])
 def test_charts_are_drawn_and_their_labels_fit(width: int, browser: Any, pages: dict[str, Path]) -> None:
-    for name in ("solved", "slow", "many"):
+    for name in ("solved", "slow", "many", "whole"):
         show(browser, pages[name], width)
         boxes = browser.execute_script(
-            "return [...document.querySelectorAll('figure > svg')].map((svg) => [...svg.querySelectorAll('.line')]"
-            ".map((line) => { const b = line.getBoundingClientRect(); return [b.width, b.height]; }))"
+            "return [...document.querySelectorAll('#course figure > svg')].map((svg) => "
+            "[...svg.querySelectorAll('path.line')].map((line) => line.getBoundingClientRect())"
+            ".map((box) => [box.width, box.height]))"
         )
         assert [len(lines) for lines in boxes] == [1, 1, 2, 1]
         assert all(w > 50 and h > 10 for lines in boxes for w, h in lines)
@@ -143,7 +146,43 @@ def test_charts_are_drawn_and_their_labels_fit(width: int, browser: Any, pages: 
         assert over == []
 
 
-@pytest.mark.parametrize("name", ["solved", "ended", "hostile", "many"])
+def test_every_chart_says_in_words_what_it_shows(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["whole"])
+    charts = browser.execute_script(
+        "return [...document.querySelectorAll('figure > svg')].map((svg) => [svg.getAttribute('role'), "
+        "...svg.getAttribute('aria-labelledby').split(' ').map((id) => document.getElementById(id).textContent)])"
+    )
+    assert len(charts) == 11  # asked, effects, recall, trade-off (2), ROC, calibration, course (4)
+    assert all(role == "img" and len(title) > 3 and len(about) > 20 for role, title, about in charts)
+
+
+@pytest.mark.parametrize("width", [1280, 500, 390])
+def test_every_verdict_is_in_sight(width: int, browser: Any, pages: dict[str, Path]) -> None:
+    """Without scrolling sideways: inside the screen, and inside the box that its table scrolls in."""
+    for name in ("whole", "ended", "hostile"):
+        show(browser, pages[name], width)
+        seen = browser.execute_script(
+            "return [...document.querySelectorAll('.pill')].map((pill) => [pill.getBoundingClientRect().left, "
+            "pill.getBoundingClientRect().right, pill.closest('.scroll').getBoundingClientRect().right])"
+        )
+        assert len(seen) >= 7
+        assert all(left >= 0 and right <= min(edge, width) for left, right, edge in seen), name
+        if name == "whole":
+            assert keep(browser, f"report-{width}.png").stat().st_size > 50_000
+
+
+@pytest.mark.parametrize("width", [500, 390, 360])
+def test_a_table_that_does_not_fit_shows_that_it_scrolls(width: int, browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["whole"], width)
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth)"
+        ".map((box) => getComputedStyle(box).backgroundImage)"
+    )
+    assert boxes
+    assert all(image.count("linear-gradient") == 2 for image in boxes)
+
+
+@pytest.mark.parametrize("name", ["solved", "ended", "hostile", "many", "whole"])
 def test_a_narrow_screen_scrolls_in_boxes_only(name: str, browser: Any, pages: dict[str, Path]) -> None:
     show(browser, pages[name], 360)
     for summary in browser.find_elements("css selector", "summary"):
@@ -201,7 +240,7 @@ def test_a_box_scrolls_by_arrow_keys(browser: Any, pages: dict[str, Path]) -> No
 
 @pytest.mark.parametrize(("scheme", "ground"), [("light", "rgb(244, 246, 248)"), ("dark", "rgb(17, 23, 29)")])
 def test_text_stands_out_in_light_and_dark(scheme: str, ground: str, browser: Any, pages: dict[str, Path]) -> None:
-    for name in ("ended", "warned", "solved"):
+    for name in ("ended", "warned", "whole"):
         show(browser, pages[name], scheme=scheme)
         assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == ground
         count, least, text = browser.execute_script(CONTRAST)
@@ -219,7 +258,7 @@ def test_it_is_printed_light_and_whole(browser: Any, pages: dict[str, Path]) -> 
     )
     assert hidden == 0  # all hundred rows
     assert not browser.find_element("css selector", "nav").is_displayed()
-    show(browser, pages["solved"])
+    show(browser, pages["whole"])
     pdf = base64.b64decode(browser.print_page())
     assert pdf.startswith(b"%PDF-")
     assert len(pdf) > 30_000

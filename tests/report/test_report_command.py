@@ -11,9 +11,8 @@ import pytest
 from example_records import ended, solved
 
 from fedpact.cli.main import main
-from fedpact.report import content
-from fedpact.report.markdown import markdown
-from fedpact.report.page import page
+from fedpact.report import sections
+from fedpact.report.page import markdown, page
 from fedpact.report.record import Record
 
 
@@ -38,7 +37,7 @@ def test_the_page_is_written_into_the_run(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, run) == 0
-    assert (run / "report.html").read_text(encoding="utf-8") == page(content.report(solved()))
+    assert (run / "report.html").read_text(encoding="utf-8") == page(sections.report(solved()))
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == f"All constraints are met, within the tolerance: {run / 'report.html'}\n"
@@ -55,9 +54,9 @@ def test_markdown_is_printed_or_written(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, run, "--markdown") == 0
-    assert capsys.readouterr().out == markdown(content.report(solved()))
+    assert capsys.readouterr().out == markdown(sections.report(solved()))
     assert call(monkeypatch, run, "--markdown", "--out", tmp_path / "a.md") == 0
-    assert (tmp_path / "a.md").read_text(encoding="utf-8") == markdown(content.report(solved()))
+    assert (tmp_path / "a.md").read_text(encoding="utf-8") == markdown(sections.report(solved()))
     assert not (run / "report.html").exists()
 
 

@@ -11,8 +11,9 @@ from example_records import solved
 from scipy.stats import binomtest
 from test_report_page import both, seen
 
-from fedpact.report import content, wording
+from fedpact.report import sections, wording
 from fedpact.report.page import page
+from fedpact.report.prices import describe_prices
 from fedpact.report.record import Measured, Record
 from fedpact.tasks.base import Bounded
 
@@ -31,7 +32,7 @@ def test_a_lower_bound_is_written_as_one() -> None:
     found = seen(of(RECALL, RATE, GAP))
     caption = "Constraints by owner"
     assert [text for text, _ in found.column(caption, "Owner")] == ["north", "all owners", "south"]
-    bounds = [text for text, _ in found.column(caption, "Bound")]
+    bounds = [text for text, _ in found.column(caption, "Asked for")]
     assert bounds[:2] == ["at least 0.9", "at most 0.5"]
     assert bounds[2].startswith("at most 0.02")
     assert "0.0125" in bounds[2]  # one row's worth
@@ -39,7 +40,7 @@ def test_a_lower_bound_is_written_as_one() -> None:
     assert used == pytest.approx([0.5, 0.6, 1.5])  # half of the allowed misses
     assert [text for text, _ in found.column(caption, "Verdict")] == ["✓ met", "✓ met", "≈ within one row"]
     for text in both(of(RECALL, RATE)):
-        assert "at “north”, recall of ill = yes is 0.9500 where at least 0.9 is asked for" in text
+        assert "Recall of ill = yes, at least 0.9 asked for: 0.9500 at “north” (95 % interval" in text
         assert "rows that the model was trained on" in text
 
 
@@ -88,7 +89,7 @@ def test_one_point_is_what_a_lower_bound_costs() -> None:
     record = of(RECALL, RATE)
     rows = seen(record).tables["What one unit more slack would buy"][1:]
     assert [(row[0][0], row[3][0], row[4][1]) for row in rows] == [("north", "0.9 → 0.89", pytest.approx(0.002))]
-    assert any("0.89 instead of 0.9 would lower the objective" in told for told in wording.prices(record))
+    assert any("0.89 instead of 0.9 would lower the objective" in told for told in describe_prices(record))
 
 
 def measured(name: str, one_class: str = "") -> Measured:
@@ -100,13 +101,13 @@ def test_a_model_that_gives_all_rows_one_class_is_never_green() -> None:
     verdict = wording.verdict(everywhere)
     assert verdict.good is False
     assert verdict.headline == wording.ONE_CLASS
-    assert 'id="verdict" tabindex="-1" aria-labelledby="verdict-title" class="bad"' in page(content.report(everywhere))
+    assert 'id="verdict" tabindex="-1" aria-labelledby="verdict-title" class="bad"' in page(sections.report(everywhere))
     for text in both(everywhere):
         assert "At every owner the model calls every row ill = yes" in text
     at_one = of(RECALL, measured=(measured("north", "ill = yes"), measured("south")))
     verdict = wording.verdict(at_one)
     assert (verdict.good, verdict.warned, verdict.mark) == (True, True, "!")
-    assert 'class="warned"' in page(content.report(at_one))
+    assert 'class="warned"' in page(sections.report(at_one))
     for text in both(at_one):
         assert "At “north” the model calls every row ill = yes" in text
     assert wording.describe_one_class(of(RECALL, measured=(measured("north"),))) == []

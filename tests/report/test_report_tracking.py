@@ -20,6 +20,8 @@ import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cli.init import init
 from fedpact.cli.run import run
+from fedpact.report.coefficients import read_coefficients
+from fedpact.report.record import Record
 from fedpact.report.tracking import CsvLog, MLflow, TensorBoard, Tracker, forget, tracker
 from fedpact.solvers import Progress, Solution
 
@@ -395,6 +397,32 @@ def test_tensorboard_by_name(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "tensorboard").iterdir()] == ["notes.txt"]
 
 
+def tracked_job(folder: Path, name: str) -> Path:
+    """The folder of a run that is tracked by this name."""
+    job = folder / "x" / "job.toml"
+    assert CliRunner().invoke(init, [str(job.parent)]).exit_code == 0
+    job.write_text(job.read_text().replace('folder = "run"', f'folder = "run"\ntrack = ["{name}"]'))
+    assert CliRunner().invoke(run, [str(job)]).exit_code == 0
+    return job.parent / "run"
+
+
+@pytest.mark.usefixtures("events")
+def test_tensorboard_has_what_the_model_does(tmp_path: Path) -> None:
+    folder = tracked_job(tmp_path, "tensorboard")
+    record = Record.load(folder)
+    for one in record.measured:
+        found = curve(folder / "tensorboard", f"model/{one.owner}/recall")
+        assert found == {record.rounds: float(np.float32(one.numbers["recall"]))}
+    texts = [
+        value.tensor.string_val[0].decode()
+        for path in (folder / "tensorboard").glob("events.out.tfevents.*")
+        for event in records(path)
+        for value in event.summary.value
+        if value.tag.startswith("model/text_summary")
+    ]
+    assert all(f"| {one.name} | {one.estimate:.6g} |" in texts[0] for one in read_coefficients(folder, record))
+
+
 def test_mlflow_by_name(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     with tracker("mlflow", tmp_path / "job" / "run") as tracking:
@@ -402,6 +430,22 @@ def test_mlflow_by_name(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     client, run = only_run(store, "fedpact")
     assert run.info.run_name == "job/run"
     assert history(client, run, "objective") == [(57, 0.25)]
+
+
+def test_mlflow_has_what_the_model_does(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    monkeypatch.chdir(tmp_path)  # artifacts go there
+    folder = tracked_job(tmp_path, "mlflow")
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=store)
+    number = client.get_experiment_by_name("fedpact").experiment_id
+    (run,) = [one for one in client.search_runs([number]) if one.info.run_name == "x/run"]
+    record = Record.load(folder)
+    for one in record.measured:
+        assert history(client, run, f"{one.owner}/recall") == [(record.rounds, one.numbers["recall"])]
+    kept = {one.path for one in client.list_artifacts(run.info.run_id)}
+    assert {"model.json", "model.npz", "certificate.json", "run.json"} <= kept
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,8 @@ def _explain_bounded(record: Record) -> None:
 def _show_measured(record: Record, keys: list[str]) -> None:
     """These rates at every owner, beside those of the model without constraints."""
     measured = record.measured
-    estimated = {key for key in keys if any(key in one.intervals for one in measured)}
+    # A line has room for two of them; the report has all.
+    estimated = {key for key in keys if key != "accuracy" and any(key in one.intervals for one in measured)}
     compared = {key for key in keys if any(f"{key}{BEFORE}" in one.numbers for one in measured)}
     rows = [_measured_cells(one, keys, estimated, compared) for one in measured]
     columns = [column for column, _ in rows[0]]

@@ -18,8 +18,8 @@ from fedpact.jobs import JobFile, read_job
 from fedpact.jobs.evidence_file import FILE, read_evidence
 from fedpact.jobs.running import session_settings
 from fedpact.jobs.verification import ask_owners, check_report, verify_run
+from fedpact.report.assurance import describe_evidence, explain_failure
 from fedpact.report.record import Failed, Record, Verification
-from fedpact.report.wording import describe_evidence, explain_failure
 
 roster_option = click.option(
     "--roster", type=click.Path(path_type=Path), help="TOML file of public keys, name = KEY; server is the coordinator."

@@ -6,21 +6,24 @@ The one door behind estimators, jobs and the Flower app: everything happens in o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fedpact.errors import OptionError, OwnerLost
+from fedpact.errors import OptionError, OwnerLost, Refused
 from fedpact.federation import Session
 from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, hide_sums, measure
 from fedpact.fitting.bootstrap import bootstrap
 from fedpact.fitting.calibration import calibrate
+from fedpact.fitting.curves import draw_scores
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells, measure_together
 from fedpact.fitting.sources import Held, source_of
+from fedpact.fitting.trade_off import COARSER, Price
+from fedpact.fitting.trade_off import trade_off as price_bounds
 from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import Measure, RemoteProblem, Share
 from fedpact.solve import solve
@@ -45,6 +48,8 @@ def fit(
     *,
     server: Held = None,
     compare: bool = False,
+    curves: bool = False,
+    trade_off: bool = False,
     inference: str = "none",
     method: str | Solver[Any] = "auto",
     tol: float | tuple[float, float] = 1e-3,
@@ -59,6 +64,8 @@ def fit(
     session: where and how; by default in this process. One that is given stays open
     server:  the coordinator's own table, where the task has a use for it
     compare: train without the constraints too, and measure that model
+    curves:  count the scores of a classifier for two classes by bins: one more exchange
+    trade_off: train for other bounds around the asked ones too (`fedpact.fitting.trade_off`): at most 60 more
     inference: standard errors of coefficients and prices, by one more exchange: "sandwich", "hc0", "model" or
              "clustered" (`fedpact.solvers.inference` says what each assumes); of regressions also "bootstrap", by a
              hundred more solves; or "none". `Fit.summary` is their table
@@ -75,10 +82,11 @@ def fit(
     solving = {"method": method, "tol": tol, "max_rounds": max_rounds, "seed": seed, **options}
     _check_inference(asked, inference)
     kind = fitting_of(asked)
+    extras = Extras(compare, curves, trade_off)
     if session is not None:
-        return kind(session, owners, server, solving, callbacks, inference).run(asked, compare)
+        return kind(session, owners, server, solving, callbacks, inference).run(asked, extras)
     with Session() as made:
-        return kind(made, owners, server, solving, callbacks, inference).run(asked, compare)
+        return kind(made, owners, server, solving, callbacks, inference).run(asked, extras)
 
 
 def _check_inference(task: Task, stated: str) -> None:
@@ -109,6 +117,15 @@ def fitting_of(task: Task) -> type[Fitting]:
     return PartyFitting if isinstance(task, Vertical) else Fitting
 
 
+@dataclass(frozen=True)
+class Extras:
+    """What a fit finds out besides its model: the model without constraints, its curves, its trade-off."""
+
+    compare: bool = False
+    curves: bool = False
+    trade_off: bool = False
+
+
 class Fitting:
     """One fit under way.
 
@@ -133,16 +150,16 @@ class Fitting:
         self._solves = 0
         self._free = np.zeros(0)  # the model without constraints, if there is one
 
-    def run(self, task: Task, compare: bool) -> Fit:
+    def run(self, task: Task, extras: Extras) -> Fit:
         """Agree on scales, solve without constraints where that is needed, then with them."""
-        self.session.open(self._sources, self._identify(task, compare))
+        self.session.open(self._sources, self._identify(task, extras))
         self._require_method()
         begun = self.session.ledger.read()
         task = self._agree(task)
         before: Measures = {}
         start: Vector | None = None
         sharpened = isinstance(task, Classification) and task.sharpened
-        if sharpened or (compare and task.comparable):
+        if sharpened or (extras.compare and task.comparable):
             before, start = self._fit_freely(task)
         if isinstance(task, Classification) and sharpened:
             found = self._decide(task, start, before)
@@ -154,15 +171,17 @@ class Fitting:
             found = self._infer(found)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)
+        if isinstance(task, Classification) and found.solution.solved:
+            found = self._look_around(found, extras)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
 
-    def _identify(self, task: Task, compare: bool) -> dict[str, Any]:
+    def _identify(self, task: Task, extras: Extras) -> dict[str, Any]:
         """What a resumed run must find unchanged; owners compare their data themselves."""
         method = self._solving["method"]
         if isinstance(method, Solver):
             method = {"name": method.name, **asdict(method)}
         server = None if self._server is None else self._server.digest()
-        found = {**task.identity(), "server": server, "compare": compare, **self._solving, "method": method}
+        found = {**task.identity(), "server": server, **asdict(extras), **self._solving, "method": method}
         if self._inference != "none":
             found["inference"] = self._inference
         return found
@@ -300,6 +319,37 @@ class Fitting:
             regularizer=task.regularizer(),
             covariance=self._inference,
         )
+
+    def _look_around(self, found: Fit, extras: Extras) -> Fit:
+        """The curves of the model, and models for bounds around its own, as far as they can be had.
+
+        The model is certified and signed by now: it stays when an owner is lost, or has told enough.
+        """
+        task = found.task
+        assert isinstance(task, Classification)
+        solution = found.solution
+        looser = tuple(COARSER * one for one in solution.tol)
+
+        def solve_near(other: Classification, start: Vector, limit: int) -> Solution:
+            return self._solve(other, start, fallback=False, max_rounds=limit, tol=looser)
+
+        points: list[Price] = []
+        try:
+            if extras.curves and len(task.classes) == 2:
+                self.session.pose(task)
+                scale = task.spread if task.sharpened else 1.0
+                curves = draw_scores(self.session, solution.w, scale, found.calibration, log_odds=not task.sharpened)
+                found = replace(found, curves=curves)
+            if extras.trade_off and task.requirements:
+                for point in price_bounds(self.session, task, solution, solve_near):
+                    points.append(point)
+        except Refused as refused:
+            solution.history.notes.append(f"curves and trade-off end here: {refused}")
+        except OwnerLost as lost:
+            return found.stopped("client_lost", f"{lost}; the model was judged before that, without its curves")
+        except KeyboardInterrupt:
+            return found.stopped("interrupted", "interrupted; the model was judged before that, without its curves")
+        return replace(found, trade_off=tuple(sorted(points, key=lambda one: one.allowance)))
 
     def _attest(self, found: Fit) -> Fit:
         """One exchange: what the owners sign about the model. A certified model stays when that fails."""

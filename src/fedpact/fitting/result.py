@@ -11,10 +11,13 @@ import numpy as np
 
 from fedpact.federation import Communication, Session
 from fedpact.fitting.agreement import Measured
+from fedpact.fitting.curves import ScoreCounts
 from fedpact.fitting.evaluation import Evaluation, evaluate
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.inference import summarize
 from fedpact.fitting.sources import Held
+from fedpact.fitting.trade_off import Price
+from fedpact.notebook import show
 from fedpact.problem import Measure
 from fedpact.solvers import Inference, Solution
 from fedpact.solvers.solution import Status
@@ -44,6 +47,8 @@ class Fit:
     evidence:      what the owners signed about all this; None where they have no keys
     columns:       of a vertical fit: the names of every party's columns in the model
     listed:        of a vertical fit with a list of constraints: these, in the user's terms
+    curves:        the scores of a classifier by class, where they were asked for
+    trade_off:     models for other bounds around the asked ones, where they were asked for
     inference:     covariance of the model and of its prices, where it was asked for; `summary` is its table
     """
 
@@ -62,6 +67,8 @@ class Fit:
     evidence: Evidence | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     listed: tuple[Bounded, ...] = ()
+    curves: ScoreCounts | None = None
+    trade_off: tuple[Price, ...] = ()
     inference: Inference | None = None
 
     @classmethod
@@ -117,6 +124,17 @@ class Fit:
         if all(one.held_by == "each" for one in task.rates):
             return f"{self.missed} of {task.owners} owners"
         return f"{self.missed} of those who hold one (owners, the coordinator, or all owners together)"
+
+    def _repr_html_(self) -> str:
+        facts = [
+            self.task.sentence().rstrip("."),
+            "solved" if self.solved else f"{self.solution.status}: {self.solution.reason}",
+            f"{self.communication.rounds} exchanges",
+        ]
+        found = dict.fromkeys(name for told in self.measures.values() for name in told)
+        names = [name for name in found if name != "loss" and not name.startswith("one row of ")]
+        rows = [(owner, *(float(told.get(name, np.nan)) for name in names)) for owner, told in self.measures.items()]
+        return show("Fit", facts, ("owner", *map(self.task.measure_name, names)), rows)
 
     def evaluate(
         self, owners: Mapping[str, Held], session: Session | None = None, *, trained: Mapping[str, Held] | None = None

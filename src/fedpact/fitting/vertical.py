@@ -16,7 +16,7 @@ from fedpact.errors import DataError, OptionError
 from fedpact.federation import Order, Reply, Session, client_step
 from fedpact.fitting.agreement import Measured, hide_sums
 from fedpact.fitting.alignment import align_parties
-from fedpact.fitting.fit import Fitting
+from fedpact.fitting.fit import Extras, Fitting
 from fedpact.fitting.result import Fit
 from fedpact.problem import DistantParty, Measure, Party, VerticalProblem
 from fedpact.problem.certificate import TOGETHER
@@ -90,10 +90,10 @@ class PartyFitting(Fitting):
     _groups: Matrix
     _scores: Vector | None = None
 
-    def run(self, task: Task, compare: bool) -> Fit:
+    def run(self, task: Task, extras: Extras) -> Fit:
         assert isinstance(task, Vertical)
         self._check_holders(task)
-        found = super().run(task, compare)
+        found = super().run(task, extras)
         assert isinstance(found.task, Vertical)
         return replace(found, columns=self._columns, task=replace(found.task, model=self.session.run))
 

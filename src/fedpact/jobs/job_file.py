@@ -38,6 +38,7 @@ class JobFile:
     task:      what the owners agree on
     owners:    name -> its file, or the Flower address
     compare:   train without the constraints too
+    curves:    count scores in bins, for the report; trade_off: train for other bounds, too
     solve:     of `fp.fit` and `fp.Session`, by key
     options:   of the method
     output:    folder of the run
@@ -59,6 +60,8 @@ class JobFile:
     owners: dict[str, str]
     output: Path
     compare: bool = True
+    curves: bool = True
+    trade_off: bool = False
     messages: bool = False
     track: tuple[str, ...] = ()
     server: Path | None = None
@@ -118,6 +121,8 @@ class _Reader:
             owners=owners,
             output=self.folder / output.get("folder", "run"),
             compare=solve.pop("compare", True),
+            curves=solve.pop("curves", True),
+            trade_off=solve.pop("trade_off", False),
             messages=output.get("messages", False),
             track=tuple(dict.fromkeys(output.get("track", ()))),
             server=server,

@@ -28,7 +28,7 @@ from fedpact.jobs.evidence_file import EVALUATION, write_evidence
 from fedpact.jobs.evidence_file import FILE as EVIDENCE
 from fedpact.jobs.job_file import JobFile
 from fedpact.problem.certificate import TOGETHER
-from fedpact.report.record import FILE, Measured, Record, Sent, Step
+from fedpact.report.record import FILE, Curves, Measured, Price, Record, Sent, Step
 from fedpact.report.tracking import forget, tracker
 from fedpact.solvers import Progress
 from fedpact.solvers.solution import Status
@@ -52,8 +52,8 @@ PIECES = "pieces"
 ENDED = "ended: "
 #: Measures that are shown beside those of the model without constraints.
 RATES = ("recall", "specificity", "accuracy", "mean error", "root mean squared error", "vote")
-#: Those of them that are shown with an interval.
-ESTIMATED = ("recall", "specificity")
+#: Measures that are rates, so that they have an interval; of groups too.
+ESTIMATED = ("recall", "specificity", "accuracy", "positive rate")
 #: Keys of [solve] that `Session` takes.
 SESSION = ("secure_sum", "on_failure", "deadline", "retries")
 #: Keys of [solve] that `fit` takes.
@@ -107,6 +107,8 @@ def run_job(
                 session,
                 server=file.server,
                 compare=file.compare,
+                curves=file.curves,
+                trade_off=file.trade_off,
                 callbacks=[_log_progress, *trackers, *callbacks],
                 **solving,
                 **file.options,
@@ -117,6 +119,7 @@ def run_job(
         write(folder, found, record, file.path)  # before trackers end: one that fails takes nothing away
         for tracking in trackers:
             tracking.conclude(found.solution)
+            tracking.describe(record, folder)
     if found.evidence is not None:  # at the very end, since it holds the digest of every file
         write_evidence(folder, found.evidence, file.path, session.identity)
     return record
@@ -253,6 +256,8 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
         versions=versions(),
         notes=tuple(list_notes(found)),
         promised=task.promise_in_words() if isinstance(task, Classification) else "",
+        curves=None if found.curves is None else Curves(**asdict(found.curves)),
+        trade_off=tuple(Price(**asdict(one)) for one in found.trade_off),
         parties={party: list(columns) for party, columns in found.columns.items()},
         **summarized(found),
     )
@@ -339,9 +344,10 @@ def list_measured(found: Fit) -> Iterator[Measured]:
             if name in found.before.get(owner, {}) and name in told:
                 numbers[f"{name} without constraints"] = found.before[owner][name]
         intervals = {}
-        for name in ESTIMATED:
-            if name in told and told[name].rows and not math.isnan(told[name]):
-                intervals[name] = interval(round(told[name] * told[name].rows), told[name].rows)
+        for name, value in told.items():
+            is_rate = name.partition(" of group ")[0] in ESTIMATED and name not in hidden
+            if is_rate and value.rows and not math.isnan(value):
+                intervals[found.task.measure_name(name)] = interval(round(value * value.rows), value.rows)
         yield Measured(owner, numbers, intervals, tuple(withheld), found.task.one_class(told))
 
 

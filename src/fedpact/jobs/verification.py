@@ -31,10 +31,12 @@ from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.running import TASK, describe_constraint, list_bounded, list_measured
 from fedpact.problem import Certificate, Share
 from fedpact.problem.certificate import TOGETHER
-from fedpact.report import content, wording
+from fedpact.report import wording
+from fedpact.report.coefficients import read_coefficients
 from fedpact.report.page import page
 from fedpact.report.record import FILE as RECORD
 from fedpact.report.record import Failed, Record, Verification
+from fedpact.report.sections import report
 from fedpact.solvers import Solution
 from fedpact.tasks import FileSource, read_task
 from fedpact.tasks.base import SERVER, Bounded
@@ -158,7 +160,8 @@ def check_report(folder: Path, found: Verification) -> Iterator[Failed]:
     if not (folder / REPORT).exists():
         return
     record = Record.load(folder)
-    pages = [page(content.report(record, replace(found, pinned=pinned))) for pinned in (False, True)]
+    coefficients = read_coefficients(folder, record)
+    pages = [page(report(record, replace(found, pinned=pinned), coefficients)) for pinned in (False, True)]
     if (folder / REPORT).read_bytes() not in [text.encode() for text in pages]:
         yield Failed(REPORT, "it is not the page of this run; write it anew: fedpact report RUN")
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fedpact.cones import Cone
 from fedpact.errors import DataError, ProblemError
 from fedpact.functions import Function
+from fedpact.notebook import show
 from fedpact.problem.share import Share
 from fedpact.prox import Prox, Zero, check_prox
 from fedpact.types import Vector, to_real
@@ -52,6 +53,21 @@ class FederatedProblem:
         self.coupled_cone: Cone | None = _find_coupled_cone(self.shares)
         _check_reserved_names(self.names, self.server.label, self.coupled_length)
         check_prox("the regularizer", self.regularizer, self.dim)
+
+    def _repr_html_(self) -> str:
+        kind = "Monotone problem" if self.monotone else "Problem"
+        facts = [
+            f"{len(self.shares)} owners",
+            "variables not known yet" if self.dim is None else f"{self.dim} variables",
+            f"regularizer {type(self.regularizer).__name__}",
+        ]
+        if self.coupled_length:
+            facts.append(f"coupled constraint of length {self.coupled_length}")
+        if self.private:
+            facts.append(f"private variables of the owners: {sum(share.private for share in self.shares)}")
+        columns = ("owner", "objective", "constraint")
+        holders = [one for one in self.holders if one.objective is not None or one.constraint is not None]
+        return show(kind, facts, columns, map(_describe_share, holders))
 
     @property
     def holders(self) -> tuple[Share, ...]:
@@ -147,6 +163,16 @@ def read_vector(what: str, given: ArrayLike, length: int | None) -> Vector:
         wanted = "of any length" if length is None else f"of length {length}"
         raise ProblemError(f"{what} has shape {vector.shape}; give a vector {wanted}", code="FP-PROBLEM-108")
     return vector
+
+
+def _describe_share(share: Share) -> tuple[object, ...]:
+    """Its owner, and the kinds of its parts."""
+    objective = "" if share.objective is None else type(share.objective).__name__
+    constraint = ""
+    if share.constraint is not None:
+        cone = share.constraint.cone
+        constraint = f"{type(share.constraint.function).__name__} in {type(cone).__name__}({cone.dim})"
+    return share.label, objective, constraint
 
 
 def _name_owners(shares: Sequence[Share]) -> tuple[Share, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from fedpact.cones import PSD, Cone, Exponential, Nonnegative, Product, SecondOrder, Zero
 from fedpact.errors import ProblemError
 from fedpact.functions import Function, Map
+from fedpact.notebook import show
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.monotone import MonotoneProblem, check_splits, split_of
 from fedpact.problem.share import Constraint, Share
@@ -56,6 +57,10 @@ class RemoteProblem:
         self.server = server
         self.regularizer = regularizer
         self.task = task
+
+    def _repr_html_(self) -> str:
+        facts = [f"{len(self.sources)} owners, whose shares are built where their data are"]
+        return show("Remote problem", facts, ("owner",), [(name,) for name in self.sources])
 
     def assemble(self, descriptions: Mapping[str, Description]) -> FederatedProblem:
         """The problem as the server sees it, from what the owners say about their shares."""

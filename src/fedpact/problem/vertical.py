@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedpact.cones import Nonnegative
 from fedpact.errors import ProblemError
 from fedpact.functions import Function, OfScores, ScoredMean, as_map
+from fedpact.notebook import show
 from fedpact.problem.federated import FederatedProblem, read_vector
 from fedpact.problem.gaps import Gap, Group, Pairs, bound_losses, compare_groups, read_bounds
 from fedpact.problem.party import Party, PartyLike, build_party
@@ -197,6 +198,10 @@ class VerticalProblem:
     def holders(self) -> tuple[Any, ...]:
         """The parties, then the coordinator: whoever holds columns, in the order of w."""
         return (*self.shares, self.server)
+
+    def _repr_html_(self) -> str:
+        facts = [f"{len(self.names)} parties", f"{self.dim} variables", f"bounded gaps: {len(self.gap_names)}"]
+        return show("Vertical problem", facts, ("party", "columns"), [(one.name, one.width) for one in self.shares])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 
 from fedpact.report.figures import Panel, thin
@@ -25,6 +25,10 @@ MARKERS = 40
 NARROW = 1e-3
 #: A log axis shows at most so many decades; smaller values count as zero.
 DECADES = 12
+#: Of a chart of intervals: height of a row, where its labels end, and how many characters of a label are shown.
+ROW = 24
+LABEL = 162
+LETTERS = 19
 #: Distances between ticks, times a power of ten.
 STEPS = (1, 2, 2.5, 5, 10)
 
@@ -35,16 +39,22 @@ Points = Sequence[tuple[float, float]]
 class Chart(Panel):
     """A panel that is also drawn as SVG.
 
-    key:    name of its element and of its file
-    about:  what it shows, in a sentence
-    band:   names of the two lines between which the area is filled, and the name of the area
-    levels: names of constant lines, such as a tolerance
+    key:      name of its element and of its file
+    about:    what it shows, in a sentence
+    band:     names of the two lines between which the area is filled, and the name of the area
+    levels:   names of dashed lines without markers, such as a tolerance
+    whiskers: label of a line -> (lowest, highest) at each of its points
+    whole:    whether x counts something, such as exchanges, from zero on
+    unit:     whether both axes go from 0 to 1
     """
 
     key: str
     about: str
     band: tuple[str, str, str] | None = None
     levels: tuple[str, ...] = ()
+    whiskers: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    whole: bool = True
+    unit: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,36 @@ class Axis:
             part = (value - self.low) / (self.high - self.low)
         start, end = self.pixels
         return round(start + part * (end - start), 1)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A row of a chart of intervals. low, high: NaN where there is no interval; good: None where nothing is judged"""
+
+    label: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    good: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forest:
+    """Estimates with their intervals, one below the other (a forest plot).
+
+    key, about: as of a `Chart`
+    x:          what is estimated
+    reference:  a dashed upright line, such as a bound or no effect; NaN: none
+    unit:       whether the axis goes from 0 to 1
+    """
+
+    key: str
+    title: str
+    about: str
+    x: str
+    rows: tuple[Estimate, ...]
+    reference: float = math.nan
+    unit: bool = False
 
 
 def linear(values: Iterable[float], pixels: tuple[float, float], *, whole: bool = False) -> Axis:
@@ -135,27 +175,84 @@ def svg(chart: Chart) -> str:
     values = [y for points in lines.values() for _, y in points if math.isfinite(y)]
     if not values:
         return ""
-    x_axis = linear([0, *(x for points in lines.values() for x, _ in points)], (LEFT, RIGHT), whole=True)
+    values += [y for sides in chart.whiskers.values() for side in sides for y in side]
+    across = [x for points in lines.values() for x, _ in points]
+    if chart.whole:
+        across.append(0.0)
+    if chart.unit:
+        across = values = [0.0, 1.0]
+    x_axis = linear(across, (LEFT, RIGHT), whole=chart.whole)
     make_axis = logarithmic if chart.log_y and max(values) > 0 else linear
     y_axis = make_axis(values, (BOTTOM, TOP))
     parts = [*_frame(chart, x_axis, y_axis)]
     if chart.band:
         parts.append(_area(lines[chart.band[0]], lines[chart.band[1]], x_axis, y_axis))
     for label in chart.levels:
-        parts.append(f'<path class="level" d="M{LEFT} {y_axis.at(lines[label][0][1])}H{RIGHT}"/>')
+        parts.append(f'<path class="level" d="{_path(lines[label], x_axis, y_axis)}"/>')
     for order, label in enumerate(_curves(chart)):
         parts.append(f'<path class="line line-{order}" d="{_path(lines[label], x_axis, y_axis)}"/>')
+        if label in chart.whiskers:
+            parts += _whiskers(lines[label], chart.whiskers[label], order, x_axis, y_axis)
         parts += _points(label, lines[label], order, x_axis, y_axis, chart.x)
+    return _svg(chart, HEIGHT, parts)
+
+
+def _svg(chart: Chart | Forest, height: float, parts: Iterable[str]) -> str:
+    """The element, with its text alternative."""
+    key = chart.key
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{chart.key}-title {chart.key}-about">'
-        f'<title id="{chart.key}-title">{escape(chart.title)}</title>'
-        f'<desc id="{chart.key}-about">{escape(chart.about)}</desc>'
+        f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-labelledby="{key}-title {key}-about">'
+        f'<title id="{key}-title">{escape(chart.title)}</title><desc id="{key}-about">{escape(chart.about)}</desc>'
         f"{''.join(parts)}</svg>"
     )
 
 
-def legend(chart: Chart) -> str:
+def forest(chart: Forest) -> str:
+    """The chart of intervals as an SVG element; its labels are cut, and whole as tooltips."""
+    ends = [v for row in chart.rows for v in (row.value, row.low, row.high) if math.isfinite(v)]
+    if math.isfinite(chart.reference):
+        ends.append(chart.reference)
+    if chart.unit:
+        ends = [0.0, 1.0]
+    bottom = TOP + ROW * len(chart.rows)
+    axis = linear(ends, (LABEL, RIGHT))
+    parts = []
+    for value, text in axis.ticks:
+        x = axis.at(value)
+        parts.append(f'<path class="grid" d="M{x} {TOP}V{bottom}"/>')
+        parts.append(f'<text x="{x}" y="{bottom + 16}" text-anchor="middle">{escape(text)}</text>')
+    if math.isfinite(chart.reference):
+        parts.append(f'<path class="level" d="M{axis.at(chart.reference)} {TOP}V{bottom}"/>')
+    for place, row in enumerate(chart.rows):
+        parts.append(_estimate(row, axis, TOP + ROW * (place + 0.5)))
+    middle = (LABEL + RIGHT) / 2
+    parts.append(f'<text x="{middle}" y="{bottom + 35}" text-anchor="middle">{escape(chart.x)}</text>')
+    return _svg(chart, bottom + 44, parts)
+
+
+def _estimate(row: Estimate, axis: Axis, y: float) -> str:
+    """A label, an interval and a marker; outside its bound a square, so that colour is not all that tells."""
+    label = row.label if len(row.label) <= LETTERS else f"{row.label[: LETTERS - 1]}…"
+    told = f"{row.label}: {number(row.value)}"
+    marks = f'<text x="{LABEL - 10}" y="{y + 4}" text-anchor="end">{escape(label)}</text>'
+    order = int(row.good is False)
+    if math.isfinite(row.low):
+        told += f" ({number(row.low)} – {number(row.high)})"
+        marks += f'<path class="line line-{order} whisker" d="M{axis.at(row.low)} {y}H{axis.at(row.high)}"/>'
+    if math.isfinite(row.value):
+        marks += _marker(order, axis.at(row.value), y)
+    return f"<g><title>{escape(told)}</title>{marks}</g>"
+
+
+def draw(chart: Chart | Forest) -> str:
+    """Any chart as an SVG element."""
+    return forest(chart) if isinstance(chart, Forest) else svg(chart)
+
+
+def legend(chart: Chart | Forest) -> str:
     """What each line is, if there are several; dashes and markers tell them apart too, not colours alone."""
+    if isinstance(chart, Forest):
+        return ""
     marks = [
         (label, f'<path class="line line-{order}" d="M0 6H24"/>{_marker(order, 12, 6)}')
         for order, label in enumerate(_curves(chart))
@@ -180,16 +277,24 @@ def _frame(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterable[str]:
     for value, text in y_axis.ticks:
         y = y_axis.at(value)
         yield f'<path class="grid" d="M{LEFT} {y}H{RIGHT}"/>'
-        yield f'<text x="{LEFT - 7}" y="{y + 4}" text-anchor="end">{escape(text)}</text>'
+        yield f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(text)}</text>'
     for value, text in x_axis.ticks:
         x = x_axis.at(value)
         yield f'<path class="axis" d="M{x} {BOTTOM}v4"/>'
-        yield f'<text x="{x}" y="{BOTTOM + 18}" text-anchor="middle">{escape(text)}</text>'
+        yield f'<text x="{x}" y="{BOTTOM + 20}" text-anchor="middle">{escape(text)}</text>'
     yield f'<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/>'
     across = (LEFT + RIGHT) / 2
     up = (TOP + BOTTOM) / 2
-    yield f'<text x="{across}" y="{BOTTOM + 37}" text-anchor="middle">{escape(chart.x)}</text>'
+    yield f'<text x="{across}" y="{BOTTOM + 38}" text-anchor="middle">{escape(chart.x)}</text>'
     yield f'<text transform="translate(12 {up}) rotate(-90)" text-anchor="middle">{escape(chart.y)}</text>'
+
+
+def _whiskers(
+    points: Points, sides: tuple[Sequence[float], Sequence[float]], order: int, x_axis: Axis, y_axis: Axis
+) -> Iterable[str]:
+    """An upright line from the lowest to the highest value at each point."""
+    for (x, _), low, high in zip(points, *sides, strict=True):
+        yield f'<path class="line line-{order} whisker" d="M{x_axis.at(x)} {y_axis.at(low)}V{y_axis.at(high)}"/>'
 
 
 def _path(points: Points, x_axis: Axis, y_axis: Axis) -> str:
@@ -227,4 +332,4 @@ def _points(label: str, points: Points, order: int, x_axis: Axis, y_axis: Axis, 
             top = y_axis.at(y)
             dot = _marker(order, left, top) if len(points) <= MARKERS else ""
             target = f'<circle class="target" cx="{left}" cy="{top}" r="7"/>'
-            yield f"<g><title>{escape(label)}: {number(y)} ({escape(unit)}: {x:,.0f})</title>{dot}{target}</g>"
+            yield f"<g><title>{escape(label)}: {number(y)} ({escape(unit)}: {x:,g})</title>{dot}{target}</g>"

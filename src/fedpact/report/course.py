@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from fedpact.problem.certificate import TOGETHER
 from fedpact.report.charts import Chart, spans_decades
+from fedpact.report.language import say
 from fedpact.report.numbers import given, number, size
 from fedpact.report.record import Record, Step
 
@@ -41,15 +42,17 @@ def _chart(
 ) -> Chart:
     """levels: tolerances, drawn as horizontal lines on a log scale."""
     across = (0.0, max(x, default=1.0))
-    constants = {f"tolerance {given(level)}": (across, (level, level)) for level in levels}
-    curves = {label: (x, y) for label, y in lines.items()}
+    constants = {}
+    for level in levels:
+        constants[say("tolerance {level}", level=given(level))] = (across, (level, level))
+    curves = {say(label): (x, y) for label, y in lines.items()}
     values = [v for y in lines.values() for v in y]
     return Chart(
         key=key,
-        title=title,
+        title=say(title),
         about=" ".join(_summarise(label, x, y) for label, y in lines.items()),
-        x="exchanges",
-        y=unit,
+        x=say("exchanges"),
+        y=say(unit),
         lines={**curves, **constants},
         log_y=bool(constants) or spans_decades(values),
         levels=tuple(constants),
@@ -72,7 +75,7 @@ def _violation_chart(steps: Sequence[Step], x: Sequence[float], tol: float) -> C
         "most": [max(values) for values in by_step],
     }
     chart = _chart("violation", "Violation of the constraints", "excess over the bound", x, lines, levels)
-    return replace(chart, band=("least", "most", "least to most of the owners"))
+    return replace(chart, band=(say("least"), say("most"), say("least to most of the owners")))
 
 
 def _bytes_chart(steps: Sequence[Step], x: Sequence[float]) -> Chart:
@@ -85,10 +88,11 @@ def _bytes_chart(steps: Sequence[Step], x: Sequence[float]) -> Chart:
             unit = larger
             scale = per_unit
     lines = {"so far": [0.0, *(step.bytes / scale for step in steps)]}
-    chart = _chart("bytes", "Data moved", f"{unit}, all owners, both ways", [0.0, *x], lines)
+    chart = _chart("bytes", "Data moved", say("{unit}, all owners, both ways", unit=unit), [0.0, *x], lines)
     about = ""
     if steps:
-        about = f"All owners, both ways: {size(steps[-1].bytes)} by exchange {steps[-1].rounds:,}."
+        last = steps[-1]
+        about = say("All owners, both ways: {bytes} by exchange {round:,}.", bytes=size(last.bytes), round=last.rounds)
     return replace(chart, log_y=False, about=about)
 
 
@@ -96,7 +100,14 @@ def _summarise(label: str, x: Sequence[float], y: Sequence[float]) -> str:
     """Where a line begins and ends, in a sentence."""
     known = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(b)]
     if not known:
-        return f"{label.capitalize()}: not known."
+        return say("{label}: not known.", label=say(label).capitalize())
     first, start = known[0]
     last, end = known[-1]
-    return f"{label.capitalize()}: {number(start)} at exchange {first:,.0f}, {number(end)} at exchange {last:,.0f}."
+    return say(
+        "{label}: {start} at exchange {first:,.0f}, {end} at exchange {last:,.0f}.",
+        label=say(label).capitalize(),
+        start=number(start),
+        first=first,
+        end=number(end),
+        last=last,
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -31,6 +33,43 @@ class ProgressLine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._live.stop()
+
+
+class NotebookLine:
+    """The same below the cell of a notebook. It stays at the end; at most five times a second it is written anew."""
+
+    def __init__(self, tol: tuple[float, float]) -> None:
+        self._tol = tol
+        self._handle: Any = None
+        self._text = ""
+        self._next = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        self._text = line(progress, self._tol)
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + 0.2
+            self._show()
+
+    def _show(self) -> None:
+        from IPython.display import display
+
+        shown = {"text/plain": self._text}
+        if self._handle is None:
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._text:
+            self._show()
+
+
+def open_line(tol: tuple[float, float]) -> ProgressLine | NotebookLine:
+    """The line for where this program runs: a notebook, or a terminal."""
+    return NotebookLine(tol) if "ipykernel" in sys.modules else ProgressLine(tol)
 
 
 def line(progress: Progress, tol: tuple[float, float]) -> str:

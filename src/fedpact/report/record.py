@@ -58,6 +58,36 @@ class Sent:
 
 
 @dataclass(frozen=True)
+class Price:
+    """The model for other bounds: one point of the trade-off.
+
+    allowance: multiple of what the bounds of the job allow; 1: the model of the run
+    status:    of its solve
+    rates:     accuracy, recall, specificity over the rows of all owners together
+    """
+
+    allowance: float
+    status: str
+    objective: float
+    rates: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Rows of either class by score, over all owners together.
+
+    edges:         between the bins, rising; the first and the last bin are open
+    negative:      rows of the first class in every bin; positive: of the second
+    probabilities: that the model gives a row in the middle of each bin; none: its scores are not probabilities
+    """
+
+    edges: tuple[float, ...]
+    negative: tuple[float, ...]
+    positive: tuple[float, ...]
+    probabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class Record:
     """One run.
 
@@ -73,6 +103,8 @@ class Record:
     run:      name of the run in its messages; evidence is signed for it
     promised: how promises for new rows are kept; empty: there are none
     parties:  of a vertical model, the names of every party's columns; empty: owners hold rows
+    curves:   scores by class, where they were counted
+    trade_off: models for other bounds, where they were asked for
     coefficients, priced: with standard errors and 95 % intervals, where the job asks for them; prices of what binds
     inference, uncovered: where the standard errors come from, and what they do not cover, in words
     """
@@ -101,6 +133,8 @@ class Record:
     run: str = ""
     promised: str = ""
     parties: dict[str, list[str]] = field(default_factory=dict)
+    curves: Curves | None = None
+    trade_off: tuple[Price, ...] = ()
     coefficients: tuple[Estimate, ...] = ()
     priced: tuple[Estimate, ...] = ()
     inference: str = ""
@@ -133,6 +167,8 @@ class Record:
             values = {key: _from_json(value) for key, value in found.items()}
             for key, kind in PARTS.items():
                 values[key] = tuple(_build(kind, one) for one in found.get(key, ()))
+            if found.get("curves"):
+                values["curves"] = Curves(**{name: tuple(numbers) for name, numbers in found["curves"].items()})
             values["tol"] = tuple(found["tol"])
             values["notes"] = tuple(found["notes"])
             values["uncovered"] = tuple(found.get("uncovered", ()))
@@ -184,6 +220,7 @@ PARTS: dict[str, type] = {
     "sent": Sent,
     "coefficients": Estimate,
     "priced": Estimate,
+    "trade_off": Price,
 }
 #: Fields of these that records of version 0.2.0 lack.
 NEWER = {"withheld", "least", "allowed", "promise", "confidence", "rows", "one_class"}

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedpact.errors import FedpactError
 from fedpact.federation import Communication, Session, Traffic
+from fedpact.notebook import frame, show
 from fedpact.problem import Certificate, FederatedProblem, Proof, RemoteProblem
 from fedpact.types import Vector
 
@@ -89,6 +90,15 @@ class History:
     def __len__(self) -> int:
         return len(self.outer)
 
+    def to_frame(self) -> Any:
+        """The judged iterates as a pandas DataFrame, a column for each owner's violation; FedpactError without it."""
+        rows = []
+        for one in self.outer:
+            row = asdict(one)
+            violations = row.pop("violations")
+            rows.append({**row, **{f"violation {owner}": value for owner, value in violations.items()}})
+        return frame(rows)
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -137,6 +147,17 @@ class Solution:
             f"Solution({self.status}, objective={self.objective:.6g}, stationarity={c.stationarity:.2e}, "
             f"feasibility={c.feasibility:.2e}, rounds={self.rounds}, method={self.method!r})"
         )
+
+    def _repr_html_(self) -> str:
+        c = self.certificate
+        facts = [
+            f"{self.status}: {self.reason}",
+            f"objective {self.objective:.6g}",
+            f"stationarity {c.stationarity:.1e} ({self.tol[0]:g} asked)",
+            f"feasibility {c.feasibility:.1e} ({self.tol[1]:g} asked)",
+            f"{self.rounds} exchanges, {self.communication.bytes / 1e6:.2f} MB, {self.method}",
+        ]
+        return show("Solution", facts, ("owner", "violation"), c.violations.items())
 
     def summary(
         self,

@@ -69,6 +69,7 @@ class Classification(ClassTask, GroupedTask):
     cells:     rows of every cell at all owners together, for constraints that all hold together
     relaxed:   number of the constraint whose least relaxation is sought, counted from 1; 0: none
     strictness: part of every bound that the models for a promise have to meet; 1: the bounds themselves
+    allowance: multiple of what every bound allows, for models around the asked one; 1: as it was asked
     decide_at: score above which the last class is decided: found for a promise about new rows
     decide_own: whether every owner decides at a threshold of its own, found from its held-out rows
     proven:    whether the held-out rows of all owners bear out the promises
@@ -112,6 +113,7 @@ class Classification(ClassTask, GroupedTask):
     cells: Mapping[str, float] | None = None
     relaxed: int = 0
     strictness: float = 1.0
+    allowance: float = 1.0
     decide_at: float = 0.0
     decide_own: bool = False
     proven: bool = False

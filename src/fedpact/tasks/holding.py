@@ -171,7 +171,8 @@ class Holding:
         for number, one in enumerate(self.task.requirements, 1):
             if one.held_by != held_by:
                 continue
-            for line in rate_lines(one, self.task.levels, self.owner, self.y, self.group, cells, self.task.strictness):
+            part = self.task.strictness * self.task.allowance
+            for line in rate_lines(one, self.task.levels, self.owner, self.y, self.group, cells, part):
                 found.append(replace(line, eased=number == self.task.relaxed))
         return found
 
@@ -244,7 +245,7 @@ class Holding:
         return [inside & (self.group == g) for g in range(len(self.task.groups))]
 
     def _losses(self, one: Requirement) -> Map:
-        limit = bound_of(one, self.owner)
+        limit = self.task.allowance * bound_of(one, self.owner)
         rows = np.ones(len(self.y), dtype=bool)
         if one.of:
             rows = self.y == self.task.levels.class_of(one)
@@ -275,7 +276,7 @@ class Holding:
             total = self.task.cells[f"class {k}"]
         part = float(rows.sum()) / total
         mean = mean_loss(self.X[rows], self.y[rows], self.classes, rows=rows)
-        return as_map(part * (mean - bound_of(one, self.owner)))
+        return as_map(part * (mean - self.task.allowance * bound_of(one, self.owner)))
 
 
 def own_threshold(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fedpact.report.record import Record
 from fedpact.solvers import Progress, Solution
 
 
@@ -50,6 +52,9 @@ class Tracker(ABC):
         )
         self.write(last, answer)
 
+    def describe(self, record: Record, folder: Path) -> None:  # noqa: B027 - not all keep more than curves
+        """Log what the model of a run does, by owner, and the model itself. folder: of the run"""
+
     @abstractmethod
     def write(self, progress: Progress, answer: Solution | None) -> None:
         """Log one point of the curves. answer: given for the last one."""
@@ -68,6 +73,13 @@ class Tracker(ABC):
     def step(self, progress: Progress) -> int:
         """Position on the x axis: the exchange; for methods on pooled data, which have none, the number of reports."""
         return self._before + progress.rounds or self.heard
+
+
+def metrics(record: Record) -> dict[str, float]:
+    """What owners measured and what was bounded, as "owner/measure"; finite values only."""
+    found = {f"{one.owner}/{name}": value for one in record.measured for name, value in one.numbers.items()}
+    found |= {f"{one.owner}/{one.what}": one.value for one in record.bounded}
+    return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
 
 def curves(progress: Progress) -> dict[str, float]:

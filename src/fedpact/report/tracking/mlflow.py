@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from fedpact.errors import FedpactError
-from fedpact.report.tracking.base import Tracker, curves
+from fedpact.report.record import Record
+from fedpact.report.tracking.base import Tracker, curves, metrics
 from fedpact.solvers import Progress, Solution
 
 #: Seconds between two requests to MLflow.
 PAUSE = 1.0
+#: What names of metrics may not hold.
+FORBIDDEN = re.compile(r"[^\w\-. /]")
+#: Files of a run that are kept with it.
+FILES = ("model.json", "model.npz", "coefficients.csv", "certificate.json", "run.json")
 #: Values per request: MLflow accepts 1000, tags included.
 MOST = 900
 
 
 class MLflow(Tracker):
     """Objective, stationarity, feasibility and bytes against exchanges; at the end status and reason, as tags.
+
+    Of a job also what owners measured with the model, and the model as artifacts.
 
     name:       name of the run
     experiment: created if it does not exist
@@ -90,6 +99,16 @@ class MLflow(Tracker):
             with suppress(self._trouble):  # an unreachable server does not end the solve; `close` raises
                 self._deliver()
             self._next = time.monotonic() + PAUSE
+
+    def describe(self, record: Record, folder: Path) -> None:
+        """Measures by owner as metrics, and the files of the model with its certificate as artifacts."""
+        now = time.time_ns() // 1_000_000
+        for name, value in metrics(record).items():
+            self._metrics.append(self._metric(FORBIDDEN.sub("_", name), value, now, record.rounds))
+        with suppress(self._trouble):  # as with curves; `close` delivers the metrics
+            for file in FILES:
+                if (folder / file).exists():
+                    self._client.log_artifact(self.run_id, str(folder / file))
 
     def _deliver(self) -> None:
         while self._metrics or self._tags:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import FedpactError
+from fedpact.report.coefficients import read_coefficients
 from fedpact.report.files import explain_write_errors
-from fedpact.report.tracking.base import Tracker, curves
+from fedpact.report.record import Record
+from fedpact.report.tracking.base import Tracker, curves, metrics
 from fedpact.solvers import Progress, Solution
 
 #: Points are on disk after at most so many seconds.
@@ -17,8 +19,9 @@ FILES = "events.out.tfevents.*"
 
 
 class TensorBoard(Tracker):
-    """Objective, stationarity, feasibility and bytes against exchanges. folder: a folder for this run alone.
+    """Objective, stationarity, feasibility and bytes against exchanges; of a job, measures by owner and the model.
 
+    folder: a folder for this run alone
     resume: continue in the folder of an interrupted solve; without it, existing event files are an error
     """
 
@@ -45,6 +48,15 @@ class TensorBoard(Tracker):
             self._writer = self._new_writer(str(self.folder), flush_secs=FLUSH, purge_step=step)
         for name, value in curves(progress).items():
             self._writer.add_scalar(name, value, step)
+
+    def describe(self, record: Record, folder: Path) -> None:
+        """Measures by owner as scalars, and the coefficients as a table, at the last exchange."""
+        if self._writer is None:
+            return
+        for name, value in metrics(record).items():
+            self._writer.add_scalar(f"model/{name}", value, record.rounds)
+        rows = [f"| {one.name} | {one.estimate:.6g} |" for one in read_coefficients(folder, record)]
+        self._writer.add_text("model", "\n".join(["| column | coefficient |", "|---|---|", *rows]), record.rounds)
 
     def close(self) -> None:
         if self._writer is not None:
