@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedpact.errors import OwnerError, ProblemError
 
-#: 64-bit words of a masked number: 192 bits hold a double exactly, and the sum over all owners.
+#: 64-bit words of a masked number of which nothing is known: 192 bits hold a double exactly, and the sum over owners.
 WORDS = 3
 #: A length that an order asks for is at most this, or this many times that of the longest vector in it.
 LENGTH = 10_000
