@@ -1,4 +1,4 @@
-"""`fedpact bench wire`: bytes of an exchange in the width that fits its numbers, and the time to write and read them."""
+"""`fedpact bench wire`: bytes of an exchange in the width that fits its numbers; time to write and read a message."""
 
 from __future__ import annotations
 
