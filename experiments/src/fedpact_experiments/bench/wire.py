@@ -122,7 +122,7 @@ def time_message(numbers: int, repeat: int) -> Iterator[Speed]:
 
 @click.command()
 @among("--problems", list(PROBLEMS), ["synthetic", "breast-cancer-wisc", "monks-1", "adult", "lcqp"])
-@several("--owners", COUNT, [5, 20, 100], "Numbers of owners.")
+@several("--owners", COUNT, [5, 20], "Numbers of owners.")
 @click.option("--tol", type=TOLERANCE, default=1e-6, show_default=True, help="Tolerance of the certificate.")
 @click.option("--numbers", type=COUNT, default=1_000_000, show_default=True, help="In the message that is timed.")
 @click.option("--repeat", type=COUNT, default=20, show_default=True, help="Runs of which the fastest counts.")
