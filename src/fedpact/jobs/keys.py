@@ -11,8 +11,9 @@ from dataclasses import MISSING, dataclass, replace
 from typing import Any
 
 from fedpact.federation import ENGINES
+from fedpact.fitting.fit import INFERENCES
 from fedpact.report.tracking import TRACKERS
-from fedpact.solvers import COVARIANCES, METHODS
+from fedpact.solvers import METHODS
 from fedpact.tasks import TASKS, Requirement, Vertical, keys_of
 from fedpact.tasks.base import Key
 
@@ -132,6 +133,7 @@ OPEN = {
     "holdout": "owner = a table that nobody trains on; `fedpact evaluate` measures the model on it",
     "coefficients": "column = {at_least = ..., at_most = ...}",
     "monotone": "column = increasing or decreasing, in quotes",
+    "equal": "a name = the list of features that have one coefficient",
     "solve.options": "options of the method, as the reference page lists them",
     "keys": "owner = file of its private key, with which it signs the evidence of the run; all owners or none",
 }
@@ -167,9 +169,12 @@ def _declare() -> Iterator[JobKey]:
     yield _key("solve", "alignment_key", "file", tags, "none", example='"ids.key"', tasks=vertical)
     compare = "train without constraints too, to show what they cost"
     yield _key("solve", "compare", "bool", compare, "true", tasks=comparable)
-    errors = "standard errors and intervals of the coefficients, in coefficients.csv, by one more exchange"
-    kinds = ("none", *COVARIANCES)
-    yield _key("solve", "inference", "text", errors, '"none"', choices=kinds, example='"sandwich"', tasks=comparable)
+    errors = (
+        "standard errors and intervals of the coefficients, in coefficients.csv, by one more exchange (bootstrap: many)"
+    )
+    yield _key(
+        "solve", "inference", "text", errors, '"none"', choices=INFERENCES, example='"sandwich"', tasks=comparable
+    )
     with_server = tuple(name for name, task in TASKS.items() if task.has_server_data)
     server = "the coordinator's own table: the constraint holds on it, too"
     yield _key("server", "data", "file", server, example='"server.csv"', tasks=with_server)

@@ -557,5 +557,6 @@ INFERENCE = {
     "they hold whether or not the model is right, for these owners.",
     "hc0": "Standard errors from the spread of all rows, as if drawn from one population (HC0).",
     "model": "Standard errors that the likelihood of the model implies: they hold if the model is right.",
+    "bootstrap": "Standard errors and intervals from solving again with drawn weights of the rows (bootstrap).",
     "clustered": "Standard errors from the spread of the owners' sums: they hold for owners not seen, if many are.",
 }

@@ -103,14 +103,13 @@ UNCOVERED = {
 @client_step
 def infer_share(share: Share, state: Any, order: Infer) -> tuple[Any, Inferred]:
     """This owner's part of the equations at the solution: derivatives, spread, and how close constraints are."""
-    return state, part_of(share, state, order, known=False)
-
-
-def part_of(share: Share, state: Any, order: Infer, known: bool) -> Inferred:
-    """The reply for one share. known: functions that have no rows are exact, as the coordinator's bounds are."""
-    size = order.w.size + int(np.count_nonzero(order.coupled))
     point = model_of(share, state, order.w)
-    price = split_prices(order).get(share.label, np.zeros(share.multiplier_length))
+    return state, part_of(share, point, split_prices(order)[share.label], order, known=False)
+
+
+def part_of(share: Share, point: Vector, price: Vector, order: Infer, known: bool) -> Inferred:
+    """The reply for one share at (w, v). known: functions that have no rows are exact, as the coordinator's are."""
+    size = order.w.size + int(np.count_nonzero(order.coupled))
     part = _Part(share, point, price, order, known)
     why = part.uncovered()
     if why:
@@ -123,9 +122,9 @@ def part_of(share: Share, state: Any, order: Infer, known: bool) -> Inferred:
         inner = system[kept:, kept:]
         if np.linalg.cond(inner) > 1 / np.finfo(float).eps:
             return Inferred.none(size, "private")
-        # Elimination of v: rows kept, less what v would take over.
+        # The private variables, eliminated: what is left of the other equations once v solves its own.
         keep = np.hstack([np.eye(kept), -np.linalg.solve(inner, system[kept:, :kept]).T])
-        system = keep @ system @ np.vstack([np.eye(kept), -np.linalg.solve(inner, system[kept:, :kept])])
+        system = keep @ system @ keep.T
         spread = keep @ spread @ keep.T
         score = keep @ score
     rows, squares = part.dispersion()

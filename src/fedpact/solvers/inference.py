@@ -36,7 +36,7 @@ from fedpact.problem import FederatedProblem, RemoteProblem, Share
 from fedpact.prox import Prox
 from fedpact.solvers.equations import UNCOVERED, WEAK, Infer, Inferred, infer_share, part_of, split_prices
 from fedpact.solvers.solution import Solution
-from fedpact.statistics import Summary, estimates, sandwich
+from fedpact.statistics import Summary, estimates, estimates_of_draws, sandwich
 from fedpact.types import Matrix, Vector
 
 Covariance = Literal["sandwich", "hc0", "model", "clustered"]
@@ -62,6 +62,7 @@ class Inference:
     kind:       where it comes from, see `infer`
     degrees:    of freedom of Student's t; infinite: normal
     notes:      what it does not cover, in words
+    draws:      of (w, prices), one a row, by a bootstrap; None: there are none
     """
 
     w: Vector
@@ -71,6 +72,7 @@ class Inference:
     kind: str
     degrees: float
     notes: tuple[str, ...]
+    draws: Matrix | None = None
 
     def summary(self, names: Sequence[str] | None = None, level: float = 0.95) -> Summary:
         """The table. names: of the entries of w; by default w[0], w[1], ..."""
@@ -88,6 +90,9 @@ class Inference:
         whole[: len(names), : self.w.size] = transform
         whole[len(names) :, self.w.size :] = np.diag(units)
         values = whole @ np.append(self.w, self.prices)
+        if self.draws is not None:
+            found = estimates_of_draws([*names, *binding], values, self.draws @ whole.T, level)
+            return Summary(found[: len(names)], found[len(names) :], self.kind, level, self.notes)
         covariance = np.full((len(values), len(values)), np.nan)
         if self.covariance is not None:
             covariance = whole @ self.covariance @ whole.T
@@ -127,7 +132,7 @@ def infer(
     )
     replies = session.ask(infer_share, order)
     holder = Share(name=SERVER) if server is None else server
-    own = part_of(holder, None, order, known=True)
+    own = part_of(holder, w, split_prices(order)[SERVER], order, known=True)
     parts = {SERVER: own, **dict(zip(session.owners, replies, strict=True))}
     return _conclude(order, parts, add_up([replies.total, own]).total, holder, regularizer)
 
@@ -181,7 +186,7 @@ def _conclude(
     ]
     curvature = 0.0 if regularizer is None else regularizer.curvature
     if curvature is None:
-        refused.append(f"no standard errors: the penalty {regularizer!r} has corners or bounds; use a bootstrap")
+        refused.append(f"no standard errors: {regularizer!r} has corners or bounds; a bootstrap has intervals")
     if refused or curvature is None:
         return replace(nothing, notes=tuple(refused))
     equations = _gather(order, parts, total)
@@ -196,16 +201,15 @@ def _conclude(
     found = Inference(order.w, equations.prices, equations.binding, covariance, kind, degrees, ())
     errors = np.sqrt(np.diag(covariance))
     shift = np.abs(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
-    notes = [*_note_weak(found, errors, parts), *_note_near(found, server, parts), *_note_owners(kind, parts)]
+    notes = [*_note_weak(found, errors), *_note_near(found, server, parts), *_note_owners(kind, parts)]
     notes += _note_size(shift[:dim, 0], errors[:dim], TINY, PENALTY)
     notes += _note_size(shift[:, 1], errors, EXACT, TOLERANCE)
     return replace(found, notes=tuple(notes))
 
 
 #: Notes, in words.
-NEAR = (
-    "a constraint of {} does not bind, but is within two standard errors of it: on other rows it might; use a bootstrap"
-)
+NEAR = "a constraint of {} does not bind, but is within two standard errors of it: on other rows it might; a bootstrap"
+NEAR += " counts that"
 SINGULAR = "no standard errors: the rows do not determine all coefficients (collinear columns, such as all levels of a"
 SINGULAR += " category beside an intercept, or constraints that say the same)"
 PENALTY = (
@@ -228,14 +232,14 @@ def _scale_spread(kind: str, parts: Mapping[str, Inferred], total: Inferred, fre
     return 1.0, math.inf
 
 
-def _note_weak(found: Inference, errors: Vector, parts: Mapping[str, Inferred]) -> list[str]:
+def _note_weak(found: Inference, errors: Vector) -> list[str]:
     """Constraints that bind by a price which may be zero."""
     notes = []
     for (holder, row), price, error in zip(found.binding, found.prices, errors[found.w.size :], strict=True):
         if abs(price) < WEAK * error:
             notes.append(
                 f"constraint {row} of {holder} binds only weakly (its price may be zero): on other rows it might not "
-                "bind, and the intervals here assume that it does; use a bootstrap"
+                "bind, and the intervals here assume that it does; a bootstrap does not"
             )
     return notes
 

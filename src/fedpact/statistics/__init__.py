@@ -1,7 +1,7 @@
 """What rows prove: exact bounds of rates, promises about rows not yet seen, standard errors of what was estimated."""
 
 from fedpact.statistics.exact import gap_interval, interval, lower, upper
-from fedpact.statistics.inference import Estimate, Summary, estimates, sandwich
+from fedpact.statistics.inference import Estimate, Summary, estimates, estimates_of_draws, sandwich
 from fedpact.statistics.promises import (
     gap_holds,
     last_passing,
@@ -16,6 +16,7 @@ __all__ = [
     "Estimate",
     "Summary",
     "estimates",
+    "estimates_of_draws",
     "gap_holds",
     "gap_interval",
     "interval",

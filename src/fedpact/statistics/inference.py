@@ -21,8 +21,9 @@ from fedpact.types import Matrix, Vector
 class Estimate:
     """One estimated number.
 
-    se: its standard error; zero for what a constraint fixes
-    z:  estimate / se; p: of the two-sided test that it is zero; low, high: ends of its interval. NaN where se is zero
+    se: its standard error; zero for what a constraint fixes, NaN where it is not known
+    z:  estimate / se; p: of the two-sided test that it is zero; low, high: ends of its interval. z and p are NaN where
+        se is zero
     """
 
     name: str
@@ -36,7 +37,9 @@ class Estimate:
     @classmethod
     def of(cls, name: str, estimate: float, se: float, level: float, degrees: float) -> Estimate:
         """degrees: of freedom of Student's t; infinite: the normal distribution"""
-        if not se > 0:
+        if math.isnan(se):
+            return cls(name, estimate, se, math.nan, math.nan, math.nan, math.nan)
+        if se == 0:
             return cls(name, estimate, se, math.nan, math.nan, estimate, estimate)
         z = estimate / se
         p = 2 * float(stats.t.sf(abs(z), degrees))
@@ -46,6 +49,8 @@ class Estimate:
 
 #: Equations whose solution would have this relative error, from rounding alone, do not determine it.
 SINGULAR = 1e-6
+#: Passes of balancing; each halves the distance to one, in digits.
+BALANCING = 30
 #: Columns of a table of estimates.
 COLUMNS = tuple(f.name for f in fields(Estimate))
 
@@ -149,13 +154,35 @@ def estimates(
     return tuple(Estimate.of(name, value, se, level, degrees) for name, value, se in each)
 
 
+def estimates_of_draws(names: Sequence[str], values: Vector, draws: Matrix, level: float) -> tuple[Estimate, ...]:
+    """Estimates with the deviation of their draws, one draw a row, as standard error, and percentiles as interval."""
+    found = []
+    for name, value, own in zip(names, values.tolist(), draws.T, strict=True):
+        deviation = float(np.std(own, ddof=1)) if len(own) > 1 else math.nan
+        one = Estimate.of(name, value, deviation, level, math.inf)
+        if deviation > 0:
+            low, high = np.quantile(own, [0.5 - level / 2, 0.5 + level / 2]).tolist()
+            one = replace(one, low=low, high=high)
+        found.append(one)
+    return tuple(found)
+
+
+def _balance(system: Matrix) -> Vector:
+    """Scales of the unknowns with which the largest entry of every row is about one (Ruiz, 2001): no unit matters."""
+    scale = np.ones(len(system))
+    for _ in range(BALANCING):
+        largest = np.abs(scale[:, None] * system * scale).max(axis=1, initial=0.0)
+        scale /= np.sqrt(np.where(largest > 0, largest, 1.0))
+    return scale
+
+
 def sandwich(system: Matrix, spread: Matrix) -> Matrix:
     """K^-1 S K^-T: covariance of the solution of estimating equations with derivative K and covariance S.
 
     What a constraint fixes has variance zero exactly. Raises numpy.linalg.LinAlgError when K is singular but for
     rounding: the equations do not determine their solution.
     """
-    scale = 1 / np.sqrt(np.maximum(np.abs(system).max(axis=1, initial=0.0), np.finfo(float).tiny))
+    scale = _balance(system)
     balanced = scale[:, None] * system * scale
     condition = float(np.linalg.cond(balanced)) if system.size else 1.0
     rounding = np.finfo(float).eps * condition

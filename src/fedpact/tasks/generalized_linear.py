@@ -32,7 +32,7 @@ from fedpact.tasks.coefficients import Coefficients
 from fedpact.tasks.families import FAMILIES, Errors, Survival
 from fedpact.tasks.model import RegressionModel
 from fedpact.tasks.tables import GroupedTask, Measures, Rows
-from fedpact.tasks.weights import effective_rows
+from fedpact.tasks.weights import draw_weights, effective_rows
 from fedpact.types import Vector
 
 FamilyName = Literal["squared", "huber", "poisson", "logistic", "cox"]
@@ -48,6 +48,8 @@ class Regression(GroupedTask):
     half the Poisson deviance, the log loss, so that zero is a perfect prediction; or the negative log partial
     likelihood of Cox's model, whose baseline hazards are each owner's own (stratified by owner). A bound that is an
     empty table is none.
+
+    resample: number of a draw of the rows' weights, for a bootstrap; 0: they are as they are
     """
 
     name: ClassVar[str] = "regression"
@@ -90,7 +92,15 @@ class Regression(GroupedTask):
         example='{dose = "increasing"}',
     )
 
+    equal: Mapping[str, tuple[str, ...]] = key(
+        dict, "features that have one coefficient, by a name for it: equal effects in groups", "columns",
+        example='{dose = ["dose_f", "dose_m"]}',
+    )  # fmt: skip
+
+    resample: int = 0
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "equal", {name: tuple(features) for name, features in self.equal.items()})
         super().__post_init__()
         if self.family not in FAMILIES:
             raise OptionError(
@@ -136,7 +146,7 @@ class Regression(GroupedTask):
 
     @property
     def _coefficients(self) -> Coefficients:
-        return Coefficients(self.coefficients, self.monotone, self.encoding, self.scaling, self.parameters)
+        return Coefficients(self.coefficients, self.monotone, self.equal, self.encoding, self.scaling, self.parameters)
 
     @property
     def link(self) -> str:
@@ -189,6 +199,8 @@ class Regression(GroupedTask):
         label = _check_label(owner, rows.y, (len(X), 2) if self.family == "cox" else (len(X),))
         rows = replace(rows, X=X, y=label)
         rows = replace(rows, group=self._check_groups(owner, rows))
+        if self.resample:
+            rows = replace(rows, weight=draw_weights(rows, self.resample))
         loss = self.loss(rows)
         return Share(
             self.weight_of(owner, rows) * loss,
@@ -276,7 +288,7 @@ class Regression(GroupedTask):
                 limit = "its own bound" if isinstance(stated, Mapping) else f"{stated:g}"
                 asked.append(f"{kind.asked(self)} of at most {limit} {self.everyone()}")
         if bounds := len(list(self._coefficients.rows())):
-            asked.append(f"{bounds} bounds on coefficients")
+            asked.append(f"{bounds} constraints on coefficients")
         return "; ".join(asked) + "."
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:

@@ -9,6 +9,7 @@ from fedpact_experiments.bench.decisions import decisions
 from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.growth import growth
 from fedpact_experiments.bench.house import house
+from fedpact_experiments.bench.inference import inference
 from fedpact_experiments.bench.jobs import jobs
 from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.newcomer import newcomer
@@ -41,6 +42,7 @@ def bench() -> None:
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench calibration                                probabilities from scores, two ways, by sums
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
+    fedpact bench inference                                  how often 95 % intervals hold, with constraints
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
     fedpact bench parties                                    a vertical job from files, for more people
@@ -66,6 +68,7 @@ for command in (
     neyman_pearson,
     calibration,
     decisions,
+    inference,
     promises,
     vertical,
     parties,
