@@ -270,8 +270,8 @@ def test_an_absent_party_is_an_error_unless_allowed(job: Path, people: People) -
     folder = job.parent
     tables = [part for name in ("bank", "shop") for part in ("--table", f"{name}={folder / f'{name}.csv'}")]
     assert code_of(call("predict", folder / "run", *tables)) == "FP-OPTION-953"
-    assert call("predict", folder / "run", *tables, "--absent").exit_code == 0
-    done = call("evaluate", folder / "run", *tables, "--absent")
+    assert call("predict", folder / "run", *tables, "--absent", "clinic").exit_code == 0
+    done = call("evaluate", folder / "run", *tables, "--absent", "clinic")
     assert done.exit_code == 0, done.output
     pieces = pieces_of(folder / "run")
     model = load_model(folder / "run")

@@ -140,8 +140,13 @@ def test_three_parties_align_train_survive_predict_and_report(tmp_path: Path) ->
         out = tmp_path / "predicted.csv"
         told = CliRunner().invoke(predict, [str(tmp_path / "run"), "--table", f"server={own}", "--out", str(out)])
         assert told.exit_code == 0, told.output
-        for command in (evaluate, report):
-            told = CliRunner().invoke(command, [str(tmp_path / "run")])
+        for command, *options in (
+            (predict, "--absent", "shop"),
+            (evaluate, "--absent", "shop"),
+            (evaluate,),
+            (report,),
+        ):
+            told = CliRunner().invoke(command, [str(tmp_path / "run"), *options])
             assert told.exit_code == 0, told.output
 
         run = study.go_asynchronous()

@@ -20,13 +20,10 @@ from fedpact.errors import Refused
 from fedpact.federation import Site
 from fedpact.federation.identity import split_signed
 from fedpact.federation.wire import loads
-from fedpact.fitting.newcomers import score_newcomers
 from fedpact.jobs import evaluate_run, read_job, run_job
-from fedpact.jobs.evaluation import Trained, score_party_run
-from fedpact.jobs.running import session_settings
+from fedpact.jobs.evaluation import score_party_run
 from fedpact.problem import Piece
 from fedpact.solvers import Solution
-from fedpact.tasks import PartyModel, Vertical, load_model
 
 
 def test_sites_find_the_model_of_files_and_predict_with_their_pieces(tmp_path: Path) -> None:
@@ -61,6 +58,19 @@ def test_sites_find_the_model_of_files_and_predict_with_their_pieces(tmp_path: P
     gap = np.logaddexp(0, -expected)
     held = [gap[(fresh.y > 0) & (fresh.sex == k)].mean() for k in (0, 1)]
     assert measured.bounds[0].value == pytest.approx(abs(held[0] - held[1]), abs=1e-6)
+
+    # a party that does not take part counts as the mean of its columns, where the sites allow it; the gap is found anew
+    some = intercept + sum(pieces[name].scores(fresh.X[:, list(PARTIES[name])]) for name in ("bank", "clinic"))
+    ids, scores = score_party_run(tmp_path / "run", job, {"server": own}, SiteEngine(sites), absent=["shop"])
+    np.testing.assert_allclose(scores, some[[int(one[-3:]) for one in ids]], atol=1e-6)
+    measured = evaluate_run(tmp_path / "run", job, engine=SiteEngine(sites), absent=["shop"])
+    gap = np.logaddexp(0, -some)
+    held = [gap[(fresh.y > 0) & (fresh.sex == k)].mean() for k in (0, 1)]
+    assert measured.bounds[0].value == pytest.approx(abs(held[0] - held[1]), abs=1e-6)
+    with raises_code("FP-DATA-982", "", "bank"):
+        evaluate_run(tmp_path / "run", job, engine=SiteEngine(sites), absent=["bank"])
+    with raises_code("FP-OPTION-952", "", "mill"):
+        score_party_run(tmp_path / "run", job, {}, SiteEngine(sites), absent=["mill"])
 
 
 def test_no_message_holds_an_id_a_cell_or_a_partys_own_score(tmp_path: Path) -> None:
@@ -184,13 +194,8 @@ def test_a_prediction_without_a_party_is_refused_beside_the_model_of_all(tmp_pat
     job = read_job(write_site_job(tmp_path / "job.toml", "127.0.0.1:1", sites))
     run_job(job, engine=SiteEngine(sites))
     assert len(score_party_run(tmp_path / "run", job, {}, SiteEngine(sites))[0]) == len(make_people(1).y)
-    task = Trained.load(tmp_path / "run").task
-    model = load_model(tmp_path / "run")
-    assert isinstance(task, Vertical)
-    assert isinstance(model, PartyModel)
-    some = dict.fromkeys(("bank", "clinic"))
-    with fp.Session(SiteEngine(sites), **session_settings(job)) as session, raises_code("FP-REFUSED-012"):
-        score_newcomers(task, model, some, session)
+    with raises_code("FP-REFUSED-012"):
+        score_party_run(tmp_path / "run", job, {}, SiteEngine(sites), absent=["shop"])
 
 
 def test_keyed_hashes_use_the_key_that_the_sites_share(tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ ERRORS = ("mean error", "root mean squared error")
 @click.option("--table", "tables", multiple=True, metavar="OWNER=FILE", help="A table that nobody trained on.")
 @click.option("--engine", type=click.Choice(list(ENGINES)), help="Replaces the engine that the job names.")
 @click.option("--job", type=click.Path(path_type=Path), help="The job file.  [default: as the run names it]")
-@click.option("--absent", is_flag=True, help="vertical: parties may have no table; the gap without them is shown.")
-def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path | None, absent: bool) -> None:
+@click.option(
+    "--absent", multiple=True, metavar="PARTY", help="vertical: a party that does not take part; shows the gap then."
+)
+def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path | None, absent: tuple[str, ...]) -> None:
     """Measure the model in the folder RUN on tables that nobody trained on, at their owners.
 
     The tables are those of [holdout] in the job, or of --table; Flower sites name theirs in site.toml. Every owner
@@ -51,7 +53,7 @@ def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path |
                 "the owners of this job are Flower sites, which have their own tables; leave out --table and --engine",
                 code="FP-OPTION-841",
             )
-        found = evaluate_on_flower(run, file, stated.get(SERVER))
+        found = evaluate_on_flower(run, file, stated.get(SERVER), absent)
     else:
         found = evaluate_run(run, file, stated or None, engine, absent=absent)
     show(found)

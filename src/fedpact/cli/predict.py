@@ -29,7 +29,7 @@ from fedpact.types import Vector
 @click.option("--owner", help="Who holds the rows, where every owner decides at a threshold of its own.")
 @click.option("--job", type=click.Path(path_type=Path), help="The job of the run, with --owner.")
 @click.option("--table", "tables", multiple=True, metavar="PARTY=FILE", help="vertical: a party's table.")
-@click.option("--absent", is_flag=True, help="vertical: parties may have no table.")
+@click.option("--absent", multiple=True, metavar="PARTY", help="vertical: a party that does not take part.")
 @click.option("--engine", type=click.Choice(list(ENGINES)), help="vertical: replaces the engine that the job names.")
 def predict(
     run: Path,
@@ -38,7 +38,7 @@ def predict(
     owner: str | None,
     job: Path | None,
     tables: tuple[str, ...],
-    absent: bool,
+    absent: tuple[str, ...],
     engine: str | None,
 ) -> None:
     """Apply the model in the folder RUN to the rows of TABLE (CSV or Parquet).
@@ -54,16 +54,18 @@ def predict(
     it. Then --owner and --job are needed, on the machine that has this owner's table.
 
     The parties of a vertical model have a table each, of the same people, found by their ids: give one for each with
-    --table in the place of TABLE. Lines then begin with the id. Parties without a table need --absent, and count as if
-    everyone had the mean of their columns; the gap between groups was bounded with all of them. Flower sites have
-    their own tables (holdout in site.toml); --table server=FILE is then a table of the coordinator with the ids of the
-    people to predict, and without it people have numbers, in the order in which every site knows its own rows.
+    --table in the place of TABLE. Lines then begin with the id. Parties that do not take part are named by --absent,
+    and count as if everyone had the mean of their columns; the gap between groups was bounded with all of them, and
+    `fedpact evaluate --absent PARTY` shows what it is without. Flower sites have their own tables (holdout in
+    site.toml); --table server=FILE is then a table of the coordinator with the ids of the people to predict, and
+    without it people have numbers, in the order in which every site knows its own rows.
 
     \b
     fedpact predict hospitals/run new_patients.csv
     fedpact predict hospitals/run new_patients.csv --out predicted.csv
     fedpact predict hospitals/run new_patients.csv --owner north --job hospitals/job.toml
     fedpact predict parties/run --table bank=new_bank.csv --table shop=new_shop.csv
+    fedpact predict parties/run --table bank=new_bank.csv --absent shop
     """
     model = load_model(run)
     if isinstance(model, PartyModel) != (table is None) or (table is not None and tables):
@@ -90,16 +92,16 @@ def _predict_rows(model: Model | RegressionModel, cells: Cells, owner: str | Non
 
 
 def _score_people(
-    run: Path, file: JobFile, tables: Mapping[str, Path], engine: str | None, absent: bool
+    run: Path, file: JobFile, tables: Mapping[str, Path], engine: str | None, absent: tuple[str, ...]
 ) -> tuple[list[str], Vector]:
     if not file.superlink:
         return score_party_run(run, file, tables, engine, absent)
-    if tables.keys() - {SERVER} or engine or absent:
+    if tables.keys() - {SERVER} or engine:
         raise OptionError(
             "the parties of this job are Flower sites, which have their own tables; give --table server=FILE at most",
             code="FP-OPTION-956",
         )
-    return predict_on_flower(run, file, tables.get(SERVER))
+    return predict_on_flower(run, file, tables.get(SERVER), absent)
 
 
 def _classify_people(model: PartyModel, ids: list[str], scores: Vector) -> list[list[str]]:

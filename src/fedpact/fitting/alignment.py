@@ -15,8 +15,9 @@ The coordinator may hold a table itself (`own`): it takes part as one more party
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -209,23 +210,13 @@ def align_parties(
 Lists = tuple[Mapping[str, Sequence[Any]], Aligned | None]
 
 
-def _list_in_the_clear(session: Session, own: People | None) -> Lists:
-    names = session.ask(name_people, ListPeople())
-    lists = {name: _from_lines(reply.ids) for name, reply in zip(session.owners, names, strict=True)}
+def _list_at_once(session: Session, own: People | None, step: Any, read: Callable[[Any], Sequence[Any]]) -> Lists:
+    """Every party lists its people in one exchange. read: what a reply lists"""
+    lists = {name: read(reply) for name, reply in zip(session.owners, session.ask(step, ListPeople()), strict=True)}
     kept = None
     if own is not None:
-        kept, reply = name_people(own, None, ListPeople())
-        lists[COORDINATOR] = _from_lines(reply.ids)
-    return lists, kept
-
-
-def _list_by_tags(session: Session, own: People | None) -> Lists:
-    replies = session.ask(tag_people, ListPeople())
-    lists = {name: to_values(reply.tags) for name, reply in zip(session.owners, replies, strict=True)}
-    kept = None
-    if own is not None:
-        kept, reply = tag_people(own, None, ListPeople())
-        lists[COORDINATOR] = to_values(reply.tags)
+        kept, reply = step(own, None, ListPeople())
+        lists[COORDINATOR] = read(reply)
     return lists, kept
 
 
@@ -251,7 +242,11 @@ def _list_privately(session: Session, own: People | None) -> Lists:
     return {name: to_values(points) for name, points in zip(names, turned, strict=True)}, kept
 
 
-_LISTS = {"id": _list_in_the_clear, "keyed-hash": _list_by_tags, "private": _list_privately}
+_LISTS: dict[Mode, Callable[[Session, People | None], Lists]] = {
+    "id": partial(_list_at_once, step=name_people, read=lambda reply: _from_lines(reply.ids)),
+    "keyed-hash": partial(_list_at_once, step=tag_people, read=lambda reply: to_values(reply.tags)),
+    "private": _list_privately,
+}
 
 
 def _own_secret(session: Session) -> bytes:

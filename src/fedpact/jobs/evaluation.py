@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedpact.alignment import normalize
 from fedpact.data.cells import read_cells
-from fedpact.errors import OptionError
+from fedpact.errors import DataError, OptionError
 from fedpact.federation import Engine, Session
 from fedpact.fitting import Evaluation, evaluate
 from fedpact.fitting.newcomers import evaluate_parties, score_newcomers
@@ -55,14 +55,14 @@ def evaluate_run(
     tables: Mapping[str, Path] | None = None,
     engine: Engine | str | None = None,
     *,
-    absent: bool = False,
+    absent: Collection[str] = (),
 ) -> Evaluation:
     """Measure the model of the run in this folder on tables that nobody trained on, and keep the result there.
 
     file:   the job of the run
     tables: by owner, in the place of the job's [holdout]; sites have their own
     engine: in the place of the job's own
-    absent: of a vertical model: may parties have no table? They count as if everyone had the mean of their columns
+    absent: of a vertical model: parties that do not take part. They count as if everyone had the mean of their columns
 
     Raises OptionError when nobody has a table for it, and what `fedpact.fitting.evaluate` raises.
     """
@@ -96,9 +96,9 @@ def evaluate_party_run(
     task: Vertical,
     tables: Mapping[str, Path] | None = None,
     engine: Engine | str | None = None,
-    absent: bool = False,
+    absent: Collection[str] = (),
 ) -> Evaluation:
-    """The same of a vertical model, whose parties have different columns. absent: may parties have no table?"""
+    """The same of a vertical model, whose parties have different columns. absent: parties that do not take part"""
     model = load_model(folder)
     assert isinstance(model, PartyModel)
     given = file.holdout if tables is None else tables
@@ -108,6 +108,12 @@ def evaluate_party_run(
             "the label or the groups are with the coordinator: give its table of the new people, server=FILE",
             code="FP-OPTION-954",
         )
+    for holder in (task.label_holder, task.group_holder if task.protected else task.label_holder):
+        if holder in absent:
+            raise DataError(
+                f"{holder!r} holds the labels or the groups, without which nothing can be measured; it must take part",
+                code="FP-DATA-982",
+            )
     with open_session(file, engine) as session:
         found = evaluate_parties(task, model, sources, session, server=server)
     keep(folder, found)
@@ -119,7 +125,7 @@ def score_party_run(
     file: JobFile,
     tables: Mapping[str, Path],
     engine: Engine | str | None = None,
-    absent: bool = False,
+    absent: Collection[str] = (),
 ) -> tuple[list[str], Vector]:
     """Ids, and scores of the model of a vertical run, of the people that all parties have.
 
@@ -139,37 +145,40 @@ def score_party_run(
         return normalize(SERVER, task.people(SERVER, found.own).ids), found.scores
     if file.superlink:
         return [str(number) for number in range(1, found.scores.size + 1)], found.scores
-    ids = {party: task.people(party, read_cells(table)).ids for party, table in tables.items()}
+    present = {party: table for party, table in tables.items() if party not in absent}
+    ids = {party: task.people(party, read_cells(table)).ids for party, table in present.items()}
     texts = {party: normalize(party, own) for party, own in ids.items()}
     common = sorted(set.intersection(*map(set, texts.values())))  # the order in which `align_parties` has them
     return common, found.scores
 
 
 def choose_tables(
-    file: JobFile, folder: Path, model: PartyModel, tables: Mapping[str, Path], absent: bool
+    file: JobFile, folder: Path, model: PartyModel, tables: Mapping[str, Path], absent: Collection[str]
 ) -> tuple[Path | None, dict[str, Held]]:
     """The coordinator's table of these, and what the parties hold. OptionError unless they are those of the run."""
     own = {party: path for party, path in tables.items() if party != SERVER}
-    if file.superlink:
-        if own or absent:
-            raise OptionError(
-                "the parties of this run are Flower sites, which have their own tables and all take part; give the "
-                "coordinator's table at most, server=FILE",
-                code="FP-OPTION-951",
-            )
-        return tables.get(SERVER), dict.fromkeys(model.columns)
-    if unknown := [party for party in own if party not in model.columns]:
+    if unknown := [party for party in (*own, *absent) if party not in model.columns]:
         raise OptionError(
             f"{unknown[0]!r} is not a party of this run; they are {', '.join(model.columns)}", code="FP-OPTION-952"
         )
-    lacking = [party for party in model.columns if party not in own]
-    if lacking and (not absent or not own):
+    present = [party for party in model.columns if party not in absent]
+    if file.superlink:
+        if own or not present:
+            raise OptionError(
+                "the parties of this run are Flower sites, which have their own tables, and one of them at least takes "
+                "part; give the coordinator's table at most, server=FILE",
+                code="FP-OPTION-951",
+            )
+        return tables.get(SERVER), dict.fromkeys(present)
+    lacking = [party for party in present if party not in own]
+    if lacking or not present:
         raise OptionError(
-            f"{', '.join(lacking)}: no table; the gap was bounded with all parties. Give one for each, NAME=FILE, or "
-            "allow --absent, and see with `fedpact evaluate` what the gap is then",
+            f"{', '.join(lacking) or 'all parties'}: no table; the gap was bounded with all parties. Give one for "
+            "each, NAME=FILE, or say who is missing, --absent NAME, and see with `fedpact evaluate` what the gap is "
+            "then",
             code="FP-OPTION-953",
         )
-    return tables.get(SERVER), party_sources(file, folder, own)
+    return tables.get(SERVER), party_sources(file, folder, {party: own[party] for party in present})
 
 
 def open_session(file: JobFile, engine: Engine | str | None) -> Session:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import cvxpy as cp
 import numpy as np
 import pytest
+from game_cases import Duel, matrix_game, solve_in_box
 from marks import slow_but
-from scipy.optimize import linprog, lsq_linear
+from scipy.optimize import lsq_linear
 from sklearn.linear_model import ElasticNet as SklearnElasticNet
 from sklearn.linear_model import Lasso as SklearnLasso
 from sklearn.linear_model import LogisticRegression
@@ -21,7 +22,7 @@ from watched_owners import Watching, seen_by_all
 import fedpact as fp
 from fedpact.cones import Nonnegative
 from fedpact.errors import OptionError, OwnerError
-from fedpact.functions import Affine, Function, Linear, LogisticLoss, Operator, Quadratic, Saddle, Smooth
+from fedpact.functions import Affine, Function, Linear, LogisticLoss, Operator, Quadratic, Smooth
 from fedpact.problem import MinimaxProblem, MonotoneProblem
 from fedpact.prox import L1, Box, ElasticNet, Simplex, SquaredL2
 from fedpact.solvers import METHODS, Progress
@@ -113,41 +114,9 @@ def linear_saddle() -> Case:
 
 @functools.cache
 def boxed_variational_inequality() -> Case:
-    """0 in M x + q + N_[-0.5, 0.5]: of the 3^5 patterns of coordinates at a bound, the one whose signs fit."""
     M, q = monotone_matrices(3, 5, seed=1)
     problem = MonotoneProblem([Linear(*pair) for pair in zip(M, q, strict=True)], Box(-0.5, 0.5))
-    fitting = []
-    for pattern in itertools.product((-1, 0, 1), repeat=5):
-        at = np.array(pattern)
-        x, free = 0.5 * at, at == 0
-        inner = M.sum(0)[np.ix_(free, free)]
-        x[free] = np.linalg.solve(inner, -(q.sum(0) + M.sum(0) @ x)[free])
-        image = M.sum(0) @ x + q.sum(0)
-        if np.all(np.abs(x) <= 0.5 + 1e-12) and np.all(-image[~free] * at[~free] >= 0):
-            fitting.append(x)
-    (answer,) = fitting
-    assert 0 < np.sum(np.abs(answer) == 0.5) < 5
-    return Case(problem, answer, 0.4)
-
-
-@dataclass(frozen=True)
-class Duel:
-    """1/2 u'Hu + c'u + u'Av - d'v, a Saddle; a class, so that it travels."""
-
-    H: np.ndarray
-    c: np.ndarray
-    A: np.ndarray
-    d: np.ndarray
-
-    def __call__(self, u: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        value = 0.5 * u @ self.H @ u + self.c @ u + u @ self.A @ v - self.d @ v
-        return value, self.H @ u + self.c + self.A @ v, self.A.T @ u - self.d
-
-    def jacobian(self, x: np.ndarray) -> np.ndarray:
-        return np.block([[self.H, self.A], [-self.A.T, np.zeros((self.d.size, self.d.size))]])
-
-    def saddle(self, jacobian: bool = True) -> Saddle:
-        return Saddle(self, self.c.size, self.jacobian if jacobian else None, dim=self.c.size + self.d.size)
+    return Case(problem, solve_in_box(M.sum(0), q.sum(0), 0.5), 0.4)
 
 
 @functools.cache
@@ -172,25 +141,9 @@ def quadratic_bilinear(jacobian: bool = True) -> Case:
     return Case(problem, np.concatenate([least, most / most.sum()]), 0.5)
 
 
-@functools.cache
-def matrix_game() -> Case:
-    """Rock, paper, scissors with a bias, in three parts: both players' linear programs."""
-    rng = np.random.default_rng(2)
-    A = rng.standard_normal((3, 3, 3)) * 0.3 + np.array([[0.0, 1, -1], [-1, 0, 1], [1, -1, 0]]) / 3
-    whole = A.sum(0)
-
-    def optimal(payoff: np.ndarray) -> np.ndarray:  # min_u max_j (payoff'u)_j
-        found = linprog(
-            [0, 0, 0, 1], np.column_stack([payoff.T, -np.ones(3)]), np.zeros(3), [[1, 1, 1, 0]], [1],
-            [(0, None)] * 3 + [(None, None)],
-        )  # fmt: skip
-        return found.x[:3]
-
-    zero = np.zeros((3, 3))
-    problem = MinimaxProblem([Duel(zero, np.zeros(3), a, np.zeros(3)).saddle() for a in A], Simplex(), Simplex())
-    answer = np.concatenate([optimal(whole), optimal(-whole.T)])
-    assert np.sum(answer > 1e-3) == 6  # mixed strategies, so the answer is unique
-    return Case(problem, answer, 0.4)
+def mixed_strategies() -> Case:
+    game = matrix_game()
+    return Case(game.here, game.answer, 0.4)
 
 
 CASES: dict[str, Callable[[], Case]] = {
@@ -202,7 +155,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "linear saddle": linear_saddle,
     "boxed inequality": boxed_variational_inequality,
     "quadratic and bilinear": quadratic_bilinear,
-    "matrix game": matrix_game,
+    "matrix game": mixed_strategies,
 }
 MINIMISING = [name for name in CASES if name not in [*CASES][5:]]
 every_case = pytest.mark.parametrize("name", CASES)

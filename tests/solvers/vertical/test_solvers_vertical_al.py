@@ -155,6 +155,17 @@ def test_columns_of_very_different_sizes() -> None:
     assert found.objective == pytest.approx(pooled(asked).objective, abs=1e-6)
 
 
+def test_bounds_that_nobody_can_meet_are_not_met() -> None:
+    """Prices grow without end then; the answer says that it is none."""
+    made = rows(1)
+    parties = {name: made.X[:, cut] for name, cut in CUTS.items()}
+    both = {0: 0.05, 1: 0.05}
+    asked = fp.VerticalProblem(parties, made.y, max_loss=both, gap="all", regularizer=fp.prox.SquaredL2(0.1))
+    found = fp.solve(asked, "vertical-al", tol=1e-6, max_rounds=400, secure_sum=False)
+    assert found.status == "stalled"
+    assert found.certificate.violation > 0.1
+
+
 def test_separable_rows_without_a_regularizer_have_no_minimiser() -> None:
     X = rows(0).X
     X = X[np.abs(X[:, 0]) > 0.5]

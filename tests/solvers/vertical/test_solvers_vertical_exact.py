@@ -160,6 +160,25 @@ def test_noise_is_corrected_by_what_the_parties_say() -> None:
     assert found.rounds > EXCHANGES
 
 
+@pytest.mark.parametrize(("tol", "more"), [(1e-6, 0), (1e-9, 2)])
+def test_digits_of_the_sketch_cost_exchanges_and_no_accuracy(
+    tol: float, more: int, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounded to float32 it is good enough for 1e-6; beyond, one correction makes up for it."""
+    asked, optimum = real("compas", 0, data_folder)
+    plain = vertical_exact._sketch
+
+    def rounded(*given: Any) -> Any:
+        products, gram, free = plain(*given)
+        return products.astype(np.float32).astype(np.float64), gram, free
+
+    monkeypatch.setattr(vertical_exact, "_sketch", rounded)
+    found = solve(asked, tol)
+    assert found.solved
+    assert found.rounds == EXCHANGES + more
+    assert found.objective == pytest.approx(optimum, rel=10 * tol)
+
+
 def test_the_coordinator_sees_sums_only_and_no_coefficient(tmp_path: Path) -> None:
     record = tmp_path / "messages.log"
     found = solve(small(), reveal=False, record=record)

@@ -61,7 +61,8 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     sites: list who is online instead
     ask:   have the sites recompute what they signed about the run in this folder; the file `answer` gets what differs
     evaluate: have them measure the model of the run in this folder on tables that nobody trained on; `answer` gets it
-    predict:  the same, and it gets the scores of a vertical model; server: the coordinator's table of these people
+    predict:  the same, and it gets the scores of a vertical model; server: the coordinator's table of these people;
+              absent: parties that do not take part, a list in JSON
     profile:  have them describe their tables; `answer` gets it
     """
     if run_config.get("sites"):
@@ -86,13 +87,14 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
 def _ask_sites(file: JobFile, grid: Any, run_config: Mapping[str, Any]) -> dict[str, Any]:
     """What the sites described, measured or scored, or code and text of the error that kept them from it."""
     server = own_table(Path(str(run_config["server"])) if run_config.get("server") else None)
+    absent = json.loads(str(run_config.get("absent", "[]")))
     try:
         if run_config.get("profile"):
             return profile_job(file, engine_of(file, grid)).to_json()
         if folder := run_config.get("evaluate"):
-            return evaluate_run(Path(str(folder)), file, server, engine_of(file, grid)).to_json()
+            return evaluate_run(Path(str(folder)), file, server, engine_of(file, grid), absent=absent).to_json()
         folder = Path(str(run_config["predict"]))
-        ids, scores = score_party_run(folder, file, server or {}, engine_of(file, grid))
+        ids, scores = score_party_run(folder, file, server or {}, engine_of(file, grid), absent)
     except FedpactError as error:
         return {"code": error.code, "text": str(error)}
     return {"ids": ids, "scores": scores.tolist()}

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,7 @@ evaluate = ""
 predict = ""
 profile = false
 server = ""
+absent = "[]"
 answer = ""
 """
 #: Begins the line of a run's log that lists who is online.
@@ -133,26 +134,31 @@ def _not_asked(printed: str) -> FedpactError:
     return FedpactError(f"the sites were not asked at the SuperLink:\n{printed.strip()}", code="FP-637")
 
 
-def evaluate_on_flower(folder: Path, file: JobFile, server: Path | None = None) -> Evaluation:
+def evaluate_on_flower(
+    folder: Path, file: JobFile, server: Path | None = None, absent: Sequence[str] = ()
+) -> Evaluation:
     """The sites of the job measure the model of the run in this folder on their tables that nobody trained on.
 
-    server: the coordinator's table of these rows, where it holds labels of a vertical task. As with `ask_on_flower`,
-    every site's policy judges it as a run of its own.
+    server: the coordinator's table of these rows, where it holds labels of a vertical task; absent: its parties that do
+    not take part. As with `ask_on_flower`, every site's policy judges it as a run of its own.
     """
     superlink = SuperLink.of(file.superlink, file.flower)
     if superlink.secret is not None:
         with superlink.take_run() as grid:
-            return evaluate_run(folder, file, own_table(server), engine_of(file, grid))
-    return Evaluation.from_json(_ask_there(superlink, folder, server, job=file.path, evaluate=folder.resolve()))
+            return evaluate_run(folder, file, own_table(server), engine_of(file, grid), absent=absent)
+    asked = _ask_there(superlink, folder, server, absent, job=file.path, evaluate=folder.resolve())
+    return Evaluation.from_json(asked)
 
 
-def predict_on_flower(folder: Path, file: JobFile, server: Path | None = None) -> tuple[list[str], Vector]:
+def predict_on_flower(
+    folder: Path, file: JobFile, server: Path | None = None, absent: Sequence[str] = ()
+) -> tuple[list[str], Vector]:
     """Ids and scores of people in the sites' tables that nobody trained on, see `score_party_run`."""
     superlink = SuperLink.of(file.superlink, file.flower)
     if superlink.secret is not None:
         with superlink.take_run() as grid:
-            return score_party_run(folder, file, own_table(server) or {}, engine_of(file, grid))
-    told = _ask_there(superlink, folder, server, job=file.path, predict=folder.resolve())
+            return score_party_run(folder, file, own_table(server) or {}, engine_of(file, grid), absent)
+    told = _ask_there(superlink, folder, server, absent, job=file.path, predict=folder.resolve())
     return told["ids"], np.array(told["scores"])
 
 
@@ -170,10 +176,13 @@ def own_table(server: Path | None) -> dict[str, Path] | None:
     return None if server is None else {SERVER: server}
 
 
-def _ask_there(superlink: SuperLink, folder: Path, server: Path | None, **config: Path | bool) -> dict[str, Any]:
+def _ask_there(
+    superlink: SuperLink, folder: Path, server: Path | None, absent: Sequence[str] = (), **config: Path | bool | str
+) -> dict[str, Any]:
     """What a coordinator at the SuperLink answers about a run; raises the error that it met."""
     if server is not None:
         config["server"] = server
+    config["absent"] = json.dumps(list(absent))
     with tempfile.TemporaryDirectory(prefix="fedpact-ask-", dir=folder.resolve().parent) as made:  # it is seen there
         answer = Path(made, "answer.json")
         done = superlink.submit(*_stream(**config, answer=answer))
@@ -192,7 +201,7 @@ def engine_of(file: JobFile, grid: Grid) -> Flower:
     return Flower(grid, float(file.flower.get("patience", PATIENCE)))
 
 
-def _stream(**config: Path | bool | float) -> tuple[str, ...]:
+def _stream(**config: Path | bool | float | str) -> tuple[str, ...]:
     """Options of `flwr run`: follow the log of a run with this config."""
     plain = {name: str(value.resolve()) if isinstance(value, Path) else value for name, value in config.items()}
     return "--stream", "--run-config", " ".join(f"{name}={json.dumps(value)}" for name, value in plain.items())

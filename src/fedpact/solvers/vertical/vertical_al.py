@@ -176,14 +176,16 @@ class Prices:
         return np.asarray(above + below)
 
     def move(self, gaps: Vector, enough: float) -> bool:
-        """Update the multipliers; whether they were off by so much that A should be minimised again."""
+        """Update the multipliers. Returns True if they were off by more than `enough`, and minimising A again helps."""
         net = self.net(gaps)
         miss = float(np.max(np.abs(net - self.prices), initial=0.0)) / self.penalty
-        self.prices = net
-        if miss > max(SLOW * self.miss, enough):
+        slow = miss > max(SLOW * self.miss, enough)
+        out_of_reach = slow and self.penalty == self.most
+        if slow:
             self.penalty = min(GROWTH * self.penalty, self.most)
+        self.prices = net
         self.miss = miss
-        return miss > enough
+        return miss > enough and not out_of_reach
 
 
 @dataclass
@@ -206,8 +208,8 @@ class VerticalAL(VerticalSolver[Coordinator]):
 
     name: ClassVar[str] = "vertical-al"
     needs: ClassVar[Needs] = replace(VerticalSolver.needs, loss_bounds=True, own_losses=True)
-    patience: ClassVar[int] = 500
-    doubt: ClassVar[int] = 500
+    patience: ClassVar[int] = 2 * MEMORY
+    doubt: ClassVar[int] = 2 * MEMORY
 
     penalty: float | None = option(None, "at the start; by default from the loss", letter="beta", above=0)
 
@@ -328,7 +330,8 @@ def line_search(slope: Callable[[float], float]) -> float:
     high = 1.0
     for _ in range(40):
         if slope(high) >= 0:
-            return float(brentq(slope, low, high, xtol=1e-12, rtol=1e-10, maxiter=60))
+            found, _ = brentq(slope, low, high, xtol=1e-12, rtol=1e-10, maxiter=200, full_output=True, disp=False)
+            return float(found)
         low = high
         high *= 4.0
     return low

@@ -17,6 +17,7 @@ Martinsson and Tropp 2011, section 5.5). The columns of V, all parties' together
 Where the certificate misses, what 2 and 3 brought corrects the coordinator's problem, and both are done again: V' V is
 its quadratic term, the scores that the parties found differ from its own by an offset, the gradient by a linear term.
 Columns that are not shrunk (D_kj = 0) have columns of Omega to themselves, D = 1, and no part in the quadratic term.
+Where everyone has several scores, beta has coefficients for each of them; sketch and features stay as they are.
 
 Notation
     Omega    random, the same at all parties                    omega

@@ -46,8 +46,11 @@ class Duel:
     def jacobian(self, x: np.ndarray) -> np.ndarray:
         return np.block([[self.H, self.A], [-self.A.T, np.zeros((self.d.size, self.d.size))]])
 
+    def saddle(self, jacobian: bool = True) -> Saddle:
+        return Saddle(self, self.c.size, self.jacobian if jacobian else None, self.c.size + self.d.size)
+
     def share(self, name: str) -> fp.Share:
-        return fp.Share(Saddle(self, self.c.size, self.jacobian, self.c.size + self.d.size), name=name)
+        return fp.Share(self.saddle(), name=name)
 
 
 def duels(parts: list[Duel], minimizer: Prox | None, maximizer: Prox | None, answer: np.ndarray) -> Game:
@@ -80,6 +83,21 @@ def matrix_game() -> Game:
     return duels(parts, Simplex(), Simplex(), answer)
 
 
+def solve_in_box(M: np.ndarray, q: np.ndarray, bound: float) -> np.ndarray:
+    """0 in M x + q + N_[-bound, bound]: of the 3^d patterns of coordinates at a bound, the one whose signs fit."""
+    fitting = []
+    for pattern in itertools.product((-1.0, 0.0, 1.0), repeat=len(q)):
+        x = bound * np.array(pattern)
+        free = x == 0
+        x[free] = np.linalg.solve(M[np.ix_(free, free)], -(q + M @ x)[free])
+        image = M @ x + q
+        if np.all(np.abs(x) <= bound + 1e-12) and np.all(image[~free] * x[~free] <= 0):
+            fitting.append(x)
+    (answer,) = fitting
+    assert 0 < np.sum(np.abs(answer) == bound) < len(q)
+    return answer
+
+
 def player_part(M: np.ndarray, q: np.ndarray, name: str) -> fp.Share:
     return fp.Share(Linear(M, q), name=name)
 
@@ -88,7 +106,7 @@ def player_part(M: np.ndarray, q: np.ndarray, name: str) -> fp.Share:
 def three_players() -> Game:
     """Player j minimises |x_j|^2 / 2 + q_j'x_j + sum_k x_j'A_jk x_k over a box, with A_jk = -A_kj'.
 
-    The equilibrium: of the 3^6 patterns of coordinates at a bound, the one whose signs fit.
+    Its equilibrium is a variational inequality over the box.
     """
     rng = np.random.default_rng(7)
     skew = rng.standard_normal((PARTS, 6, 6))
@@ -98,17 +116,7 @@ def three_players() -> Game:
         skew[:, own, own] = 0.0
     M = skew + np.eye(6) / PARTS
     q = 2 * rng.standard_normal((PARTS, 6))
-    whole, pull = M.sum(0), q.sum(0)
-    fitting = []
-    for pattern in itertools.product((-1.0, 0.0, 1.0), repeat=6):
-        x = np.array(pattern)
-        free = x == 0
-        x[free] = np.linalg.solve(whole[np.ix_(free, free)], -(pull + whole @ x)[free])
-        image = whole @ x + pull
-        if np.all(np.abs(x) <= 1 + 1e-12) and np.all(image[~free] * x[~free] <= 0):
-            fitting.append(x)
-    (answer,) = fitting
-    assert 0 < np.sum(np.abs(answer) == 1) < 6
+    answer = solve_in_box(M.sum(0), q.sum(0), 1.0)
     h = Box(-1, 1)
     held = dict(zip(NAMES, zip(M, q, strict=True), strict=True))
     return Game(
