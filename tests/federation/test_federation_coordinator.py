@@ -19,7 +19,7 @@ from fedpact.federation import Site
 from fedpact.federation.audit import read_log
 from fedpact.federation.identity import Identity, open_signed, sign_message, split_signed
 from fedpact.federation.messages import seal
-from fedpact.federation.secure_sum import Offer, Peers, add, decode, largest_root, negative, offer
+from fedpact.federation.secure_sum import EXACT, Offer, Peers, add, decode, fit_of, largest_root, negative, offer
 from fedpact.federation.wire import STEPS, dumps, from_tree, loads, order_type, reply_type, sealed_from_tree
 from fedpact.tasks import FileSource, NeymanPearson
 from fedpact.types import Vector
@@ -212,17 +212,18 @@ def test_nothing_in_the_transcript_is_one_owners_own(sites: Sites, tables: Mappi
         share = FileSource(owner, tables[owner])(JOB)
         masked, plain = masked_and_plain(engine, sites, owner, share)
         assert len(masked) > 5
-        for sent, value in zip(masked, plain, strict=True):
-            assert not np.any(np.isclose(decode(sent), value, rtol=1e-9, atol=0.0))
-        for i, sent in enumerate(masked):
+        for (sent, width), value in zip(masked, plain, strict=True):
+            assert not np.any(np.isclose(decode(sent, width), value, rtol=1e-9, atol=0.0))
+        for i, (sent, width) in enumerate(masked):
             for j in range(i):
-                if masked[j].shape == sent.shape:
-                    difference = decode(add(sent, negative(masked[j])))
+                other, of_other = masked[j]
+                if other.shape == sent.shape and width == of_other:
+                    difference = decode(add(sent, negative(other)), width)
                     assert not np.any(np.abs(difference - (plain[i] - plain[j])) < 1e-6)
 
 
 def masked_and_plain(engine: SiteEngine, sites: Sites, owner: str, share: Any) -> tuple[list[Any], list[Vector]]:
-    """What the owner sent, and what the same steps give without masks; the coordinator knows every order."""
+    """What the owner sent, with its width, and what the same steps give without masks: the orders are known."""
     masked: list[Any] = []
     plain: list[Vector] = []
     state: Any = None
@@ -237,9 +238,14 @@ def masked_and_plain(engine: SiteEngine, sites: Sites, owner: str, share: Any) -
         order = from_tree(order_type(step), message["order"], "order")
         sealed = sealed_from_tree(reply_type(step), loads(reply)["reply"])
         state, answer = step(share, state, order)
-        if sealed.sums.size:
-            masked.append(sealed.sums)
-            plain.append(seal(answer, most=largest_root(len(OWNERS))).sums)
+        bare = seal(answer, most=largest_root(len(OWNERS)))
+        fit = fit_of(order, bare, len(OWNERS))
+        if fit is not None:
+            masked += zip(fit.split(sealed.sums), fit.widths, strict=True)
+            plain += [bare.sums[fit.kinds == kind] for kind in range(3)]
+        elif sealed.sums.size:
+            masked.append((sealed.sums, EXACT))
+            plain.append(bare.sums)
     return masked, plain
 
 

@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,29 @@ from fedpact import data, tasks
 from fedpact.cones import Nonnegative
 from fedpact.engines import InProcess
 from fedpact.errors import OwnerError, OwnerLost
-from fedpact.federation import Fleet, Order, Owner, Reply, Sealed, Session, Step, Summed, read_record, secure_sum
+from fedpact.federation import (
+    Fleet,
+    Largest,
+    Order,
+    Owner,
+    Reply,
+    Sealed,
+    Session,
+    Step,
+    Summed,
+    read_record,
+    secure_sum,
+)
 from fedpact.federation import owner as owner_module
 from fedpact.federation import tickets as tickets_module
-from fedpact.federation.messages import hidden_fields, seal, summed_fields
+from fedpact.federation.messages import Fitted, Fitting, hidden_fields, seal, summed_fields
 from fedpact.federation.remote import RemoteFleet, Site
 from fedpact.federation.secure_sum import (
     BITS,
     FRACTION,
     WORDS,
     Agree,
+    Fit,
     Keys,
     Offer,
     Peers,
@@ -151,6 +164,54 @@ def test_masked_parts_add_up_to_the_exact_sum(n: int) -> None:
     total = secure_sum.reveal(parts)
     exact = np.array([math.fsum(column) for column in values.T])
     assert np.all(np.abs(total - exact) <= n * 2.0**-FRACTION + np.spacing(np.abs(exact)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed(Reply):
+    matrix: Fitting[np.ndarray]
+    slope: Summed[np.ndarray]
+    worst: Largest[float]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.integers(2, 9),
+    st.floats(1e-30, 1e30),
+    st.lists(st.floats(-1, 1), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_sums_of_a_width_that_fits_are_exact_to_their_last_bit(
+    n: int, largest: float, factors: list[float], coarse: bool
+) -> None:
+    """64 bits: 62 less 20 of headroom, less those for the owners; 128 bits: more than a double has."""
+    keys = agreed(tuple(f"owner {i}" for i in range(n)))
+    values = largest * np.array(factors)
+    reply = Mixed(matrix=values, slope=values, worst=1e-9)
+    order = Fitted(run="r1", round=1, secure=True, largest=largest, coarse=largest if coarse else 0.0)
+    sealed = seal(reply, most=1e12)
+    fit = secure_sum.fit_of(order, sealed, n)
+    assert fit is not None
+    parts = [protect(sealed.sums, own, "message", fit) for own in keys]
+    words = (1 if coarse else 2) + 2
+    assert parts[0].shape == (words * values.size + WORDS,)
+    matrix, slope, worst = np.split(secure_sum.reveal(parts, fit), [values.size, 2 * values.size])
+    np.testing.assert_allclose(slope, n * values, rtol=1e-15, atol=largest * 2.0**-70)
+    np.testing.assert_allclose(matrix, n * values, rtol=1e-15, atol=n * n * largest * 2.0 ** (-40 if coarse else -70))
+    np.testing.assert_allclose(worst, n * 1e-18, rtol=1e-10)
+
+
+def test_a_number_that_does_not_fit_or_another_width_is_refused() -> None:
+    keys = agreed()
+    sealed = seal(Mixed(matrix=np.ones(2), slope=np.ones(3), worst=0.0), most=1e12)
+    small = Fitted(run="r1", round=1, secure=True, largest=1e-30)
+    fit = secure_sum.fit_of(small, sealed, 3)
+    with raises_code("FP-OWNER-975", ""):
+        protect(sealed.sums, keys[0], "message", fit)
+    narrow = secure_sum.fit_of(replace(small, largest=1.0, coarse=1.0), sealed, 3)
+    wide = secure_sum.fit_of(replace(small, largest=1.0), sealed, 3)
+    parts = [protect(sealed.sums, own, "message", wide) for own in keys]
+    with raises_code("FP-OWNER-976", ""):
+        secure_sum.reveal(parts, narrow)
 
 
 def test_the_key_of_a_pair_is_one_and_no_other_has_it() -> None:
@@ -662,17 +723,20 @@ def test_an_owner_lost_for_good_ends_the_run_and_the_server_learns_nothing_of_th
     method: str, no_pause: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sums: list[int] = []
-    masked: dict[bytes, np.ndarray] = {}  # what was masked, by the result
+    masked: dict[bytes, np.ndarray] = {}  # the words that were masked, by the result
 
     reveal = secure_sum.reveal
 
-    def revealing(parts: list[np.ndarray]) -> np.ndarray:
+    def revealing(parts: list[np.ndarray], fit: Fit | None) -> np.ndarray:
         sums.append(len(parts))
-        return reveal(parts)
+        return reveal(parts, fit)
 
-    def protecting(values: np.ndarray, keys: Keys, message: str) -> np.ndarray:
-        words = protect(values, keys, message)
-        masked[words.tobytes()] = values
+    def protecting(values: np.ndarray, keys: Keys, message: str, fit: Fit | None) -> np.ndarray:
+        words = protect(values, keys, message, fit)
+        bare = encode(values)
+        if fit is not None:
+            bare = np.concatenate([encode(values[fit.kinds == k], fit.widths[k]).ravel() for k in range(3)])
+        masked[words.tobytes()] = bare
         return words
 
     monkeypatch.setattr(secure_sum, "reveal", revealing)
@@ -686,8 +750,8 @@ def test_an_owner_lost_for_good_ends_the_run_and_the_server_learns_nothing_of_th
     assert sums == [3] * 3  # rounds 3, 4, 5: never a sum over fewer, and none of round 6
     last = [r.sealed.sums for r in line.received if r.round == 6]
     assert len(last) == 2
-    plain = functools.reduce(secure_sum.add, [encode(masked[words.tobytes()]) for words in last])
-    assert not np.any(functools.reduce(secure_sum.add, last) == plain)
+    plain = functools.reduce(np.add, [masked[words.tobytes()] for words in last])  # word by word, without carries
+    assert not np.any(functools.reduce(np.add, last) == plain)
 
 
 def test_an_owner_that_is_late_for_the_keys_ends_the_run(no_pause: None) -> None:

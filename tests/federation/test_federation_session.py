@@ -240,7 +240,8 @@ def content_size(message: dict[str, Any]) -> int:
     """Bytes of a message in a record, by hand: arrays as they are, texts in UTF-8, eight for every number."""
     content = message["content"]
     if "from" in message:
-        content = {**{k: v for k, v in content["kept"].items() if v is not None}, "": content["sums"]}
+        kept = {name: value for name, value in content["kept"].items() if value is not None}
+        content = kept | {name: content[name] for name in ("sums", "coarse") if name in content}
     return sum(
         value.nbytes if isinstance(value, np.ndarray) else len(value.encode()) if isinstance(value, str) else 8
         for value in content.values()

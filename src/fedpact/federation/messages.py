@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedpact.errors import OwnerError, ProblemError
 
-#: 64-bit words of a masked number: 192 bits hold a double exactly, and the sum over all owners.
+#: 64-bit words of a masked number of which nothing is known: 192 bits hold a double exactly, and the sum over owners.
 WORDS = 3
 #: A length that an order asks for is at most this, or this many times that of the longest vector in it.
 LENGTH = 10_000
@@ -55,6 +55,19 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fitted(Order):
+    """An order that says how large sums were last, so that they travel in fewer bytes.
+
+    largest: the largest entry of all of them, by size: masked, they have 128 bits, which lose nothing; 0: not known
+    coarse:  the same of fields marked `Fitting`, which then have 64 bits, and travel as float32 where nothing is
+             masked; 0: as all others
+    """
+
+    largest: float = 0.0
+    coarse: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reply:
     """What leaves an owner: each field is counted and named in the ledger.
 
@@ -75,6 +88,8 @@ T = TypeVar("T")
 
 #: Marks a field of a Reply that the coordinator only ever adds up over all owners; it has one shape at all of them.
 Summed = Annotated[T, "summed"]
+#: Marks a summed array of which the coordinator knows roughly how large it will be: see `Fitted`.
+Fitting = Annotated[T, "summed", "fitting"]
 #: Marks a number, zero or more, of which the coordinator needs the largest over all owners. In a secure sum it gets the
 #: root of the sum of squares: no less than the largest, the same where all others are zero, at most sqrt(n) times it.
 Largest = Annotated[T, "largest"]
@@ -86,12 +101,15 @@ class Sealed(Generic[R]):
 
     kept:   the reply with None in its summed fields, and in a secure sum in those marked Largest
     shapes: of these fields, in order
-    sums:   their values, of those marked Largest the squares; masked (uint64, m x WORDS) when the sum is secure
+    sums:   their values, of those marked Largest the squares; masked when the sum is secure: uint64, m x WORDS, or the
+            words one after the other where some numbers have fewer
+    coarse: the values of fields marked Fitting are those of float32, and travel so
     """
 
     kept: R
     shapes: tuple[tuple[int, ...], ...]
     sums: NDArray[Any]
+    coarse: bool = False
 
 
 class Answers(list[R]):
@@ -155,6 +173,43 @@ def _marked_fields(kind: Any, mark: str) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind) if mark in get_args(hints[f.name])[1:])
 
 
+def count_by_kind(kind: type[Reply], shapes: Sequence[tuple[int, ...]], masked: bool) -> list[int]:
+    """How many numbers of the sums of a reply are of fields marked Largest, Summed, and Fitting."""
+    counts = [0, 0, 0]
+    for place, shape in zip(_kinds_of_sums(kind, masked), shapes, strict=True):  # type: ignore[arg-type]
+        counts[place] += math.prod(shape)
+    return counts
+
+
+def kinds_of_numbers(kind: type[Reply], shapes: tuple[tuple[int, ...], ...], masked: bool) -> NDArray[np.intp]:
+    """Of every number in the sums of a reply: 0 where its field is marked Largest, 1 Summed, 2 Fitting."""
+    return _kinds_of_numbers(kind, shapes, masked)  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=4)
+def _kinds_of_numbers(kind: Any, shapes: tuple[tuple[int, ...], ...], masked: bool) -> NDArray[np.intp]:
+    return np.repeat(_kinds_of_sums(kind, masked), [math.prod(shape) for shape in shapes])
+
+
+@functools.cache
+def _kinds_of_sums(kind: Any, masked: bool) -> tuple[int, ...]:
+    fitting = _marked_fields(kind, "fitting")
+    summed = summed_fields(kind)
+    return tuple((name in summed) + (name in fitting) for name in hidden_fields(kind, masked))
+
+
+def round_fitting(sealed: Sealed[R]) -> Sealed[R]:
+    """The values of fields marked `Fitting` as float32 has them; as they were where they are too large for that."""
+    chosen = kinds_of_numbers(type(sealed.kept), sealed.shapes, masked=False) == 2
+    with np.errstate(over="ignore"):
+        rounded = sealed.sums[chosen].astype(np.float32)
+    if not is_finite(rounded):
+        return sealed
+    sums = sealed.sums.copy()
+    sums[chosen] = rounded
+    return Sealed(sealed.kept, sealed.shapes, sums, coarse=True)
+
+
 def size(message: Order | Reply) -> int:
     """Bytes of content: 8 per number, the length of a text, an array's own size. OwnerError for anything else."""
     kind = type(message)
@@ -198,6 +253,8 @@ def sealed_size(sealed: Sealed[Any]) -> int:
     total = int(sealed.sums.nbytes)
     for name in shown_fields(kind, is_masked(sealed.sums)):
         total += _size(kind, name, getattr(kept, name))
+    if sealed.coarse:
+        total -= 4 * count_by_kind(kind, sealed.shapes, masked=False)[2]
     return total
 
 

@@ -21,6 +21,7 @@ from fedpact.federation.evidence import Signed, sign_reply
 from fedpact.federation.failure import UNEXPECTED
 from fedpact.federation.forgetting import ENDED, STATE
 from fedpact.federation.messages import (
+    Fitted,
     Order,
     Reply,
     Sealed,
@@ -31,6 +32,7 @@ from fedpact.federation.messages import (
     largest_fields,
     not_finite,
     payload,
+    round_fitting,
     seal,
     shown_fields,
     summed_fields,
@@ -511,6 +513,8 @@ def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) 
         )
     if order.secure:
         return _mask(step, order, reply, keys)
+    if isinstance(order, Fitted) and order.coarse:
+        return round_fitting(sealed)
     return sealed
 
 
@@ -522,7 +526,8 @@ def _mask(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) 
     values = {f"{type(reply).__name__}.{name}": getattr(reply, name) for name in summed_fields(type(reply))}
     secure_sum.check_range(values, len(keys.shared))
     sealed = seal(reply, most=secure_sum.largest_root(len(keys.shared)))
-    return replace(sealed, sums=secure_sum.protect(sealed.sums, keys, key_of(step, order)))
+    fit = secure_sum.fit_of(order, sealed, len(keys.shared))
+    return replace(sealed, sums=secure_sum.protect(sealed.sums, keys, key_of(step, order), fit))
 
 
 def _key_of_asked(asked: tuple[Step, Order] | str) -> str:

@@ -12,14 +12,16 @@ makes up the keys of one owner's peers is refused, by name. A mask is bound to t
 one message: no two messages of an owner ever have the same one (`Owner` sees to that).
 
 Numbers are fixed-point integers of 192 bits, 2^104 to one: a double of size 2^-52 or more is exact, a smaller one is
-off by less than 2^-104, and the sum is exact. A number that could make it overflow is an error, and so are masks that
-do not cancel.
+off by less than 2^-104, and the sum is exact. Where the coordinator knows how large sums were last (`Fitted`), their
+numbers have 128 or 64 bits, placed so that the next sums fit, too. A number that could make it overflow is an
+error, and so are masks that do not cancel.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -30,15 +32,71 @@ from numpy.typing import NDArray
 
 from fedpact.errors import OptionError, OwnerError, Refused
 from fedpact.federation.identity import Identity, signed_by
-from fedpact.federation.messages import WORDS, Order, Reply
+from fedpact.federation.messages import WORDS, Fitted, Order, Reply, Sealed, kinds_of_numbers
 from fedpact.federation.wire import client_step
 
-Words = NDArray[np.uint64]  # m x WORDS, the highest word of each number first
+Words = NDArray[np.uint64]  # m x words of a number, the highest first
 
 #: The number one is the integer 2^FRACTION: a double of size 2^-52 or more has no bit below 2^-104.
 FRACTION = 104
 #: |sum| is at most 2^BITS: masks that do not cancel show in the bits above.
 BITS = 80
+
+
+#: No owner's number may be 2^HEADROOM times larger than the largest of the last sums, where it has 128 bits,
+HEADROOM = 40
+#: and 2^COARSE_HEADROOM times where it has 64.
+COARSE_HEADROOM = 20
+
+
+@dataclass(frozen=True)
+class Width:
+    """Fixed-point numbers: words of 64 bits, 2^fraction to one, sums of size up to 2^bits."""
+
+    words: int = WORDS
+    fraction: int = FRACTION
+    bits: int = BITS
+
+    @classmethod
+    def fitting(cls, words: int, largest: float, headroom: int, owners: int) -> Width:
+        """For a sum over the owners of numbers up to 2^headroom times `largest`."""
+        bits = math.frexp(largest)[1] + headroom + math.ceil(math.log2(owners))
+        return cls(words, 64 * words - 2 - bits, bits)
+
+
+EXACT = Width()
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How the numbers of a reply travel, by the kind of their field: marked Largest, Summed, or Fitting.
+
+    kinds: of every number, see `kinds_of_numbers`
+    """
+
+    kinds: NDArray[np.intp]
+    widths: tuple[Width, Width, Width]
+
+    def split(self, words: Words) -> list[Words]:
+        """The words of each kind. OwnerError when there are more or fewer of them."""
+        counts = np.bincount(self.kinds, minlength=3).tolist()
+        lengths = [count * width.words for count, width in zip(counts, self.widths, strict=True)]
+        if words.shape != (sum(lengths),):
+            raise OwnerError("masked numbers of another width than was asked for; start again", code="FP-OWNER-976")
+        parts = np.split(words, np.cumsum(lengths)[:-1])
+        return [part.reshape(-1, width.words) for part, width in zip(parts, self.widths, strict=True)]
+
+
+def fit_of(order: Order, sealed: Sealed[Any], owners: int) -> Fit | None:
+    """How the numbers of a masked reply to this order travel; None: all exactly."""
+    if not order.secure or not isinstance(order, Fitted) or not order.largest:
+        return None
+    summed = Width.fitting(2, order.largest, HEADROOM, owners)
+    fitting = summed
+    if order.coarse:
+        fitting = Width.fitting(1, order.coarse, COARSE_HEADROOM, owners)
+    kinds = kinds_of_numbers(type(sealed.kept), sealed.shapes, masked=True)
+    return Fit(kinds, (EXACT, summed, fitting))
 
 
 @dataclass(frozen=True)
@@ -178,19 +236,34 @@ def largest_root(owners: int) -> float:
     return float(np.sqrt(2.0**BITS / owners))
 
 
-def protect(values: NDArray[np.float64], keys: Keys, message: str) -> Words:
+def protect(values: NDArray[np.float64], keys: Keys, message: str, fit: Fit | None = None) -> Words:
     """The values of one owner (in range, see `check_range`), masked.
 
     `message` names the message: masks of two messages are independent.
     """
+    if fit is None:
+        return _protect(values, keys, message, EXACT)
+    parts = []
+    for kind, width in enumerate(fit.widths):
+        own = values[fit.kinds == kind]
+        if np.max(np.abs(own), initial=0.0) > 2.0**width.bits / len(keys.shared):
+            raise OwnerError(
+                "a number is out of all proportion to what the coordinator said of the last sum; start the run again",
+                code="FP-OWNER-975",
+            )
+        parts.append(_protect(own, keys, f"{message} {kind}", width).ravel())
+    return np.concatenate(parts)
+
+
+def _protect(values: NDArray[np.float64], keys: Keys, message: str, width: Width) -> Words:
     me = keys.shared.index("")
-    words = encode(values)
+    words = encode(values, width)
     carries = np.zeros(words.shape, dtype=np.uint16)  # out of every word, so far
     subtracted = 0
     for other, key in enumerate(keys.shared):
         if other == me:
             continue
-        mask = _mask(bytes.fromhex(key), message, values.size)
+        mask = _mask(bytes.fromhex(key), message, values.size, width.words)
         if me > other:  # of each pair, one adds the mask and the other subtracts it: -mask = ~mask + 1
             np.invert(mask, out=mask)
             subtracted += 1
@@ -199,13 +272,23 @@ def protect(values: NDArray[np.float64], keys: Keys, message: str) -> Words:
     return _carry(words, carries, np.uint64(subtracted))
 
 
-def reveal(parts: Sequence[Words]) -> NDArray[np.float64]:
+def reveal(parts: Sequence[Words], fit: Fit | None = None) -> NDArray[np.float64]:
     """The sum of all owners' values: the masks cancel.
 
     OwnerError when they do not, which every number of the sum shows with probability one half.
     """
-    total = decode(functools.reduce(add, parts))
-    if np.max(np.abs(total), initial=0.0) > 2.0**BITS:
+    if fit is None:
+        return _reveal(parts, EXACT)
+    total = np.empty(fit.kinds.size)
+    by_kind = zip(*(fit.split(part) for part in parts), strict=True)
+    for kind, (own, width) in enumerate(zip(by_kind, fit.widths, strict=True)):
+        total[fit.kinds == kind] = _reveal(own, width)
+    return total
+
+
+def _reveal(parts: Sequence[Words], width: Width) -> NDArray[np.float64]:
+    total = decode(functools.reduce(add, parts), width)
+    if np.max(np.abs(total), initial=0.0) > 2.0**width.bits:
         raise OwnerError(
             "the masks of a secure sum do not cancel: owners were given different orders or keys; start the run again, "
             "and check that all owners run the same version",
@@ -214,19 +297,19 @@ def reveal(parts: Sequence[Words]) -> NDArray[np.float64]:
     return total
 
 
-def add_parts(parts: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+def add_parts(parts: Sequence[NDArray[Any]], fit: Fit | None = None) -> NDArray[np.float64]:
     """The sum of what all owners sent: masked words, or numbers as they are."""
     if parts[0].dtype == np.uint64:
-        return reveal(parts)
+        return reveal(parts, fit)
     total: NDArray[np.float64] = sum(parts[1:], parts[0])
     return total
 
 
-def encode(values: NDArray[np.float64]) -> Words:
-    """floor(|v| 2^FRACTION), negated in two's complement where v < 0."""
-    rest = np.ldexp(np.abs(values), FRACTION - 64 * (WORDS - 1))
-    words = np.empty((values.size, WORDS), dtype=np.uint64)
-    for k in range(WORDS):
+def encode(values: NDArray[np.float64], width: Width = EXACT) -> Words:
+    """floor(|v| 2^fraction), negated in two's complement where v < 0."""
+    rest = np.ldexp(np.abs(values), width.fraction - 64 * (width.words - 1))
+    words = np.empty((values.size, width.words), dtype=np.uint64)
+    for k in range(width.words):
         whole = np.floor(rest)
         words[:, k] = whole
         rest = np.ldexp(rest - whole, 64)
@@ -235,21 +318,21 @@ def encode(values: NDArray[np.float64]) -> Words:
     return _carry(words, np.zeros(words.shape, dtype=np.uint16), below.astype(np.uint64))
 
 
-def decode(words: Words) -> NDArray[np.float64]:
+def decode(words: Words, width: Width = EXACT) -> NDArray[np.float64]:
     """The numbers that `encode` was given, or their sum."""
     below = words[:, 0] >> np.uint64(63) == 1
     size = np.where(below[:, None], negative(words), words)
     values = np.zeros(len(words))
-    for k in reversed(range(WORDS)):
-        values += np.ldexp(size[:, k].astype(np.float64), 64 * (WORDS - 1 - k) - FRACTION)
+    for k in reversed(range(width.words)):
+        values += np.ldexp(size[:, k].astype(np.float64), 64 * (width.words - 1 - k) - width.fraction)
     return np.where(below, -values, values)
 
 
 def add(a: Words, b: Words) -> Words:
-    """a + b modulo 2^(64 WORDS)."""
+    """a + b modulo 2^(64 words)."""
     total = np.empty_like(a)
     carry = np.zeros(len(a), dtype=np.uint64)
-    for k in reversed(range(WORDS)):
+    for k in reversed(range(a.shape[1])):
         part = a[:, k] + b[:, k]
         total[:, k] = part + carry
         carry = ((part < a[:, k]) | (total[:, k] < carry)).astype(np.uint64)
@@ -263,18 +346,18 @@ def negative(words: Words) -> Words:
 
 def _carry(words: Words, carries: NDArray[np.uint16], more: Any) -> Words:
     """Add `more` to the lowest word, and to every other what was carried out of the word below; changes `words`."""
-    for k in reversed(range(WORDS)):
+    for k in reversed(range(words.shape[1])):
         words[:, k] += more
         more = carries[:, k] + (words[:, k] < more).astype(np.uint64)
     return words
 
 
-def _mask(key: bytes, message: str, count: int) -> Words:
+def _mask(key: bytes, message: str, count: int, words: int) -> Words:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     stream = Cipher(algorithms.ChaCha20(_derive(key, message), bytes(16)), mode=None).encryptor()
-    data = bytearray(stream.update(bytes(8 * WORDS * count)))
-    return np.frombuffer(data, dtype="<u8").reshape(count, WORDS).astype(np.uint64, copy=False)
+    data = bytearray(stream.update(bytes(8 * words * count)))
+    return np.frombuffer(data, dtype="<u8").reshape(count, words).astype(np.uint64, copy=False)
 
 
 def _derive(secret: bytes, info: str) -> bytes:

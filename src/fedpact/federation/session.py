@@ -39,7 +39,7 @@ from fedpact.federation.messages import (
     rebuild,
 )
 from fedpact.federation.owner import Step, confirm, end
-from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, offer
+from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, fit_of, offer
 from fedpact.federation.tickets import Ticket, back_off, count_order, report_late, wait_any
 from fedpact.federation.wire import SKIPPABLE, adds_up
 
@@ -461,7 +461,8 @@ class Session:
         replies = self._collect(step, orders)
         first = replies[asked[0]]
         with np.errstate(over="ignore"):
-            total = add_parts([replies[owner].sums for owner in asked])
+            fit = fit_of(orders[asked[0]], first, len(asked))
+            total = add_parts([replies[owner].sums for owner in asked], fit)
         if not np.all(np.isfinite(total)):
             raise OwnerError(
                 f"the sum of {type(first.kept).__name__} over the owners is too large for a number; scale the columns",
@@ -478,6 +479,7 @@ class Session:
         first = replies[asked[0]]
         for owner, sealed in replies.items():
             alike = sealed.shapes == first.shapes and sealed.sums.dtype == first.sums.dtype
+            alike = alike and sealed.sums.shape == first.sums.shape
             if not alike or type(sealed.kept) is not type(first.kept):
                 raise OwnerError(
                     f"{owner}: its {type(sealed.kept).__name__} has fields of shapes {sealed.shapes}, that of "

@@ -25,7 +25,16 @@ from typing import Any, BinaryIO, Literal, TypeVar
 import numpy as np
 
 from fedpact.errors import WireError
-from fedpact.federation.messages import WORDS, Reply, Sealed, hidden_fields, is_masked, name_type
+from fedpact.federation.messages import (
+    WORDS,
+    Reply,
+    Sealed,
+    count_by_kind,
+    hidden_fields,
+    is_masked,
+    kinds_of_numbers,
+    name_type,
+)
 from fedpact.types import Buffer
 
 #: First bytes of every message and memory; the digit is the version of the format.
@@ -372,7 +381,11 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
 
 def sealed_to_tree(sealed: Sealed[Any]) -> dict[str, Any]:
     """A sealed reply as a dict that `dumps` takes."""
-    return {"kept": to_tree(sealed.kept), "shapes": [list(s) for s in sealed.shapes], "sums": sealed.sums}
+    tree = {"kept": to_tree(sealed.kept), "shapes": [list(s) for s in sealed.shapes], "sums": sealed.sums}
+    if sealed.coarse:
+        chosen = kinds_of_numbers(type(sealed.kept), sealed.shapes, masked=False) == 2
+        tree |= {"sums": sealed.sums[~chosen], "coarse": sealed.sums[chosen].astype(np.float32)}
+    return tree
 
 
 def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
@@ -381,18 +394,37 @@ def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
     try:
         shapes = from_tree(tuple[tuple[int, ...], ...], tree["shapes"], f"{where}.shapes")
         sums = tree["sums"]
+        if "coarse" in tree:
+            sums = _join_coarse(kind, shapes, sums, tree["coarse"])
         masked = isinstance(sums, np.ndarray) and is_masked(sums)
         names = frozenset(hidden_fields(kind, masked))
         kept = from_tree(kind, tree["kept"], where, names)
     except (KeyError, TypeError) as error:
         raise WireError(f"{where} is incomplete: {error}", code="FP-WIRE-308") from error
     count = sum(int(np.prod(shape, dtype=int)) for shape in shapes)
-    expected: tuple[int, ...] = (count,)
-    if masked:
-        expected = (count, WORDS)
+    expected: list[tuple[int, ...]] = [(count,)]
     negative = any(n < 0 for shape in shapes for n in shape)
-    if negative or len(shapes) != len(names) or not isinstance(sums, np.ndarray) or sums.shape != expected:
+    alike = not negative and len(shapes) == len(names)
+    if masked:
+        expected = [(count, WORDS)]
+        if alike:  # where some numbers are narrower, all words follow each other: the session knows how many there are
+            largest, summed, fitting = count_by_kind(kind, shapes, masked)
+            expected += [(WORDS * largest + 2 * summed + words * fitting,) for words in (1, 2)]
+    if not alike or not isinstance(sums, np.ndarray) or sums.shape not in expected:
         raise WireError(
             f"{where}: its summed fields {sorted(names)} do not have the lengths they state", code="FP-WIRE-309"
         )
-    return Sealed(kept, shapes, sums)
+    return Sealed(kept, shapes, sums, "coarse" in tree)
+
+
+def _join_coarse(kind: type[Reply], shapes: tuple[tuple[int, ...], ...], exact: Any, coarse: Any) -> Any:
+    """The sums from their exact numbers and those that travelled in float32; None when they do not fit the shapes."""
+    with contextlib.suppress(ValueError, IndexError, TypeError, AttributeError):
+        fits = coarse.size == count_by_kind(kind, shapes, masked=False)[2]  # before anything so large is made
+        if fits and exact.dtype == np.float64 and coarse.dtype == np.float32:
+            chosen = kinds_of_numbers(kind, shapes, masked=False) == 2
+            sums = np.empty(chosen.size)
+            sums[~chosen] = exact
+            sums[chosen] = coarse
+            return sums
+    return None

@@ -25,6 +25,7 @@ from fedpact_experiments.bench.speed import speed
 from fedpact_experiments.bench.startup import startup
 from fedpact_experiments.bench.unconstrained import unconstrained
 from fedpact_experiments.bench.vertical import vertical
+from fedpact_experiments.bench.wire import wire
 
 
 @click.group()
@@ -47,6 +48,7 @@ def bench() -> None:
     fedpact bench parties                                    a vertical job from files, for more people
     fedpact bench people                                     vertical methods with more and more people
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
+    fedpact bench wire                                       bytes of an exchange, and the time to write and read them
     fedpact bench jobs                                       whole jobs on large files: CPU seconds and memory
     fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
@@ -72,6 +74,7 @@ for command in (
     parties,
     people,
     engines,
+    wire,
     jobs,
     owners,
     slow_party,

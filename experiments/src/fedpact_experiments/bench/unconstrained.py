@@ -22,8 +22,8 @@ CAPTION = """\
 Mean logistic loss of all rows plus ridge / 2 |w|^2, ridge = 1e-3; the rows are dealt to the owners by their label, so
 that owners differ. exchanges: one message down and one up, with every owner. s: of this process, for Flower of the
 rounds alone; start-up, s: what came before them. distance: (objective - optimum) / optimum; the optimum is
-interior-point's to 1e-10. scikit-learn has all rows in one place, and its tightest tolerance that it can be given.
-FedAvg of Flower and of fedpact take the same steps, of length 1 / L.
+interior-point's to 1e-10. scikit-learn has all rows in one place, and a tolerance of 1e-8. FedAvg of Flower and of
+fedpact take the same steps, of length 1 / L.
 """
 COLUMNS = {
     "problem": cell("problem"),

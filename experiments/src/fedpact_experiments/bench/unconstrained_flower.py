@@ -66,7 +66,8 @@ def simulate(parts: Sequence[Part], rounds: int, steps: int, step_size: float) -
             moments.append(time.perf_counter())
 
         first = ArrayRecord([np.zeros(parts[0][0].shape[1])])
-        strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=len(parts))
+        # Without the least number the first round asks whoever is there first.
+        strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=len(parts), min_available_nodes=len(parts))
         result = strategy.start(grid=grid, initial_arrays=first, num_rounds=rounds, evaluate_fn=note)
         arrays.append(result.arrays.to_numpy_ndarrays()[0])
 

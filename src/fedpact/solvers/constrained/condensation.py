@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.cones import Cone, Product, Zero
-from fedpact.federation import Largest, Order, Reply, Summed
-from fedpact.federation.messages import content_fields, is_finite, summed_fields
+from fedpact.federation import Largest, Reply, Summed
+from fedpact.federation.messages import Fitted, Fitting, content_fields, is_finite, summed_fields
 from fedpact.problem import Share, Terms, owner_terms
 from fedpact.problem.share import Curvature, Local
 from fedpact.solvers.constrained.private_step import PrivateStep, keep_private, shorten
@@ -72,7 +72,7 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look(Order):
+class Look(Fitted):
     """What is asked of a holder at its new point."""
 
     coupled: Vector  # multiplier of the coupled constraint
@@ -88,10 +88,10 @@ class System(Reply):
     """A holder's share of the Newton systems; the server only ever adds them up. Matrices are packed, see `pack`."""
 
     usable: bool  # False: a value or a derivative is not finite here, all else is void
-    matrix: Summed[Vector]
+    matrix: Fitting[Vector]
     slope: Summed[Vector]  # r at tau = 0
     centring: Summed[Vector]  # dr / dtau
-    near_matrix: Summed[Vector]  # of the semismooth system; empty when not asked for
+    near_matrix: Fitting[Vector]  # of the semismooth system; empty when not asked for
     near_slope: Summed[Vector]
     diagonal: Summed[Vector]  # |diagonal of the Hessian of the Lagrangian|
     gradient: Summed[Vector]  # grad f
@@ -385,6 +385,10 @@ def _mean_square(jacobian: Matrix) -> float:
 def largest_entry(system: System) -> float:
     """Of all that is summed."""
     return max(float(np.max(np.abs(getattr(system, name)), initial=0.0)) for name in summed_fields(System))
+
+
+def largest_of_matrices(system: System) -> float:
+    return max(float(np.max(np.abs(one), initial=0.0)) for one in (system.matrix, system.near_matrix))
 
 
 def void_system(dim: int, look: Look) -> System:

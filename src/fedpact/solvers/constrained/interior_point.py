@@ -35,6 +35,7 @@ import numpy as np
 from fedpact.errors import DataError
 from fedpact.federation import Answers, add_up, client_step, named
 from fedpact.federation.messages import copy_with
+from fedpact.federation.secure_sum import COARSE_HEADROOM, HEADROOM
 from fedpact.problem import Share, Terms, assemble, owner_evidence
 from fedpact.problem.infeasibility import row_evidence
 from fedpact.problem.share import Curvature, Local, evaluate, expand
@@ -56,6 +57,7 @@ from fedpact.solvers.constrained.condensation import (
     cone_of,
     first_pair,
     largest_entry,
+    largest_of_matrices,
     move_pair,
     unpack,
     void_system,
@@ -74,6 +76,9 @@ SUMMABLE = 2.0**70
 #: provided that multipliers so many times the objective's slope made them so large, which are those of constraints that
 #: exclude each other; a problem whose own numbers are as large has to be scaled, and the owner says so.
 RUNAWAY = 1e8
+#: Matrices travel in float32 while their entries are no more than this many times the curvature, and the end is not
+#: near: rounded by 2^-24 they are right to 2e-5 of it. At a thousand times, quadratic problems take an exchange more.
+ROUGH = 300.0
 #: A proof of conflict is sought when the miss of the constraints has not halved in this many iterations,
 SUSPECT = 3
 #: then after this many more, doubled each time,
@@ -150,7 +155,16 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     point, system = condense(share, cone, w, at, pair, order)
     if order.secure and runs_away(point) and largest_entry(system) > SUMMABLE:
         system = void_system(order.step.size, order)
+    if order.secure and not fits(system, order):
+        system = void_system(order.step.size, order)  # the next order asks for exact numbers
     return move_to(share, state, order, point), system
+
+
+def fits(system: System, order: Advance) -> bool:
+    """Whether a secure sum in the width that the order asks for holds these numbers."""
+    if order.coarse and largest_of_matrices(system) > 2.0**COARSE_HEADROOM * order.coarse:
+        return False
+    return not order.largest or largest_entry(system) <= 2.0**HEADROOM * order.largest
 
 
 @client_step
@@ -405,6 +419,14 @@ class InteriorPoint(Solver[Server]):
             longer = pace.stretch(newton, lagging=smooth and lags(state.now.certificate, run.tol))
 
         # 2. one exchange: everybody takes it
+        near = pace.finishing or pace.soon(state.now)
+        largest = 0.0
+        coarse = 0.0
+        if state.now.usable:
+            largest = largest_entry(state.now.system)
+            coarse = largest_of_matrices(state.now.system)
+        if near or coarse > ROUGH * state.base.curvature:
+            coarse = 0.0
         order = Advance(
             iteration=run.first + state.k + 1,
             step=newton,
@@ -417,7 +439,9 @@ class InteriorPoint(Solver[Server]):
             keep=pace.keep,
             best=run.best.iteration == run.first + state.k,
             back=pace.back,
-            near=pace.finishing or pace.soon(state.now),
+            near=near,
+            largest=largest,
+            coarse=coarse,
             judge=self._worth_judging(run, state, origin + newton),
         )
         state.now = at.advance(order)
