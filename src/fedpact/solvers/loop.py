@@ -68,6 +68,8 @@ def _rescue(run: Run, solver: Solver[Any], verdict: Verdict) -> tuple[Verdict, S
     best = run.best.certificate
     if found.conflict and best is not None:
         return replace(infeasible(found.conflict, best), proof=found.proof), None
+    if found.ray is not None:
+        return Verdict("unbounded", UNBOUNDED, ray=found.ray), None
     if found.answer is None:
         return verdict, None
     run.history.outer.extend(found.answer.history.outer)

@@ -7,6 +7,7 @@ import click
 from fedpact_experiments.bench.calibration import calibration
 from fedpact_experiments.bench.decisions import decisions
 from fedpact_experiments.bench.engines import engines
+from fedpact_experiments.bench.generated import generated
 from fedpact_experiments.bench.growth import growth
 from fedpact_experiments.bench.house import house
 from fedpact_experiments.bench.local import local
@@ -31,6 +32,7 @@ def bench() -> None:
     fedpact bench rounds --problems synthetic --owners 5     exchanges with the owners, against the paper's algorithm
     fedpact bench time                                       seconds, against centralized solvers on pooled data
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
+    fedpact bench generated                                  generated problems of every kind, beside a conic solver
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench calibration                                probabilities from scores, two ways, by sums
@@ -52,6 +54,7 @@ for command in (
     rounds,
     seconds,
     growth,
+    generated,
     local,
     neyman_pearson,
     calibration,
