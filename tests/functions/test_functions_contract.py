@@ -196,8 +196,13 @@ def test_contract(name: str) -> None:
     derivative = case.gradient(w) if isinstance(case, Function) else case.jacobian(w).T @ scalar.weights
     np.testing.assert_array_equal(derivative, gradient)
 
+    expanded, derivative, curvature = case.expand(w)
+    np.testing.assert_array_equal(expanded, case.value(w) if isinstance(case, Map) else value)
+    np.testing.assert_array_equal(derivative, case.gradient(w) if isinstance(case, Function) else case.jacobian(w))
     if case.has_hessian:
         hessian = scalar.hessian(w)
+        again = curvature() if isinstance(case, Function) else curvature(scalar.weights)
+        np.testing.assert_array_equal(again, hessian)
         np.testing.assert_allclose(
             hessian, _central(lambda at: scalar.value_and_gradient(at)[1], w), rtol=1e-7, atol=1e-8
         )

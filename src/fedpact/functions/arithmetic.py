@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import TypeVar
 
@@ -37,13 +37,19 @@ class FunctionSum(Function):
         self.rows = sum(part.rows for part in parts)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient, _ = self.expand(w)
+        return value, gradient
+
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         value = self.constant
-        gradient = np.zeros(w.size)
+        gradients = []
+        curvatures = []
         for factor, function in self.terms:
-            part_value, part_gradient = function.value_and_gradient(w)
+            part_value, gradient, curvature = function.expand(w)
             value += factor * part_value
-            gradient += factor * part_gradient
-        return float(value), gradient
+            gradients.append(factor * gradient)
+            curvatures.append((factor, curvature))
+        return float(value), _add(gradients), lambda: _add([factor * hessian() for factor, hessian in curvatures])
 
     def value(self, w: Vector) -> float:
         return float(self.constant + sum(factor * function.value(w) for factor, function in self.terms))
@@ -95,10 +101,19 @@ class MapSum(Map):
         self.convex = all(part.affine or (factor >= 0 and part.convex) for factor, part in self.terms)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        pairs = [part.value_and_jacobian(w) for _, part in self.terms]
-        value = self._total([value for value, _ in pairs])
-        jacobian = sum(factor * jacobian for (factor, _), (_, jacobian) in zip(self.terms, pairs, strict=True))
-        return value, np.asarray(jacobian)
+        value, jacobian, _ = self.expand(w)
+        return value, jacobian
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        factors = [factor for factor, _ in self.terms]
+        values, jacobians, curvatures = zip(*(part.expand(w) for _, part in self.terms), strict=True)
+
+        def curvature(weights: Vector) -> Matrix:
+            pairs = zip(factors, curvatures, strict=True)
+            return _add([factor * hessian(weights) for factor, hessian in pairs])
+
+        jacobian = _add([factor * jacobian for factor, jacobian in zip(factors, jacobians, strict=True)])
+        return self._total(values), jacobian, curvature
 
     def value(self, w: Vector) -> Vector:
         return self._total([part.value(w) for _, part in self.terms])
@@ -117,6 +132,14 @@ class MapSum(Map):
 
     def defect(self) -> str | None:
         return first_of([_number_defect(self.terms, self.constant), *(part.defect() for _, part in self.terms)])
+
+
+def _add(arrays: Sequence[Matrix]) -> Matrix:
+    """Their sum, one after the other; an array alone as it is."""
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return np.asarray(total)
 
 
 def add(function: Function, other: Function | float) -> Function:

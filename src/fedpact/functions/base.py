@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,6 +54,14 @@ class Function(ABC):
     def hessian(self, w: Vector) -> Matrix:
         """The dense dim x dim Hessian, only when `has_hessian`. It may be read-only: copy it before writing."""
         raise TypeError(f"{self!r} has no Hessian")
+
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
+        """f(w), its gradient, and a call that gives the Hessian at w.
+
+        A function whose Hessian needs what its gradient needs, such as scores, computes that once.
+        """
+        value, gradient = self.value_and_gradient(w)
+        return value, gradient, partial(self.hessian, w)
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Hessian times v, without forming the Hessian where that is cheaper."""
@@ -133,6 +143,11 @@ class Map(ABC):
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
         """sum_j weights_j hess c_j(w), dense, only when `has_hessian`. It may be read-only."""
         raise TypeError(f"{self!r} has no Hessian")
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        """c(w), its Jacobian, and a call that gives the Hessian at w for weights; as `Function.expand`."""
+        value, jacobian = self.value_and_jacobian(w)
+        return value, jacobian, partial(self.weighted_hessian, w)
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         """weighted_hessian(w, weights) @ v, without forming the matrix where that is cheaper."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -43,8 +43,12 @@ class Single(Map):
         self.convex = function.convex
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        value, gradient = self.function.value_and_gradient(w)
-        return np.array([value]), gradient[None, :]
+        value, jacobian, _ = self.expand(w)
+        return value, jacobian
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        value, gradient, hessian = self.function.expand(w)
+        return np.array([value]), gradient[None, :], lambda weights: float(weights[0]) * hessian()
 
     def value(self, w: Vector) -> Vector:
         return np.array([self.function.value(w)])
@@ -86,8 +90,13 @@ class TwoSided(Map):
         self.start = function.start
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        value, gradient = self.function.value_and_gradient(w)
-        return self._rows(value), np.stack([gradient, -gradient])
+        value, jacobian, _ = self.expand(w)
+        return value, jacobian
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        value, gradient, hessian = self.function.expand(w)
+        rows = np.stack([gradient, -gradient])
+        return self._rows(value), rows, lambda weights: float(weights[0] - weights[1]) * hessian()
 
     def value(self, w: Vector) -> Vector:
         return self._rows(self.function.value(w))
@@ -125,8 +134,18 @@ class Stack(Map):
         self.convex = all(part.convex for part in self.parts)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        values, jacobians = zip(*(part.value_and_jacobian(w) for part in self.parts), strict=True)
-        return np.concatenate(values), np.concatenate(jacobians)
+        value, jacobian, _ = self.expand(w)
+        return value, jacobian
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        values, jacobians, curvatures = zip(*(part.expand(w) for part in self.parts), strict=True)
+        ends = np.cumsum([value.size for value in values])[:-1]
+
+        def curvature(weights: Vector) -> Matrix:
+            pieces = zip(curvatures, np.split(weights, ends), strict=True)
+            return np.asarray(sum(hessian(piece) for hessian, piece in pieces))
+
+        return np.concatenate(values), np.concatenate(jacobians), curvature
 
     def value(self, w: Vector) -> Vector:
         return np.concatenate([part.value(w) for part in self.parts])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -91,27 +93,40 @@ class ScoredMean(Function):
             return score
         return score + self.offset
 
-    @quietly
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient, _ = self.expand(w)
+        return value, gradient
+
+    @quietly
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         score = self.scores(w)
-        slope = self.weight * self._slopes(score)
-        return float(self.weight @ self._losses(score)), np.asarray(self.X.T @ slope)
+        losses, slopes = self._losses_and_slopes(score)
+        gradient = np.asarray(self.X.T @ (self.weight * slopes))
+        return float(self.weight @ losses), gradient, partial(self._curved, score)
 
     @quietly
     def value(self, w: Vector) -> float:
         return float(self.weight @ self._losses(self.scores(w)))
 
-    @quietly
     def hessian(self, w: Vector) -> Matrix:
-        return gram(self.X, self._weighted_curvatures(w))
+        return self._curved(self.scores(w))
+
+    @quietly
+    def _curved(self, score: Vector) -> Matrix:
+        """The Hessian at these scores."""
+        return gram(self.X, self._weighted_curvatures(score))
 
     @quietly
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        return np.asarray(self.X.T @ (self._weighted_curvatures(w) * (self.X @ v)))
+        return np.asarray(self.X.T @ (self._weighted_curvatures(self.scores(w)) * (self.X @ v)))
 
-    def _weighted_curvatures(self, w: Vector) -> Vector:
+    def _losses_and_slopes(self, score: Vector) -> tuple[Vector, Vector]:
+        """Both, for a loss that has them from one computation."""
+        return self._losses(score), self._slopes(score)
+
+    def _weighted_curvatures(self, score: Vector) -> Vector:
         """p_i l'' for every row i."""
-        return self.weight * self._curvatures(self.scores(w))
+        return self.weight * self._curvatures(score)
 
     def batch(self, indices: Indices) -> Self:
         part = copy(self)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
@@ -52,15 +54,23 @@ class SoftmaxLoss(Function):
         self._label = np.where(known, self.y, self.classes).astype(np.intp)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        slope, loss = self._probabilities(self._scores(w))
+        value, gradient, _ = self.expand(w)
+        return value, gradient
+
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
+        probability, loss = self._probabilities(self._scores(w))
+        slope = probability.copy()
         slope[np.arange(self.rows), self._label] -= 1.0
-        return loss, self._pull_back(slope)
+        return loss, self._pull_back(slope), lambda: self._curved(probability)
 
     def value(self, w: Vector) -> float:
         return self._probabilities(self._scores(w))[1]
 
     def hessian(self, w: Vector) -> Matrix:
-        probability = self._probabilities(self._scores(w))[0]
+        return self._curved(self._probabilities(self._scores(w))[0])
+
+    def _curved(self, probability: Matrix) -> Matrix:
+        """The Hessian, from the class probabilities of every row."""
         blocks = np.empty((self.classes, self.features, self.classes, self.features))
         for k in range(self.classes):
             # 1 - p_k as the sum of the others: exact where p_k rounds to 1.

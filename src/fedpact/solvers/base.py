@@ -347,8 +347,8 @@ class Solver(ABC, Generic[S]):
 def steps_of(kind: type[Solver[Any]]) -> list[str]:
     """What owners must be able to run for a method, by name: registered steps that its module defines or imports."""
     modules = [sys.modules[base.__module__] for base in kind.__mro__ if base.__module__ in sys.modules]
-    found = [value for module in modules for value in vars(module).values()]
-    return [name for name, step in STEPS.items() if any(step is value for value in found)]
+    found = {id(value) for module in modules for value in vars(module).values()}
+    return [name for name, step in STEPS.items() if id(step) in found]
 
 
 def defaults(kind: type[Solver[Any]]) -> dict[str, Any]:

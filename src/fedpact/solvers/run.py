@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -22,6 +23,10 @@ R = TypeVar("R", bound=Reply)
 MARGIN = 0.2
 #: Exchanges that must be left for a hand-over to be worth it.
 HAND_OVER = 20
+
+#: A record of the history lists the violations of at most so many holders, the largest: it must not grow with owners
+#: times iterations. The certificate of the answer lists all.
+LISTED = 1000
 
 #: Added to the reason of a solved problem that is not known to be convex.
 STATIONARY = ": the point is stationary and feasible, not known to be globally optimal (the problem may not be convex)"
@@ -265,7 +270,7 @@ class Run:
                 objective=objective,
                 stationarity=certificate.stationarity,
                 feasibility=certificate.feasibility,
-                violations=certificate.violations,
+                violations=_largest(certificate.violations, LISTED),
                 inner_rounds=max(iterate.number - self._judged_at, iterate.inner),
                 rounds=self.rounds,
                 bytes=self.bytes,
@@ -333,6 +338,14 @@ class Run:
             ray=verdict.ray,
             convex=self.problem.convex,
         )
+
+
+def _largest(violations: dict[str, float], most: int) -> dict[str, float]:
+    """The largest so many of them, in their order; all where there are no more."""
+    if len(violations) <= most:
+        return violations
+    kept = set(heapq.nlargest(most, violations, key=violations.__getitem__))
+    return {name: value for name, value in violations.items() if name in kept}
 
 
 @dataclass

@@ -27,6 +27,7 @@ class OuterRecord:
 
     penalty:           beta; the complementarity that "interior-point" aimed at; rho of "accelerated"
     consensus_penalty: rho; the damping of "interior-point"
+    violations:        by holder; with thousands of owners the thousand largest
     gradients, hessians count the evaluations of the owners' subproblem solves in this iteration, over all owners.
     """
 

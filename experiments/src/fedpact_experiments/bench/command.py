@@ -20,6 +20,7 @@ from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
 from fedpact_experiments.bench.slow_party import slow_party
+from fedpact_experiments.bench.speed import speed
 from fedpact_experiments.bench.startup import startup
 from fedpact_experiments.bench.vertical import vertical
 
@@ -31,6 +32,7 @@ def bench() -> None:
     \b
     fedpact bench rounds --problems synthetic --owners 5     exchanges with the owners, against the paper's algorithm
     fedpact bench time                                       seconds, against centralized solvers on pooled data
+    fedpact bench speed                                      interior-point beside its arithmetic, IPOPT and SLSQP
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
     fedpact bench generated                                  generated problems of every kind, beside a conic solver
     fedpact bench local                                      what the owners compute, tuned and untuned
@@ -53,6 +55,7 @@ def bench() -> None:
 for command in (
     rounds,
     seconds,
+    speed,
     growth,
     generated,
     local,

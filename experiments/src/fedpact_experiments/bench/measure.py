@@ -199,11 +199,11 @@ def measure_conic(instance: Instance, budget: float) -> Measured:
     return replace(
         row,
         objective=objective_at(instance.problem, conic.w.value),
-        certificate=_worst(instance.problem, conic.w.value, multipliers),
+        certificate=worst_residual(instance.problem, conic.w.value, multipliers),
     )
 
 
-def _worst(problem: FederatedProblem, w: Vector, multipliers: list[Vector]) -> float:
+def worst_residual(problem: FederatedProblem, w: Vector, multipliers: list[Vector]) -> float:
     """The certificate of another program's answer.
 
     A multiplier of an inequality that is smaller than the slack is an interior method's approximation of zero, and is
@@ -251,7 +251,7 @@ def measure_scipy(instance: Instance, method: str, tol: float, budget: float) ->
         last = np.array(w)
         clock()
         began = time.perf_counter()
-        met = bool(state) and _worst(pooled, w, [np.zeros(0), state[0].v[0]]) <= tol
+        met = bool(state) and worst_residual(pooled, w, [np.zeros(0), state[0].v[0]]) <= tol
         judging += time.perf_counter() - began
         return met
 
@@ -267,7 +267,7 @@ def measure_scipy(instance: Instance, method: str, tol: float, budget: float) ->
     row = replace(row, status="not judged", seconds=seconds, objective=objective.value(found.x))
     if multiplier is None:
         return row
-    worst = _worst(pooled, found.x, [np.zeros(0), multiplier])
+    worst = worst_residual(pooled, found.x, [np.zeros(0), multiplier])
     return replace(row, status="solved" if worst <= tol else "not solved", certificate=worst)
 
 
