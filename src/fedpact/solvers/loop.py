@@ -220,6 +220,7 @@ def _hand_over(run: Run) -> None:
     run.start = run.best.w
     run.warm = run.best.iteration
     run.first = run.latest + 1
+    run.balanced = None
 
 
 # -------------------------------------------------------------------------------------------------------------- the end
