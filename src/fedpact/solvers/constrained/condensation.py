@@ -33,6 +33,8 @@ ROOM = 0.01
 FLAT = 1e20
 #: Part of the way to the boundary of its cone that a slack or multiplier goes at most.
 FRACTION = 0.99
+#: A cone that is not symmetric is not centred by one step: while complementarity is large, this part at least.
+LEAST_FRACTION = 0.7
 #: Private variables go no farther than to violate the constraint by this much of its steepest slope, or twice as much
 #: as before: on a flat stretch far out, as a smoothed rate has it, nothing would lead them back.
 MOST_MISSED = 0.02
@@ -196,8 +198,11 @@ def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing:
     free = ~cone.has_slack  # equalities: nothing to keep inside
     if free.any():
         slack_step[free] = 0.0
-    slack_length = min(1.0, FRACTION * cone.longest_step(origin.slack, slack_step))
-    multiplier_length = min(1.0, FRACTION * cone.longest_dual_step(origin.multiplier, multiplier_step))
+    fraction = FRACTION
+    if not cone.symmetric:
+        fraction = float(np.clip(1 - np.sqrt(target), LEAST_FRACTION, FRACTION))
+    slack_length = min(1.0, fraction * cone.longest_step(origin.slack, slack_step))
+    multiplier_length = min(1.0, fraction * cone.longest_dual_step(origin.multiplier, multiplier_step))
     slack = origin.slack + slack_length * slack_step
     multiplier = origin.multiplier + multiplier_length * multiplier_step
     if free.any():
