@@ -189,7 +189,8 @@ class Watch:
             return None
         if run.problem.private:  # a proof would have to balance at every owner's private variables too
             return None
-        if not all(share.constraints_convex for share in run.problem.holders):  # nothing is proved of other points
+        known = run.problem.convex or all(share.constraints_convex for share in run.problem.holders)
+        if not known:  # weights prove nothing about points elsewhere
             return None
         if iterate.judged is not None and iterate.judged[0].violation <= run.tol[1]:
             return None
