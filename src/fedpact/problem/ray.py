@@ -100,7 +100,8 @@ def check_ray(problem: FederatedProblem, w: Vector, ray: Vector) -> bool:
         return False
     h = problem.regularizer.value(ray)
     straight = bool(np.all(np.abs(bend) <= ROUNDING * bends))
-    return straight and float(slope @ ray) + h <= -MARGIN * (float(terms @ np.abs(ray)) + h)
+    change = float(slope @ ray) + h
+    return straight and change < 0 and change <= -MARGIN * (float(terms @ np.abs(ray)) + h)
 
 
 def _admits(constraint: Constraint, jacobian: Matrix, ray: Vector) -> bool:
