@@ -10,8 +10,8 @@ import fedpact as fp
 from fedpact import data, tasks
 
 BOUND = 0.3
-#: Calls per owner and exchange of `interior-point`, NumPy's and Python's own included: 519 when this was written.
-CALLS = 570
+#: Calls per owner and exchange of `interior-point`, NumPy's and Python's own included: 421 when this was written.
+CALLS = 460
 
 
 def count_calls(work: Callable[[], object]) -> int:

@@ -147,6 +147,7 @@ class Owner:
             alignment, of the rows that it gave), or without arguments where there is none
     folder: where the memory is also kept on disk; a subfolder by owner and run
     every:  write the memory after every round (an owner in a process of its own), or only when told to by `save`
+    durable: whether the memory must survive the machine, too, rather than this process alone
     peers:  what it knows of itself and of the others, for secure sums and evidence
     admit:  judges the counts of its table before a share is built; raises Refused
     small_cells: numbers that tell of fewer rows than this are withheld
@@ -159,6 +160,7 @@ class Owner:
         folder: Path | None = None,
         *,
         every: bool = True,
+        durable: bool = True,
         peers: secure_sum.Peers | None = None,
         admit: Callable[[Counts], None] | None = None,
         small_cells: int = 0,
@@ -172,6 +174,7 @@ class Owner:
         self._digest = ""
         self._folder = folder
         self._every = every
+        self._durable = durable
         self._memory: Memory | None = None
         self._written: Memory | None = None  # as it is on disk
         self._looked: tuple[str, Sealed[Any] | None] = ("", None)  # the last masked look, should its reply be lost
@@ -422,7 +425,7 @@ class Owner:
             "look": known.look,
             "answers": answers,
         }
-        write_atomically(self._path(known.run, known.ended), dumps(memory))
+        write_atomically(self._path(known.run, known.ended), dumps(memory), self._durable)
         self._written = known
 
     def _load(self, run: str) -> Memory:

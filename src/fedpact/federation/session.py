@@ -506,11 +506,10 @@ class Session:
 
     def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, OwnerLost]:
         """Send the orders and fill in the replies that come in time. Returns the errors of the other owners."""
-        futures = {}
         began = time.monotonic()
         for owner, order in orders.items():
             self.ledger.down(owner, order)
-            futures[owner] = self.fleet.start(owner, step, order)
+        futures = self.fleet.start_all(step, orders)
         left = None
         if self.policy.deadline is not None:
             left = max(began + self.policy.deadline - time.monotonic(), 0.0)

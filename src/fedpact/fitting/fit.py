@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.errors import OwnerLost
+from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import Session
 from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, hide_sums, measure
+from fedpact.fitting.bootstrap import bootstrap
 from fedpact.fitting.calibration import calibrate
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.result import Fit
@@ -23,14 +24,16 @@ from fedpact.fitting.sources import Held, source_of
 from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import Measure, RemoteProblem, Share
 from fedpact.solve import solve
-from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
-from fedpact.tasks import Classification, TableTask, Task, Vertical
+from fedpact.solvers import COVARIANCES, METHODS, Inference, Progress, Solution, Solver, infer, steps_of
+from fedpact.tasks import Classification, Regression, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.requirements import check_holder
 from fedpact.types import Vector
 
 #: Exchanges of one solve on the way to a model of decisions, where the caller states no limit.
 ON_THE_WAY = 150
+#: Where standard errors may come from.
+INFERENCES = ("none", *COVARIANCES, "bootstrap")
 #: What everyone tells about a model, by owner and measure.
 Measures = dict[str, dict[str, float]]
 
@@ -42,6 +45,7 @@ def fit(
     *,
     server: Held = None,
     compare: bool = False,
+    inference: str = "none",
     method: str | Solver[Any] = "auto",
     tol: float | tuple[float, float] = 1e-3,
     max_rounds: int | None = None,
@@ -55,6 +59,9 @@ def fit(
     session: where and how; by default in this process. One that is given stays open
     server:  the coordinator's own table, where the task has a use for it
     compare: train without the constraints too, and measure that model
+    inference: standard errors of coefficients and prices, by one more exchange: "sandwich", "hc0", "model" or
+             "clustered" (`fedpact.solvers.inference` says what each assumes); of regressions also "bootstrap", by a
+             hundred more solves; or "none". `Fit.summary` is their table
     method, tol, max_rounds, seed, callbacks, options: of `fp.solve`, for every solve
 
     Ctrl-C, or an owner that stays away, ends the fit with the best model so far and the status `interrupted` or
@@ -66,11 +73,33 @@ def fit(
         for one in asked.constraints:
             check_holder(one, server)
     solving = {"method": method, "tol": tol, "max_rounds": max_rounds, "seed": seed, **options}
+    _check_inference(asked, inference)
     kind = fitting_of(asked)
     if session is not None:
-        return kind(session, owners, server, solving, callbacks).run(asked, compare)
+        return kind(session, owners, server, solving, callbacks, inference).run(asked, compare)
     with Session() as made:
-        return kind(made, owners, server, solving, callbacks).run(asked, compare)
+        return kind(made, owners, server, solving, callbacks, inference).run(asked, compare)
+
+
+def _check_inference(task: Task, stated: str) -> None:
+    """Raise OptionError for an unknown kind of standard errors, or for a task without coefficients of columns."""
+    if stated not in INFERENCES:
+        raise OptionError(
+            f"inference = {stated!r} is unknown; choose {', '.join(INFERENCES)}",
+            code="FP-OPTION-992",
+            key="inference",
+        )
+    if stated != "none" and not (isinstance(task, TableTask) and task.comparable):
+        raise OptionError(
+            f"task {task.name!r} has no standard errors; leave inference out", code="FP-OPTION-993", key="inference"
+        )
+    if stated == "bootstrap" and not isinstance(task, Regression):
+        raise OptionError(
+            f"a bootstrap draws the weights of rows, which constraints of task {task.name!r} do not have; use "
+            '"sandwich", or the task "regression"',
+            code="FP-OPTION-995",
+            key="inference",
+        )
 
 
 def fitting_of(task: Task) -> type[Fitting]:
@@ -93,8 +122,10 @@ class Fitting:
         server: Held,
         solving: Mapping[str, Any],
         callbacks: Iterable[Callable[[Progress], Any]],
+        inference: str = "none",
     ) -> None:
         self.session = session
+        self._inference = inference
         self._sources = {name: source_of(name, held) for name, held in owners.items()}
         self._server = source_of(SERVER, server)
         self._solving = solving
@@ -119,6 +150,8 @@ class Fitting:
             found = self._fit(task, start, before)
         if isinstance(task, Classification) and task.calibrate and found.solution.solved:
             found = self._calibrate(found)
+        if self._inference != "none" and found.solution.solved:
+            found = self._infer(found)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
@@ -129,7 +162,10 @@ class Fitting:
         if isinstance(method, Solver):
             method = {"name": method.name, **asdict(method)}
         server = None if self._server is None else self._server.digest()
-        return {**task.identity(), "server": server, "compare": compare, **self._solving, "method": method}
+        found = {**task.identity(), "server": server, "compare": compare, **self._solving, "method": method}
+        if self._inference != "none":
+            found["inference"] = self._inference
+        return found
 
     def _require_method(self) -> None:
         """OptionError when an owner lacks the method; "auto" chooses one later, and is checked then."""
@@ -236,6 +272,34 @@ class Fitting:
         except KeyboardInterrupt:
             reason = f"interrupted; the model was judged before that ({solution.status}), and is not calibrated"
             return found.stopped("interrupted", reason)
+
+    def _infer(self, found: Fit) -> Fit:
+        """One exchange, or many solves: standard errors. A certified model stays when that fails."""
+        solution = found.solution
+        try:
+            inference = self._find_errors(found.task, solution)
+        except OwnerLost as lost:
+            reason = f"{lost}; the model was judged before that ({solution.status}), and has no standard errors"
+            return found.stopped("client_lost", reason)
+        except KeyboardInterrupt:
+            reason = f"interrupted; the model was judged before that ({solution.status}), and has no standard errors"
+            return found.stopped("interrupted", reason)
+        return replace(found, inference=inference)
+
+    def _find_errors(self, task: Task, solution: Solution) -> Inference:
+        if self._inference == "bootstrap":
+            assert isinstance(task, Regression)  # `_check_inference` has seen to it
+            return bootstrap(self._solve, task, solution, self.session.owners)
+        self.session.pose(task)
+        return infer(
+            self.session,
+            solution.w,
+            dict(zip((SERVER, *self.session.owners), solution.multipliers, strict=True)),
+            coupled=solution.coupled_multiplier,
+            server=self._server_share(task),
+            regularizer=task.regularizer(),
+            covariance=self._inference,
+        )
 
     def _attest(self, found: Fit) -> Fit:
         """One exchange: what the owners sign about the model. A certified model stays when that fails."""

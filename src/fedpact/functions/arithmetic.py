@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fedpact.errors import ProblemError
 from fedpact.functions.arrays import as_numbers, first_of
 from fedpact.functions.base import Function, Indices, Map
+from fedpact.functions.contributions import Contributions
 from fedpact.types import Matrix, Vector
 
 Part = TypeVar("Part", Function, Map)
@@ -78,6 +79,28 @@ class FunctionSum(Function):
                 terms.append((factor * share, function.batch(chosen)))
         return FunctionSum(terms, self.constant)
 
+    def contributions(self, w: Vector) -> list[Contributions] | None:
+        found = []
+        for factor, function in self.terms:
+            each = function.contributions(w)
+            if each is None:
+                return None
+            found += [one.scale(factor) for one in each]
+        return found
+
+    def information(self, w: Vector) -> Matrix | None:
+        """Of a multiple of one likelihood; terms of the same rows vary together, and are no likelihood."""
+        if len(self.terms) > 1:
+            return None
+        ((factor, function),) = self.terms
+        found = function.information(w)
+        return None if found is None else factor**2 * found
+
+    def squares(self, w: Vector) -> float | None:
+        if len(self.terms) > 1:
+            return None
+        return self.terms[0][1].squares(w)
+
     def defect(self) -> str | None:
         return first_of([_number_defect(self.terms, self.constant), *(part.defect() for _, part in self.terms)])
 
@@ -129,6 +152,16 @@ class MapSum(Map):
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         return np.asarray(sum(factor * part.weighted_hessian_product(w, weights, v) for factor, part in self.terms))
+
+    def contributions(self, w: Vector) -> list[list[Contributions]] | None:
+        found: list[list[Contributions]] = [[] for _ in self.value(w)]
+        for factor, part in self.terms:
+            rows = part.contributions(w)
+            if rows is None:
+                return None
+            for own, each in zip(found, rows, strict=True):
+                own += [one.scale(factor) for one in each]
+        return found
 
     def defect(self) -> str | None:
         return first_of([_number_defect(self.terms, self.constant), *(part.defect() for _, part in self.terms)])

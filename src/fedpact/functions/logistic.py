@@ -17,6 +17,7 @@ class LogisticLoss(ScoredMean):
     """
 
     convex = True
+    likelihood = True
 
     def _losses(self, score: Vector) -> Vector:
         return np.logaddexp(0.0, self._against * score)

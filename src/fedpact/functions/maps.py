@@ -10,6 +10,7 @@ from fedpact.errors import ProblemError
 from fedpact.functions.arithmetic import common_dim, first_start
 from fedpact.functions.arrays import first_of
 from fedpact.functions.base import Function, Map
+from fedpact.functions.contributions import Contributions
 from fedpact.types import Matrix, Vector
 
 
@@ -58,6 +59,10 @@ class Single(Map):
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         return float(weights[0]) * self.function.hessian_product(w, v)
+
+    def contributions(self, w: Vector) -> list[list[Contributions]] | None:
+        rows = self.function.contributions(w)
+        return None if rows is None else [rows]
 
     def defect(self) -> str | None:
         return self.function.defect()
@@ -109,6 +114,10 @@ class TwoSided(Map):
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         return float(weights[0] - weights[1]) * self.function.hessian_product(w, v)
+
+    def contributions(self, w: Vector) -> list[list[Contributions]] | None:
+        rows = self.function.contributions(w)
+        return None if rows is None else [rows, [one.scale(-1.0) for one in rows]]
 
     def defect(self) -> str | None:
         if not np.isfinite([self.lower, self.upper]).all():
@@ -162,6 +171,15 @@ class Stack(Map):
         """The weights of each part; a part of unknown length is evaluated to learn it."""
         lengths = [part.length if part.length is not None else part.value(w).size for part in self.parts]
         return np.split(weights, np.cumsum(lengths)[:-1])
+
+    def contributions(self, w: Vector) -> list[list[Contributions]] | None:
+        found: list[list[Contributions]] = []
+        for part in self.parts:
+            rows = part.contributions(w)
+            if rows is None:
+                return None
+            found += rows
+        return found
 
     def defect(self) -> str | None:
         return first_of(part.defect() for part in self.parts)

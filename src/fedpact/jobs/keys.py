@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, replace
 from typing import Any
 
 from fedpact.federation import ENGINES
+from fedpact.fitting.fit import INFERENCES
 from fedpact.report.tracking import TRACKERS
 from fedpact.solvers import METHODS
 from fedpact.tasks import TASKS, Requirement, Vertical, keys_of
@@ -126,11 +127,13 @@ OPEN = {
     "owners": "name = its table, CSV or Parquet; or flower://ADDRESS, see the how-to on Flower",
     "roster": "owner = its public key, for owners that are Flower sites",
     "categories": "column = the list of its levels",
+    "attributes": "column = the list of its groups, of a vertical model",
     "columns": "party = the list of the columns that it brings to a vertical model",
     "bound": "owner = its bound, where they differ",
     "holdout": "owner = a table that nobody trains on; `fedpact evaluate` measures the model on it",
     "coefficients": "column = {at_least = ..., at_most = ...}",
     "monotone": "column = increasing or decreasing, in quotes",
+    "equal": "a name = the list of features that have one coefficient",
     "solve.options": "options of the method, as the reference page lists them",
     "keys": "owner = file of its private key, with which it signs the evidence of the run; all owners or none",
 }
@@ -166,6 +169,12 @@ def _declare() -> Iterator[JobKey]:
     yield _key("solve", "alignment_key", "file", tags, "none", example='"ids.key"', tasks=vertical)
     compare = "train without constraints too, to show what they cost"
     yield _key("solve", "compare", "bool", compare, "true", tasks=comparable)
+    errors = (
+        "standard errors and intervals of the coefficients, in coefficients.csv, by one more exchange (bootstrap: many)"
+    )
+    yield _key(
+        "solve", "inference", "text", errors, '"none"', choices=INFERENCES, example='"sandwich"', tasks=comparable
+    )
     with_server = tuple(name for name, task in TASKS.items() if task.has_server_data)
     server = "the coordinator's own table: the constraint holds on it, too"
     yield _key("server", "data", "file", server, example='"server.csv"', tasks=with_server)

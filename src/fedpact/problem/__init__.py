@@ -16,7 +16,7 @@ from fedpact.problem.measure import Measure, round_to_rows
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.party import DistantParty, Party, PartyLike, Piece
 from fedpact.problem.remote import Description, RemoteProblem, describe
-from fedpact.problem.scored import OwnScored, Scored
+from fedpact.problem.scored import OwnScored, Scored, score_losses
 from fedpact.problem.share import Constraint, Share, Unscaled
 from fedpact.problem.vertical import VerticalProblem
 
@@ -57,5 +57,6 @@ __all__ = [
     "owner_terms",
     "prove_infeasible",
     "round_to_rows",
+    "score_losses",
     "weigh",
 ]

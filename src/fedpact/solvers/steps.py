@@ -14,6 +14,7 @@ import numpy as np
 
 from fedpact.errors import ProblemError
 from fedpact.federation import Answers, Largest, Order, Reply, Session, Summed, client_step
+from fedpact.federation.messages import copy_with
 from fedpact.problem import (
     Certificate,
     Description,
@@ -82,7 +83,8 @@ class Holder:
         """The state with its latest price and private variables as the best ones, if they are."""
         if not best:
             return self
-        return replace(self, best_iteration=self.iteration, best_price=self.price, best_private=self.private)
+        latest = {"best_iteration": self.iteration, "best_price": self.price, "best_private": self.private}
+        return copy_with(self, latest)
 
     @property
     def separator(self) -> tuple[Vector | None, Vector]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedpact.data.cells import Cells
 from fedpact.errors import DataError, OptionError
+from fedpact.federation.digest import digest
 from fedpact.tasks import checks
 from fedpact.types import Matrix, Vector
 
@@ -87,6 +88,17 @@ def total_weight(X: Matrix, weight: Vector | None) -> float:
     if weight is None:
         return float(len(X))
     return float(np.sum(weight))
+
+
+def draw_weights(rows: Rows, number: int) -> Vector:
+    """The weights of the rows times exponential draws, with the same sum: one draw of the Bayesian bootstrap.
+
+    The rows themselves seed the generator, so that nobody else can repeat the draw.
+    """
+    own = np.ones(len(rows.y)) if rows.weight is None else rows.weight
+    generator = np.random.default_rng([number, int(digest(rows), 16)])
+    drawn = own * generator.exponential(size=len(own))
+    return np.asarray(drawn * (own.sum() / drawn.sum()))
 
 
 def effective_rows(rows: int, weight: Vector | None) -> int:

@@ -10,6 +10,8 @@ from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.generated import generated
 from fedpact_experiments.bench.growth import growth
 from fedpact_experiments.bench.house import house
+from fedpact_experiments.bench.inference import inference
+from fedpact_experiments.bench.jobs import jobs
 from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
@@ -22,6 +24,7 @@ from fedpact_experiments.bench.seconds import seconds
 from fedpact_experiments.bench.slow_party import slow_party
 from fedpact_experiments.bench.speed import speed
 from fedpact_experiments.bench.startup import startup
+from fedpact_experiments.bench.unconstrained import unconstrained
 from fedpact_experiments.bench.vertical import vertical
 
 
@@ -35,15 +38,18 @@ def bench() -> None:
     fedpact bench speed                                      interior-point beside its arithmetic, IPOPT and SLSQP
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
     fedpact bench generated                                  generated problems of every kind, beside a conic solver
+    fedpact bench unconstrained                              beside scikit-learn and Flower's simulation
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench calibration                                probabilities from scores, two ways, by sums
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
+    fedpact bench inference                                  how often 95 % intervals hold, with constraints
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
     fedpact bench parties                                    a vertical job from files, for more people
     fedpact bench people                                     vertical methods with more and more people
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
+    fedpact bench jobs                                       whole jobs on large files: CPU seconds and memory
     fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
 
@@ -56,17 +62,20 @@ for command in (
     rounds,
     seconds,
     speed,
+    unconstrained,
     growth,
     generated,
     local,
     neyman_pearson,
     calibration,
     decisions,
+    inference,
     promises,
     vertical,
     parties,
     people,
     engines,
+    jobs,
     owners,
     slow_party,
     startup,

@@ -18,6 +18,8 @@ from fedpact.functions import Vector
 from fedpact.problem import FederatedProblem, certify
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution
+from fedpact.solvers.base import Solver
+from fedpact_experiments.bench.fedsgm import FedSGM
 from fedpact_experiments.bench.output import Output, cell
 from fedpact_experiments.bench.problems import Instance
 from fedpact_experiments.counting import count_evaluations
@@ -26,7 +28,7 @@ from fedpact_experiments.trace import objective_at
 PAPER = "proximal-al-paper"
 CONIC = "cvxpy-clarabel"
 #: The rows of an instance, in the order in which they are measured: the paper's first, for the ratios to it.
-LABELS = (PAPER, "proximal-al", "accelerated", "interior-point", "centralized-proximal-al", CONIC)
+LABELS = (PAPER, "proximal-al", "accelerated", "interior-point", "centralized-proximal-al", FedSGM.name, CONIC)
 #: Methods that are asked for the reference, until one solves it.
 REFEREES = ("centralized-proximal-al", "interior-point")
 REFERENCE_TOL = 1e-9
@@ -137,10 +139,12 @@ def measure(
     instance: Instance, label: str, tol: float, budget: float, seed: int = 0, problem: FederatedProblem | None = None
 ) -> tuple[Measured, Solution | None]:
     """Run a method of `solve` on the instance, or on another form of its problem. Ctrl-C by the user is raised."""
-    method = "proximal-al" if label == PAPER else label
+    method: Solver[Any] | str = "proximal-al" if label == PAPER else label
     options: dict[str, Any] = dict(instance.paper) if label == PAPER else {}
+    if label == FedSGM.name:
+        method = FedSGM(slack=0.5 * tol)
     row = blank(instance, label, tol, "not available")
-    if method not in METHODS:
+    if isinstance(method, str) and method not in METHODS:
         return row, None
     asked, counts = count_evaluations(problem or instance.problem)
     clock = Budget(budget)

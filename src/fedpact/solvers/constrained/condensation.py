@@ -195,9 +195,10 @@ def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing:
     assert origin.barrier is not None
     slack_step = -(origin.local.value + origin.slack) - change
     multiplier_step = origin.barrier.multiplier(change, target) - origin.multiplier
-    free = ~cone.has_slack  # equalities: nothing to keep inside
-    if free.any():
-        slack_step[free] = 0.0
+    equal = ~cone.has_slack  # nothing to keep inside
+    equalities = equal.any()
+    if equalities:
+        slack_step[equal] = 0.0
     fraction = FRACTION
     if not all(isinstance(block, Nonnegative | Zero) for block in cone.blocks):
         fraction = float(np.clip(1 - np.sqrt(target), LEAST_FRACTION, FRACTION))
@@ -205,8 +206,8 @@ def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing:
     multiplier_length = min(1.0, fraction * cone.longest_dual_step(origin.multiplier, multiplier_step))
     slack = origin.slack + slack_length * slack_step
     multiplier = origin.multiplier + multiplier_length * multiplier_step
-    if free.any():
-        multiplier[free] = origin.multiplier[free] + multiplier_step[free]
+    if equalities:
+        multiplier[equal] = origin.multiplier[equal] + multiplier_step[equal]
     return slack, multiplier
 
 

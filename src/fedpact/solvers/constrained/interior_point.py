@@ -34,6 +34,7 @@ import numpy as np
 
 from fedpact.errors import DataError
 from fedpact.federation import Answers, add_up, client_step, named
+from fedpact.federation.messages import copy_with
 from fedpact.problem import Share, Terms, assemble, owner_evidence
 from fedpact.problem.infeasibility import row_evidence
 from fedpact.problem.share import Curvature, Local, evaluate, expand
@@ -200,20 +201,14 @@ def origin_of(state: State, order: Advance) -> Point:
 def move_to(share: Share, state: State, order: Advance, point: Point) -> State:
     """The state after the step to `point`."""
     kept = state.latest if order.keep else state.kept
-    marked = state.mark_best(order.best)
-    return State(
-        iteration=order.iteration,
-        price=point.clean,
-        best_iteration=marked.best_iteration,
-        best_price=marked.best_price,
-        private=Private.of(share, point.w),
-        best_private=marked.best_private,
-        returned=marked.returned,
-        weight=marked.weight,
-        latest=point,
-        kept=kept,
-        weights=marked.weights,
-    )
+    moved = {
+        "iteration": order.iteration,
+        "price": point.clean,
+        "private": Private.of(share, point.w),
+        "latest": point,
+        "kept": kept,
+    }
+    return copy_with(state.mark_best(order.best), moved)
 
 
 # --------------------------------------------------------------------------------------------------- the server's half
