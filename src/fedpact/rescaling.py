@@ -71,6 +71,8 @@ class Rescaling:
             weights = tuple(rows * held for rows, held in zip(units.rows, answer.proof.weights, strict=True))
             proof = Proof(units.columns * answer.proof.w, weights, units.coupled * answer.proof.coupled)
             answer = replace(answer, proof=proof)
+        if answer.ray is not None:
+            answer = replace(answer, ray=units.columns * answer.ray)
         if self.relative or not all(np.all(np.isfinite(price)) for price in answer.multipliers):
             return answer
         judged = certify(self.problem, answer.w, answer.multipliers, answer.coupled_multiplier)

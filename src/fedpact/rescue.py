@@ -14,6 +14,7 @@ import numpy as np
 from fedpact.federation import Communication
 from fedpact.problem import FederatedProblem, Proof
 from fedpact.problem.elastic import ElasticProblem
+from fedpact.problem.ray import RayProblem, check_ray, has_rays
 from fedpact.solvers import Solution
 from fedpact.solvers.run import Rescue
 from fedpact.types import Vector
@@ -60,6 +61,11 @@ class Rescuer:
             proof = Proof(near, tuple(weights), coupled)
             if names := proof.check(self.problem):
                 return Rescue(spent, names, proof)
+        if has_rays(self.problem):
+            found = self.loosened(RayProblem(self.problem, near), np.zeros_like(near))
+            spent = spent + found.communication
+            if check_ray(self.problem, near, found.w):
+                return Rescue(spent, ray=found.w)
         answer = self.again(near)
         if answer.status in ("solved", "unbounded", "infeasible"):
             return Rescue(spent, answer=answer)

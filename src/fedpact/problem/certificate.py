@@ -231,7 +231,7 @@ def weigh(
 def _average_miss(residuals: Sequence[Residuals]) -> float:
     """Of the holders: the same from all their residuals and from the root of the sum of squares."""
     holders = sum(one.holders for one in residuals)
-    return math.sqrt(sum(one.feasibility**2 for one in residuals)) / max(holders, 1)
+    return math.hypot(*(one.feasibility for one in residuals)) / max(holders, 1)
 
 
 def certify(

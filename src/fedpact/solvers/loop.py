@@ -68,6 +68,8 @@ def _rescue(run: Run, solver: Solver[Any], verdict: Verdict) -> tuple[Verdict, S
     best = run.best.certificate
     if found.conflict and best is not None:
         return replace(infeasible(found.conflict, best), proof=found.proof), None
+    if found.ray is not None:
+        return Verdict("unbounded", UNBOUNDED, ray=found.ray), None
     if found.answer is None:
         return verdict, None
     run.history.outer.extend(found.answer.history.outer)
@@ -187,7 +189,8 @@ class Watch:
             return None
         if run.problem.private:  # a proof would have to balance at every owner's private variables too
             return None
-        if not all(share.constraints_convex for share in run.problem.holders):  # nothing is proved of other points
+        known = run.problem.convex or all(share.constraints_convex for share in run.problem.holders)
+        if not known:  # weights prove nothing about points elsewhere
             return None
         if iterate.judged is not None and iterate.judged[0].violation <= run.tol[1]:
             return None
@@ -218,6 +221,7 @@ def _hand_over(run: Run) -> None:
     run.start = run.best.w
     run.warm = run.best.iteration
     run.first = run.latest + 1
+    run.balanced = None
 
 
 # -------------------------------------------------------------------------------------------------------------- the end

@@ -41,6 +41,7 @@ class Verdict:
     conflict: tuple[str, ...] = ()
     then: str = ""
     proof: Proof | None = None
+    ray: Vector | None = None
 
 
 SOLVED = Verdict("solved", "the certificate meets the tolerances")
@@ -147,7 +148,10 @@ class Given:
 
 @dataclass(frozen=True)
 class Rescue:
-    """What became of a stalled solve: whose constraints exclude each other, or the answer from another start.
+    """What became of a stalled solve: a proof that constraints conflict, a ray without end, or an answer.
+
+    ray:    a direction that all constraints admit and along which the objective falls
+    answer: of a solve from another start
 
     communication: what it took, in sessions of its own
     """
@@ -155,6 +159,7 @@ class Rescue:
     communication: Communication
     conflict: tuple[str, ...] = ()
     proof: Proof | None = None
+    ray: Vector | None = None
     answer: Solution | None = None
 
 
@@ -330,6 +335,7 @@ class Run:
             communication=self.communication,
             conflict=verdict.conflict,
             proof=verdict.proof,
+            ray=verdict.ray,
             convex=self.problem.convex,
         )
 

@@ -129,6 +129,7 @@ class Solution:
     coupled_multiplier: Vector = field(default_factory=lambda: np.zeros(0))
     conflict: tuple[str, ...] = ()  # the owners whose constraints conflict, when infeasible
     proof: Proof | None = field(default=None, repr=False)  # of that, where all owners are in this process; never saved
+    ray: Vector | None = field(default=None, repr=False)  # when unbounded, where one was found and checked; never saved
     convex: bool = False  # is the problem known to be convex? Then a solved one is optimal, up to the tolerances
     private: list[Vector] | None = field(default=None, repr=False)
     scores: Vector | None = field(default=None, repr=False)

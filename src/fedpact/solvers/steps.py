@@ -462,7 +462,7 @@ def far_point(run: Run, w: Vector) -> Vector:
 
 
 def is_better_afar(run: Run, far: Vector, replies: Answers[Any], certificate: Certificate, objective: float) -> bool:
-    """Is the far point no less feasible, and better by a tenth? `replies` have the fields of `Probed`.
+    """Are w and the far point feasible, and is that better by a tenth? `replies` have the fields of `Probed`.
 
     Then the certificate says little: a minimiser, if there is one, lies a million times farther out. Operators have no
     objective that could fall.
@@ -475,5 +475,5 @@ def is_better_afar(run: Run, far: Vector, replies: Answers[Any], certificate: Ce
     if asked.coupled_cone is not None:
         violations.append(asked.coupled_cone.violation(replies.total.far_coupled))
     there = own["far_objective"] + replies.total.far_objective + run.problem.regularizer.value(far)
-    feasible = max(violations) <= max(certificate.violation, run.tol[1])
+    feasible = max(certificate.violation, *violations) <= run.tol[1]  # else nothing is known of what is feasible
     return bool(feasible and np.isfinite(there) and there < objective - 0.1 * abs(objective))

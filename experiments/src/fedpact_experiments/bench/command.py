@@ -7,6 +7,7 @@ import click
 from fedpact_experiments.bench.calibration import calibration
 from fedpact_experiments.bench.decisions import decisions
 from fedpact_experiments.bench.engines import engines
+from fedpact_experiments.bench.generated import generated
 from fedpact_experiments.bench.growth import growth
 from fedpact_experiments.bench.house import house
 from fedpact_experiments.bench.inference import inference
@@ -37,6 +38,7 @@ def bench() -> None:
     fedpact bench time                                       seconds, against centralized solvers on pooled data
     fedpact bench speed                                      interior-point beside its arithmetic, IPOPT and SLSQP
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
+    fedpact bench generated                                  generated problems of every kind, beside a conic solver
     fedpact bench unconstrained                              beside scikit-learn and Flower's simulation
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
@@ -64,6 +66,7 @@ for command in (
     speed,
     unconstrained,
     growth,
+    generated,
     local,
     neyman_pearson,
     calibration,

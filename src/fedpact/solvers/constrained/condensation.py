@@ -19,8 +19,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.cones import Cone, Product, Zero
-from fedpact.federation import Largest, Reply, Summed
+from fedpact.cones import Cone, Nonnegative, Product, Zero
+from fedpact.federation import Largest, Order, Reply, Summed
 from fedpact.federation.messages import Fitted, Fitting, content_fields, is_finite, summed_fields
 from fedpact.problem import Share, Terms, owner_terms
 from fedpact.problem.share import Curvature, Local
@@ -33,6 +33,8 @@ ROOM = 0.01
 FLAT = 1e20
 #: Part of the way to the boundary of its cone that a slack or multiplier goes at most.
 FRACTION = 0.99
+#: Rows that a cone ties together are not centred by one step: while complementarity is large, this part at least.
+LEAST_FRACTION = 0.7
 #: Private variables go no farther than to violate the constraint by this much of its steepest slope, or twice as much
 #: as before: on a flat stretch far out, as a smoothed rate has it, nothing would lead them back.
 MOST_MISSED = 0.02
@@ -197,8 +199,11 @@ def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing:
     equalities = equal.any()
     if equalities:
         slack_step[equal] = 0.0
-    slack_length = min(1.0, FRACTION * cone.longest_step(origin.slack, slack_step))
-    multiplier_length = min(1.0, FRACTION * cone.longest_dual_step(origin.multiplier, multiplier_step))
+    fraction = FRACTION
+    if not all(isinstance(block, Nonnegative | Zero) for block in cone.blocks):
+        fraction = float(np.clip(1 - np.sqrt(target), LEAST_FRACTION, FRACTION))
+    slack_length = min(1.0, fraction * cone.longest_step(origin.slack, slack_step))
+    multiplier_length = min(1.0, fraction * cone.longest_dual_step(origin.multiplier, multiplier_step))
     slack = origin.slack + slack_length * slack_step
     multiplier = origin.multiplier + multiplier_length * multiplier_step
     if equalities:

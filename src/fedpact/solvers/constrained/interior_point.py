@@ -88,7 +88,7 @@ PROOF = 4
 #: Algorithm 1 goes on when it has not halved in this many, where the constraints may be non-convex.
 MISSED = 12
 #: A rescue, where there is one, is called when nothing has halved in this many.
-IDLE = 20
+IDLE = 25
 #: A point this many times farther out than AWAY may have no end; it is asked again when it is as much farther still.
 FARTHER = 1e3
 AWAY = 1e4

@@ -16,7 +16,7 @@ import numpy as np
 from fedpact.functions import Matrix, Vector
 from fedpact.prox import Prox
 from fedpact.solvers.local.base import Minimum
-from fedpact.solvers.local.quadratic_program import solve_polyhedral
+from fedpact.solvers.local.quadratic_program import is_polyhedral, solve_polyhedral
 
 #: Parts of a Newton step that are tried; the residual must shrink by a tenth of the part.
 LENGTHS = (1.0, 0.5, 0.2, 0.05)
@@ -24,6 +24,8 @@ LENGTHS = (1.0, 0.5, 0.2, 0.05)
 PLAIN = 20
 #: Newton steps before another rho is tried.
 TURNS = 30
+#: ... and where a quadratic program is the next thing to try.
+EARLY = 8
 #: The rho to try, as multiples of the typical size of M.
 RHOS = (1.0, 10.0, 0.1, 100.0, 0.01)
 #: Relative step of the differences that stand for the Jacobian of a prox.
@@ -100,7 +102,8 @@ def composite_quadratic(matrix: Matrix, slope: Vector, regularizer: Prox, start:
         inverse: Matrix = np.linalg.inv(matrix + rho * np.eye(start.size)).astype(np.float64)
         splitting = _Splitting(rho, rho * inverse, inverse @ linear, regularizer)
         z = best.w + (matrix @ best.w + linear) / rho
-        for _ in range(TURNS):
+        turns = EARLY if number == 0 and is_polyhedral(regularizer) else TURNS
+        for _ in range(turns):
             steps += 1
             z = splitting.advance(z)
             _, y, _ = splitting.at(z)

@@ -15,6 +15,11 @@ ROUNDING = 1e-14
 RAISE = 10.0
 #: ... and then once by this one, since M is nearly singular there.
 SAFE = 3.0
+#: In a column where the Hessian is flatter than this part of M's own diagonal, that part stands for it:
+FLAT = 1e-8
+#: more where there is none at all and a step was dropped, as this much damping says: less would not shorten the next.
+NO_CURVATURE = 1e-2
+DROPPED = 1e-4
 #: No step is left of a model that needs more damping than this.
 MOST = 1e30
 
@@ -34,7 +39,8 @@ def model_step(
         slope = slope + smooth * w
         diagonal = diagonal + smooth
     typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
-    diagonal = np.maximum(diagonal, 1e-8 * np.where(np.diagonal(M) > 0, np.diagonal(M), typical))
+    flat = np.where((diagonal > 0) | (damping < DROPPED), FLAT, NO_CURVATURE)
+    diagonal = np.maximum(diagonal, flat * np.where(np.diagonal(M) > 0, np.diagonal(M), typical))
     damping = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal)))
     if not damping <= MOST:
         return np.zeros_like(w), damping

@@ -41,11 +41,18 @@ class Program:
     b: Vector
 
 
+def is_polyhedral(regularizer: Prox) -> bool:
+    """Whether `solve_polyhedral` takes it."""
+    if isinstance(regularizer, Times):
+        return isinstance(regularizer.inner, Simplex)
+    return isinstance(regularizer, Box | Simplex | L1 | ElasticNet)
+
+
 def solve_polyhedral(M: Matrix, q: Vector, regularizer: Prox) -> Vector | None:
     """argmin x'Mx / 2 + q'x + h(x), exactly on its bounds and kinks; None for an h that is not polyhedral."""
+    if not is_polyhedral(regularizer):
+        return None
     if isinstance(regularizer, Times):
-        if not isinstance(regularizer.inner, Simplex):
-            return None
         regularizer = regularizer.inner
     if isinstance(regularizer, ElasticNet):
         ridge = np.diag(np.broadcast_to(regularizer.l2, q.size))
