@@ -51,7 +51,6 @@ from fedpact.solvers.constrained.accelerated_owner import (
     MIXED,
     Begin,
     Moved,
-    Plan,
     Round,
     State,
     advance,
@@ -60,6 +59,7 @@ from fedpact.solvers.constrained.accelerated_owner import (
 from fedpact.solvers.constrained.accelerated_pace import STIFFNESS, Pace
 from fedpact.solvers.constrained.anderson import Memory, mix_next
 from fedpact.solvers.constrained.coupling import Coupling, divide_penalty
+from fedpact.solvers.constrained.penalties import Plan
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import find_coupled_scale
 from fedpact.solvers.solution import InnerRecord

@@ -11,8 +11,9 @@ from fedpact.federation import Order, Summed, client_step
 from fedpact.problem import Share, add_slack, insert_slack
 from fedpact.solvers.constrained.anderson import Part, mix_next
 from fedpact.solvers.constrained.coupling import for_server
+from fedpact.solvers.constrained.penalties import Plan, lagrangian_curvature
 from fedpact.solvers.local.constrained import Proximal, Warm, constrained
-from fedpact.solvers.scales import Introduce, difference, introduce
+from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.steps import (
     Holder,
     Judged,
@@ -25,9 +26,6 @@ from fedpact.solvers.steps import (
     weight_of,
 )
 from fedpact.types import Vector
-
-#: rho_i is a misfit when it is so many times larger or smaller than the curvature asks for.
-MISFIT = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,26 +69,6 @@ class Begun(Judged):
 
     curvature: Summed[float]
     pull: Summed[Vector]  # grad f(w) + J'mu
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The penalties of a round (`accelerated_pace.py`).
-
-    penalty:     rho, of which an owner's is r_i rho
-    stiffness:   what rho_i should be over the curvature of the owner's Lagrangian
-    measure:     tell that curvature, and whether rho_i is far from it
-    adjust:      set rho_i by the curvature that was measured in the round before,
-    least:       with at least this rho_i,
-    least_bound: and this one where the constraint bound
-    """
-
-    penalty: float
-    stiffness: float
-    measure: bool = False
-    adjust: bool = False
-    least: float = 0.0
-    least_bound: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +168,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     tied = dim + state.slack
     state = state.mark_best(order.best)
     with_slack = add_slack(share, dim, state.scale)
-    weight = adjust_weight(state, order)
+    weight = order.choose_weight(state.weight, state.curvature, state.bound)
     penalty = weight * order.penalty
 
     # 1. the next z; a new rho keeps lambda_i
@@ -225,10 +203,13 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
         steps = (*state.steps, z - state.z)[-order.remember :]
         changes = (*state.changes, residual - state.residual)[-order.remember :]
 
+    curvature = 0.0
+    if order.measure:
+        curvature = lagrangian_curvature(with_slack, found.u, found.multiplier, dim)
     binds = bool(np.any(price))
     after = replace(
         state,
-        curvature=lagrangian_curvature(with_slack, found, dim) if order.measure else 0.0,
+        curvature=curvature,
         bound=binds or (state.bound and not order.adjust),
         weight=weight,
         iteration=order.iteration,
@@ -247,36 +228,6 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     if order.judge:
         terms = judged_terms(share, own_point, price, order.coupled)
     return after, report_round(state, after, found, terms, order)
-
-
-def adjust_weight(state: State, order: Round) -> float:
-    """r_i: as it was, or by the curvature that was measured in the round before."""
-    if not order.adjust:
-        return state.weight
-    least = order.least_bound if state.bound else order.least
-    return max(order.stiffness * state.curvature, least) / order.penalty
-
-
-def is_misfit(state: State, stiffness: float) -> bool:
-    """Whether rho_i is far from what the measured curvature asks for; one that binds may be stiffer."""
-    wanted = stiffness * state.curvature
-    return wanted > MISFIT * state.penalty or (wanted < state.penalty / MISFIT and not state.bound)
-
-
-def lagrangian_curvature(share: Share, found: Proximal, dim: int) -> float:
-    """Mean diagonal of the Hessian of f_i + mu_i'c_i at u, in w alone: |v' H v| / d for one vector v of signs."""
-
-    def gradient(u: Vector) -> Vector:
-        total = np.zeros_like(u)
-        if share.objective is not None:
-            total = total + share.objective.gradient(u)
-        if share.constraint is not None:
-            total = total + share.constraint.function.jacobian(u).T @ found.multiplier
-        return total
-
-    v = np.zeros_like(found.u)
-    v[:dim] = np.random.default_rng(0).choice([-1.0, 1.0], dim)
-    return abs(float(v @ difference(gradient, found.u, v))) / dim
 
 
 def report_round(before: State, after: State, found: Proximal, terms: dict[str, Any], order: Round) -> Moved:
@@ -311,7 +262,7 @@ def report_round(before: State, after: State, found: Proximal, terms: dict[str, 
         looseness=1 / r if after.slack else 0.0,
         curvature=after.curvature,
         bound=float(after.bound),
-        misfits=float(order.measure and is_misfit(after, order.stiffness)),
+        misfits=float(order.measure and order.is_misfit(after.penalty, after.curvature, after.bound)),
         converged=found.converged,
         indefinite=found.indefinite,
         gradients=found.gradients,

@@ -1,15 +1,6 @@
 """When accelerated consensus (`accelerated.py`) changes its penalties, and to what.
 
-A holder's penalty belongs near the curvature of its own Lagrangian f_i + mu_i'c_i. With one penalty for all, exchanges
-grow with the number n of owners: the objectives are means over all owners, so that of each has curvature O(1 / n),
-while the few constraints that bind carry multipliers that sum to O(1), and their owners the curvature that goes with
-them. A common rho is then too stiff for the many, or so soft for the few that bind that each round moves their
-multiplier by O(1 / n) of its way. (Synthetic Neyman-Pearson, 100 rows an owner: the best common rho takes 27, 44 and 92
-rounds to 1e-3 at n = 20, 100 and 300 and is 6, 20 and 200 times the mean curvature of the objectives; with rho_i
-known from the solution 27, 24, 41, and 42 at n = 1000.)
-
-Multipliers are not known in advance. So owners measure now and then, and those whose constraint bound in the meantime
-get an equal share of the whole curvature at least: one whose multiplier is still small could not raise it otherwise.
+Every holder has its own, near the curvature of its Lagrangian (`penalties.py` says why).
 """
 
 from __future__ import annotations
@@ -18,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedpact.solvers.constrained.accelerated_owner import Moved, Plan
+from fedpact.solvers.constrained.accelerated_owner import Moved
+from fedpact.solvers.constrained.penalties import Plan, share_out
 
 #: What rho_i is at first over the curvature of the owner's Lagrangian.
 STIFFNESS = 2.0
@@ -30,8 +22,6 @@ LATER = 1.5
 WINDOW = 4
 #: leave no more than this part of the residual.
 FAST = 0.3
-#: The least penalty of a holder, relative to the mean.
-LEAST = 0.1
 #: The curvature seen, |change of the pulls| / |change of the u_i|, is off when it is this many times the penalties',
 RISE = 3.0
 #: or this part of them,
@@ -100,13 +90,7 @@ class Pace:
             return replace(plan, penalty=plan.penalty * float(np.clip(seen, 1 / LEAP, LEAP)))
         self.stiffness *= float(np.clip(np.sqrt(seen), 1 / CHANGE, CHANGE))
         total = self.stiffness * everyone.curvature
-        return replace(
-            plan,
-            adjust=True,
-            stiffness=self.stiffness,
-            least=LEAST * total / holders,
-            least_bound=total / max(everyone.bound, 1.0),
-        )
+        return replace(plan, stiffness=self.stiffness, **share_out(total, everyone.bound, holders))
 
     def _restart(self) -> None:
         self.residuals = []
