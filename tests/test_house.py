@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "statistics": set(),
     "prox": {"cones"},
     "problem": {"cones", "functions", "prox"},
-    "solvers": {"problem", "federation", "functions", "prox", "cones"},
+    "solvers": {"problem", "federation", "functions", "prox", "cones", "statistics"},
     "engines": {"federation"},
     "engines/flower/app": None,  # programs that stand above the engine: they run jobs
     "engines/flower/submit": None,
@@ -44,6 +44,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "estimators": None,
     "cli": None,
     "preparation": {"federation", "problem", "solvers"},
+    "rescaling": {"problem", "solvers"},
+    "rescue": {"federation", "problem", "solvers"},
     "solve": None,
     "__init__": None,
 }

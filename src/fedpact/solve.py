@@ -16,7 +16,9 @@ from numpy.typing import ArrayLike
 from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
 from fedpact.preparation import Problem, Start, build_solver, check_problem, prepare
-from fedpact.problem import FederatedProblem
+from fedpact.problem import FederatedProblem, Proof
+from fedpact.rescaling import choose_units
+from fedpact.rescue import ACCURACY, ROUNDS, Rescuer, can_rescue
 from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
 from fedpact.solvers.steps import private_of
 from fedpact.types import Vector
@@ -25,6 +27,7 @@ from fedpact.types import Vector
 DEFAULT_MAX_ROUNDS = 100_000
 #: The fewest with which every method can start, judge and hand out its answer.
 LEAST_ROUNDS = 8
+UNPROVED = "constraints seemed to exclude each other, and the proof of it does not hold; is the problem well scaled?"
 
 
 def solve(
@@ -32,6 +35,7 @@ def solve(
     method: str | Solver[Any] = "auto",
     *,
     tol: float | tuple[float, float] = 1e-3,
+    relative: bool = False,
     w0: ArrayLike | None = None,
     multipliers0: Sequence[ArrayLike | None] | None = None,
     coupled_multiplier0: ArrayLike | None = None,
@@ -56,6 +60,9 @@ def solve(
 
     method:     "auto", a name in `fedpact.solvers.METHODS`, or a solver: IFedDR(gamma=2.0), or one of your own
     tol:        of the certificate: one number, or (stationarity, feasibility), each in (0, 1)
+    relative:   whether tol is relative to the size of the problem's numbers: it then bounds the residuals in units in
+                which columns, rows and objective have derivatives of size one at the start, and the certificate is
+                given in these. Without it "auto" may solve in such units, and judges in yours
     w0:         start, inside the domain of the regularizer; zero (or the nearest point of that domain) when None
     multipliers0, coupled_multiplier0: to start from, as in `fp.certify` ([server, client 1, ...]) and in the `Solution`
                 of a problem that differs in a bound; of methods with multipliers of their own all but "interior-point"
@@ -77,6 +84,15 @@ def solve(
     limit = _read_whole("max_rounds", DEFAULT_MAX_ROUNDS if max_rounds is None else max_rounds, LEAST_ROUNDS)
     seed = _read_whole("seed", seed, 0)
     asked = build_solver(method, options)
+    priced = multipliers0 is not None or coupled_multiplier0 is not None
+    rescaling = choose_units(problem, asked is None, relative, w0, priced)
+    wanted = tolerances
+    if rescaling is not None:
+        problem = rescaling.units.rescale(rescaling.problem)
+        tolerances = rescaling.tolerances(wanted)
+        callbacks = rescaling.listeners(callbacks)
+        if w0 is not None:
+            w0 = rescaling.problem.start(w0) / rescaling.units.columns
     about = {
         "method": "auto" if asked is None else asked.name,
         "tol": tolerances,
@@ -97,6 +113,8 @@ def solve(
         "resume": resume,
         "record": record,
     }
+    # A rescue reads shares and has a session of its own: only where both are this process's
+    plain = session is None and engine in (None, "in-process") and checkpoint is None and not secure_sum
     with ExitStack() as stack:
         if session is None:
             session = stack.enter_context(Session(**settings))
@@ -127,6 +145,9 @@ def solve(
             fallback,
             prepared.given,
         )
+        if asked is None and fallback and plain and can_rescue(problem, solver.name):
+            assert isinstance(problem, FederatedProblem)
+            run.rescue = _rescuer(problem, run, seed)
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
         solver.check(run)
@@ -135,9 +156,59 @@ def solve(
         if solver.needs.private and not hidden:
             run.note("the coordinator sees the replies of every single owner")
         answer = run_solver(run, solver, hidden)
+        if type(problem) is FederatedProblem and answer.status == "infeasible":
+            answer = _keep_proof(problem, session, run, answer)
+        if rescaling is not None:
+            return rescaling.restore(answer, wanted)
         if isinstance(problem, FederatedProblem) and problem.private:
             answer = replace(answer, private=_private_variables(problem, session, answer))
         return answer
+
+
+def _rescuer(problem: FederatedProblem, run: Run, seed: int) -> Rescuer:
+    """A rescue by interior-point alone, in sessions of its own, as long as no callback stops it."""
+
+    def stops(progress: Progress) -> bool:
+        seen = replace(progress, w=run.start)
+        answers = [listener(seen) for listener in run.listeners]
+        return any(answer is True for answer in answers)
+
+    def loosened(elastic: FederatedProblem, start: Vector) -> Solution:
+        return solve(
+            elastic, "interior-point", tol=ACCURACY, w0=start, max_rounds=ROUNDS, fallback=False, callbacks=[stops]
+        )
+
+    def again(start: Vector) -> Solution:
+        inside = problem.regularizer.prox(start, 1.0) if not problem.regularizer.contains(start) else start
+        left = max(run.rounds_left, LEAST_ROUNDS)
+        return solve(
+            problem,
+            "interior-point",
+            tol=run.tol,
+            w0=inside,
+            max_rounds=left,
+            seed=seed,
+            fallback=False,
+            callbacks=[stops],
+        )
+
+    return Rescuer(problem, loosened, again)
+
+
+def _keep_proof(problem: FederatedProblem, session: Session, run: Run, answer: Solution) -> Solution:
+    """The answer with its proof of infeasibility, checked again from the problem alone; stalled where it fails."""
+    proof = answer.proof
+    states = session.fleet.states()
+    if proof is None and run.balanced is not None and states is not None:
+        w, held = run.balanced
+        server, coupled = np.split(held, [problem.server.multiplier_length])
+        owners = tuple(states[share.label].separator[1] for share in problem.shares)
+        proof = Proof(w, (server, *owners), coupled)
+    if proof is None:
+        return answer
+    if proof.check(problem):
+        return replace(answer, proof=proof)
+    return replace(answer, status="stalled", reason=UNPROVED, conflict=(), proof=None)
 
 
 def _read_tolerances(tol: float | tuple[float, float]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Array types that every room uses, and the way from what a user gives to one of them without losing a value."""
+"""Types that every room uses, and the way from what a user gives to one of them without losing a value."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+#: Bytes, or a view of bytes that are elsewhere.
+Buffer = bytes | memoryview
 
 
 def to_array(given: Any) -> NDArray[Any]:

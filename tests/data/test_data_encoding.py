@@ -73,6 +73,24 @@ def test_scaling_and_back() -> None:
     assert scaling.apply(holes)[3, 1] == 0.0  # the mean
 
 
+def test_whole_numbers_of_a_parquet_file_are_exact(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    ids = [2**53, 2**53 + 1, 2**63 - 1]
+    largest = pyarrow.array([2**64 - 1, 1, 2**64 - 2], pyarrow.uint64())
+    parquet.write_table(pyarrow.table({"id": ids, "large": largest, "gap": [1, None, 3]}), path)
+    cells = read_cells(path)
+    assert cells.column("id").cells == ids
+    assert cells.column("large").cells == [2**64 - 1, 1, 2**64 - 2]
+    assert cells.codes("id", [str(one) for one in reversed(ids)], "categories").tolist() == [2, 1, 0]
+    with raises_code("FP-DATA-006", "", str(2**53 + 1)):
+        cells.codes("id", [str(2**53), str(2**63 - 1)], "categories")
+    assert cells.numbers("id").dtype == np.float64
+    np.testing.assert_array_equal(cells.numbers("gap", missing=True), [1.0, np.nan, 3.0])
+
+
 def test_a_parquet_file_keeps_numbers_and_text(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     from pyarrow import parquet

@@ -81,7 +81,7 @@ class Clinics:
             self.folder / "sites",
             self.files,
             features=COLUMNS,
-            tasks=("neyman_pearson", "minimax"),
+            tasks=("neyman_pearson", "minimax", "profile"),
             allow={"values": values},
             holdout=self.unseen,
         )
@@ -261,6 +261,16 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
     assert set(found[0]["rates"]) == {*SITES, "together"}
     for mine, theirs in zip(found[0]["bounds"], found[1]["bounds"], strict=True):
         assert mine["value"] == pytest.approx(theirs["value"], abs=1e-8)  # a loss, of models that differ by 1e-9
+    # what their tables hold, by masked sums, is what the files hold
+    for name in records:
+        arguments = ["profile", str(tmp_path / name / "job.toml"), "--out", str(tmp_path / f"{name}.json")]
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    here, there = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("here", "sites"))
+    assert there["rows"] == here["rows"]
+    for mine, theirs in zip(there["columns"], here["columns"], strict=True):
+        assert (mine["known"], mine["levels"]) == (theirs["known"], theirs["levels"])
+        assert mine["quantiles"] == pytest.approx(theirs["quantiles"])
 
 
 def test_a_game_between_sites_is_that_of_one_process(clinics: Clinics, tmp_path: Path) -> None:

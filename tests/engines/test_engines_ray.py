@@ -398,8 +398,8 @@ def test_a_ray_that_runs_already_is_left_running(ray_cluster: str) -> None:
     assert answer.solved
     assert len(processes) == 2
     assert all(gone(process) for process in processes)
-    assert engine.fleet._folder is not None
-    assert not Path(engine.fleet._folder).exists()
+    assert engine.fleet._briefing.folder is not None
+    assert not Path(engine.fleet._briefing.folder).exists()
     assert ray.is_initialized()
     assert ray.get_runtime_context().gcs_address == ray_cluster
 

@@ -558,7 +558,9 @@ def remove(*path: str) -> Callable[[dict[str, Any]], None]:
 
 
 def nan_in_sums(message: dict[str, Any]) -> None:
-    message["reply"]["sums"][3] = np.nan
+    sums = message["reply"]["sums"].copy()
+    sums[3] = np.nan
+    message["reply"]["sums"] = sums
 
 
 def shorter_sums(message: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from raising import raises_code
 from vertical_cases import CUTS, rows
 
 import fedpact as fp
-from fedpact.fitting import scores
+from fedpact.fitting import fit, scores
 from fedpact.fitting.scores import EVERYONE, ScoredFit, fit_on_scores
 from fedpact.tasks import Classification, Requirement, Rows
 
@@ -27,7 +27,8 @@ def asked(**options: Any) -> fp.VerticalProblem:
 
 
 def task(*constraints: Requirement, **options: Any) -> Classification:
-    return Classification(label="y", columns=("scores",), group="g", constraints=constraints, **options)
+    stated = {"label": "y", "columns": ("scores",), "group": "g", **options}
+    return Classification(constraints=constraints, **stated)
 
 
 def fitted(about: Classification, problem: fp.VerticalProblem | None = None, **options: Any) -> tuple[ScoredFit, int]:
@@ -121,3 +122,23 @@ def test_parties_may_keep_their_coefficients() -> None:
 def test_what_a_vertical_model_cannot_have(options: dict[str, Any], code: str) -> None:
     with raises_code(code):
         fitted(task(KINDS[2], **options))
+
+
+def test_decisions_between_several_classes_are_those_of_pooled_rows() -> None:
+    """Counts by hand; and the same task as a fit of one owner, to all columns."""
+    y = np.digitize(TABLE.X[:, 0] + TABLE.X[:, 4] + 0.5 * TABLE.group + np.sin(np.arange(600)), [-0.5, 0.8])
+    parties = {name: TABLE.X[:, cut] for name, cut in CUTS.items()}
+    problem = fp.VerticalProblem(parties, y, loss="softmax", regularizer=fp.prox.SquaredL2(WEIGHT))
+    one = Requirement(kind="recall", of="1", at_least=0.7)
+    found, _ = fitted(task(one, classes=("0", "1", "2")), problem)
+    assert found.solved, found.solution.reason
+    W = found.w.reshape(3, 9)
+    scores = TABLE.X @ W[:, :-1].T + W[:, -1]
+    np.testing.assert_allclose(found.scores.reshape(3, -1).T, scores, atol=1e-10)
+    decided = np.argmax(scores, axis=1)
+    assert np.mean(decided[y == 1] == 1) >= 0.7
+    columns = tuple(f"c{k}" for k in range(8))
+    stated = task(one, classes=("0", "1", "2"), columns=columns, regularization=WEIGHT)
+    pooled = fit(stated, {EVERYONE: Rows(TABLE.X, y, TABLE.group)}, tol=1e-8)
+    assert pooled.solved
+    assert found.solution.objective <= 1.01 * pooled.solution.objective  # smoothed errors have several minima

@@ -11,13 +11,16 @@ import scipy.sparse as sp
 
 from fedpact.functions import (
     Affine,
+    CoxLoss,
     Function,
     HuberLoss,
     LogisticLoss,
     Map,
+    MeanError,
     MeanExponential,
     MeanProbability,
     OfScores,
+    PoissonDeviance,
     PoissonLoss,
     Quadratic,
     Smooth,
@@ -84,6 +87,7 @@ y_THIN = np.arange(15) % 3
 NUMBERS = 2 * _random(17, 20)
 COUNTS = np.arange(20) % 4
 OFFSET = _random(18, 20)
+TIMES = np.abs(_random(24, 20))
 SIGNED = _random(19, 20)
 SIGNED_OF_THREE = _random(20, 15, 3)
 SEVERAL = _random(21, 4, 20)
@@ -103,11 +107,15 @@ CASES: dict[str, Function | Map] = {
     "quadratic, sparse": Quadratic(_sparse(_symmetric(5)), _random(6, DIM)),
     "logistic": logistic,
     "logistic, weighted": LogisticLoss(X, y, WEIGHT),
+    "cox": CoxLoss(X, TIMES, y),
+    "cox, tied and weighted": CoxLoss(_sparse(X), COUNTS, y, 0.1 + WEIGHT),
+    "cox, Breslow": CoxLoss(X, COUNTS, y, ties="breslow"),
     "mean probability": MeanProbability(X),
     "mean probability, sparse": MeanProbability(_sparse(X)),
     "logistic, sparse": LogisticLoss(_sparse(X), y, WEIGHT),
     "softmax": SoftmaxLoss(X_THIN, y_THIN, 3),
     "softmax, sparse": SoftmaxLoss(_sparse(X_THIN), y_THIN, 3),
+    "softmax, offset": SoftmaxLoss(X_THIN, y_THIN, 3, offset=np.linspace(-1, 1, 45).reshape(15, 3)),
     "softmax, weighted": SoftmaxLoss(_sparse(X_THIN), y_THIN, 3, WEIGHT[:15]),
     "logistic, offset": LogisticLoss(X, y, WEIGHT, OFFSET),
     "squared": SquaredLoss(X, NUMBERS),
@@ -116,6 +124,7 @@ CASES: dict[str, Function | Map] = {
     "huber, all given": HuberLoss(_sparse(X), NUMBERS, 0.5, WEIGHT, OFFSET),
     "poisson": PoissonLoss(X, COUNTS),
     "poisson, all given": PoissonLoss(_sparse(X), COUNTS, WEIGHT, OFFSET),
+    "poisson deviance": PoissonDeviance(X, COUNTS, WEIGHT),
     "mean exponential": MeanExponential(X, COUNTS, WEIGHT, OFFSET),
     "rate": SmoothedRate(X, SIGNED),
     "rate, sparse and narrow": SmoothedRate(_sparse(X), SIGNED, 0.3),
@@ -137,6 +146,9 @@ CASES: dict[str, Function | Map] = {
     "sum of maps": 2 * affine - smooth_map + np.array([1.0, -1.0]),
     "function as map": as_map(logistic),
     "two sided": TwoSided(logistic, -0.1, 0.3),
+    "mean error": MeanError(X, NUMBERS, 0.3, WEIGHT),
+    "gap": TwoSided(logistic - LogisticLoss(X, 1 - y), -0.1, 0.3),
+    "stack of means": Stack([logistic, MeanError(X, NUMBERS, 0.3)]) - 0.1,
     "stack": Stack([affine, logistic, smooth_map]),
     "of scores": OfScores(smooth_map, _random(9, DIM, DIM)),
     "of scores, offset": OfScores(Stack([affine, logistic]), _random(9, DIM, DIM), _random(10, DIM)),
@@ -196,8 +208,13 @@ def test_contract(name: str) -> None:
     derivative = case.gradient(w) if isinstance(case, Function) else case.jacobian(w).T @ scalar.weights
     np.testing.assert_array_equal(derivative, gradient)
 
+    expanded, derivative, curvature = case.expand(w)
+    np.testing.assert_array_equal(expanded, case.value(w) if isinstance(case, Map) else value)
+    np.testing.assert_array_equal(derivative, case.gradient(w) if isinstance(case, Function) else case.jacobian(w))
     if case.has_hessian:
         hessian = scalar.hessian(w)
+        again = curvature() if isinstance(case, Function) else curvature(scalar.weights)
+        np.testing.assert_array_equal(again, hessian)
         np.testing.assert_allclose(
             hessian, _central(lambda at: scalar.value_and_gradient(at)[1], w), rtol=1e-7, atol=1e-8
         )
@@ -261,3 +278,32 @@ def test_the_given_matrix_may_change_afterwards() -> None:
     A[0, 0], b[0] = 100.0, 100.0
     assert function.value(np.ones(2)) == 3.0
     np.testing.assert_array_equal(map_.value(np.ones(2)), [2.0, 2.0])
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if isinstance(case, Function)])
+def test_what_rows_add_is_the_gradient_and_their_weights_are_one(name: str) -> None:
+    case = CASES[name]
+    assert isinstance(case, Function)
+    w = 0.3 * _random(31, case.dim or DIM)
+    rows = case.contributions(w)
+    if rows is None:
+        pytest.skip("it is not known what rows add")
+    assert sum(one.weight.sum() for one in rows) == pytest.approx(len(rows))
+    together = sum(one.gradient.sum(axis=0) for one in rows)
+    np.testing.assert_allclose(together, case.gradient(w), atol=1e-12)
+    for one in rows:
+        assert np.abs(one.centre().gradient.sum(axis=0)).max() < 1e-12
+        assert abs(one.centre().value.sum()) < 1e-12
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if isinstance(case, Map)])
+def test_what_rows_add_to_a_map_is_its_jacobian(name: str) -> None:
+    case = CASES[name]
+    assert isinstance(case, Map)
+    w = 0.3 * _random(32, case.dim or DIM)
+    rows = case.contributions(w)
+    if rows is None:
+        pytest.skip("it is not known what rows add")
+    jacobian = case.jacobian(w)
+    for slope, each in zip(jacobian, rows, strict=True):
+        np.testing.assert_allclose(sum(one.gradient.sum(axis=0) for one in each), slope, atol=1e-12)

@@ -142,9 +142,9 @@ def test_functions_are_sent_and_shared():
     [
         (lambda: from_jax(loss, (X[:, :2], y), network()), "FP-PROBLEM-171", ["from_jax: ", "TypeError"]),
         (
-            lambda: from_jax(lambda p, X: X @ p, X, np.zeros(3)),
+            lambda: from_jax(lambda p, X: X * p, X, np.zeros(3)),
             "FP-PROBLEM-172",
-            ["from_jax: ", "float64 of shape (25,)"],
+            ["from_jax: ", "float64 of shape (25, 3)"],
         ),
         (lambda: from_jax(lambda p, X: {"loss": p}, X, np.zeros(3)), "FP-PROBLEM-172", ["from_jax: ", "dict"]),
         (lambda: from_jax(lambda p, X: jnp.int32(1), X, np.zeros(3)), "FP-PROBLEM-172", ["", "int32 of shape ()"]),
@@ -170,3 +170,30 @@ def test_without_jax_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     with raises_code("FP-OPTION-100", "", "pip install 'fedpact[jax]'"):
         from_jax(loss, (X, y))
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_a_mean_over_rows_has_minibatches(each):
+    def losses(params, X, y):
+        score = jnp.tanh(X @ params["a"]) @ params["b"]
+        found = jnp.logaddexp(0, score) - y * score
+        return found if each else found.mean()
+
+    params = {"a": rng.standard_normal((3, 2)), "b": rng.standard_normal(2)}
+    whole = from_jax(losses, (X, y), params)
+    assert whole.rows == 25
+    w = parameters_from_jax(params) + 0.1
+    drawn = np.array([3, 17, 4])
+    part = from_jax(losses, (X[drawn], y[drawn]), params)
+    np.testing.assert_allclose(whole.batch(drawn).gradient(w), part.gradient(w), rtol=1e-13)
+    np.testing.assert_allclose(whole.batch(drawn).hessian(w), part.hessian(w), rtol=1e-12, atol=1e-15)
+    small = from_jax(losses, (X, y), params, dtype="float32")
+    assert small.gradient(w).dtype == np.float64
+    np.testing.assert_allclose(small.gradient(w), whole.gradient(w), rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_no_mean_over_rows_has_no_minibatches():
+    assert from_jax(lambda p, X, y: loss(p, X, y) ** 2, (X, y), network()).rows == 0
+    assert from_jax(lambda p, c: jnp.sum(p * c), np.ones(3), np.zeros(3)).rows == 0
+    with raises_code("FP-OPTION-882"):
+        from_jax(loss, (X, y), network(), dtype="half")

@@ -208,3 +208,61 @@ def test_without_torch_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with raises_code("FP-OPTION-101", "", "pip install 'fedpact[torch]'"):
         from_torch(None, loss, (X, y))
+
+
+def test_a_mean_over_rows_has_minibatches():
+    net = network()
+    w = parameters_from_torch(net) + 0.1
+    whole = from_torch(net, loss, (X, y))
+    assert whole.rows == 25
+    drawn = np.array([3, 17, 4])
+    part = from_torch(net, loss, (X[drawn], y[drawn]))
+    np.testing.assert_allclose(whole.batch(drawn).gradient(w), part.gradient(w), rtol=1e-13)
+    np.testing.assert_allclose(whole.batch(drawn).hessian(w), part.hessian(w), rtol=1e-12, atol=1e-15)
+    singles = [whole.batch(np.array([i])).gradient(w) for i in range(25)]
+    np.testing.assert_allclose(np.mean(singles, axis=0), whole.gradient(w), rtol=1e-12, atol=1e-16)
+
+
+def test_losses_row_by_row_are_their_mean():
+    def each(outputs, targets):
+        return cross_entropy(outputs.squeeze(-1), targets, reduction="none")
+
+    net = network()
+    w = parameters_from_torch(net)
+    function = from_torch(net, each, (X, y))
+    assert function.rows == 25
+    assert function.value(w) == pytest.approx(from_torch(net, loss, (X, y)).value(w), rel=1e-14)
+
+
+def test_what_is_no_mean_over_rows_has_no_minibatches():
+    function = from_torch(network(), lambda outputs, targets: loss(outputs, targets) ** 2, (X, y))
+    assert function.rows == 0
+    with pytest.raises(TypeError):
+        function.batch(np.array([0]))
+
+
+def test_float32_computes_in_pieces_and_sums_in_float64(monkeypatch):
+    net = network()
+    w = parameters_from_torch(net) + 0.1
+    exact = from_torch(net, loss, (X, y))
+    monkeypatch.setattr("fedpact.functions.torch_adapter.PIECE", 7)
+    function = from_torch(net, loss, (X, y), dtype="float32")
+    value, gradient = function.value_and_gradient(w)
+    assert gradient.dtype == np.float64
+    assert value == pytest.approx(exact.value(w), rel=1e-6)
+    assert function.value(w) == pytest.approx(value, rel=1e-6)
+    np.testing.assert_allclose(gradient, exact.gradient(w), rtol=1e-4, atol=1e-7)
+    pieces = from_torch(net, loss, (X, y))
+    np.testing.assert_allclose(pieces.gradient(w), exact.gradient(w), rtol=1e-13, atol=1e-17)
+    with raises_code("FP-OPTION-881"):
+        from_torch(net, loss, (X, y), dtype="float16")
+
+
+def test_fedavg_draws_minibatches_of_a_network():
+    shares = [fp.Share(from_torch(network(), loss, (X[i::3], y[i::3])) / 3) for i in range(3)]
+    problem = fp.FederatedProblem(shares, regularizer=fp.prox.SquaredL2(1e-2))
+    start = parameters_from_torch(network())
+    answer = fp.solve(problem, "fedavg", batch_size=4, step_size=0.1, max_rounds=50, seed=1)
+    again = fp.solve(problem, "fedavg", batch_size=4, step_size=0.1, max_rounds=50, seed=1)
+    np.testing.assert_array_equal(answer.w, again.w)
+    assert answer.objective < sum(share.objective.value(start) for share in shares)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -81,15 +82,15 @@ class Killing:
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet = Ray(actors=3).open(shares, folder)
-        send = fleet.send
+        call = fleet._call
 
-        def kill_first(owner: str, data: bytes) -> Future[bytes]:
-            if owner == self.owner and str(loads(data)["step"]).endswith(self.step):
+        def kill_first(host: Any, messages: Mapping[str, bytes]) -> dict[str, Future[Any]]:
+            if self.owner in messages and str(loads(messages[self.owner])["step"]).endswith(self.step):
                 self.killed += 1
-                ray.kill(fleet._host_of[owner], no_restart=True)
-            return send(owner, data)
+                ray.kill(host, no_restart=True)
+            return call(host, messages)
 
-        fleet.send = kill_first
+        fleet._call = kill_first
         return fleet
 
 

@@ -54,7 +54,7 @@ def scores_of(folder: Path, people: People) -> np.ndarray:
     model = load_model(folder)
     assert isinstance(model, PartyModel)
     parts = [piece.scores(people.X[:, list(PARTIES[name])]) for name, piece in pieces_of(folder).items()]
-    return np.sum(parts, axis=0) + model.intercept
+    return np.sum(parts, axis=0) + model.intercept[0]
 
 
 # ------------------------------------------------------------------------------------------------------------- training
@@ -74,7 +74,7 @@ def test_the_model_is_that_of_all_columns_in_one_place(
     w = np.concatenate([piece.theta for piece in pieces_of(path.parent / "run").values()])
     model = load_model(path.parent / "run")
     assert isinstance(model, PartyModel)
-    assert np.allclose([*w, model.intercept], exact.w, atol=1e-4)
+    assert np.allclose([*w, *model.intercept], exact.w, atol=1e-4)
     assert record.objective == pytest.approx(exact.objective, abs=1e-6)
     prices = fp.Solution.load(path.parent / "run" / "solution.npz").multipliers[0]
     certificate = fp.certify(pooled.pooled(), np.append(w, model.intercept), [prices, np.zeros(0)])
@@ -276,7 +276,9 @@ def test_an_absent_party_is_an_error_unless_allowed(job: Path, people: People) -
     pieces = pieces_of(folder / "run")
     model = load_model(folder / "run")
     assert isinstance(model, PartyModel)
-    scores = model.intercept + sum(pieces[name].scores(people.X[:, list(PARTIES[name])]) for name in ("bank", "shop"))
+    scores = model.intercept[0] + sum(
+        pieces[name].scores(people.X[:, list(PARTIES[name])]) for name in ("bank", "shop")
+    )
     losses = np.log1p(np.exp(-scores))
     ill = people.y == 1
     gap = abs(losses[ill & (people.sex == 0)].mean() - losses[ill & (people.sex == 1)].mean())
@@ -349,7 +351,10 @@ def spoil(folder: Path, name: str, old: str, new: str) -> None:
         ("[solve]", '[columns]\nmill = ["x1"]\n[solve]', "FP-OPTION-948", 16),
         ("[solve]", '[columns]\nshop = ["x1"]\n[solve]', "FP-OPTION-949", 16),
         ("[solve]", '[columns]\nbank = ["ill"]\n[solve]', "FP-OPTION-926", 15),
-        ('classes = ["no", "yes"]', 'classes = ["no", "yes", "?"]', "FP-OPTION-921", 4),
+        ('classes = ["no", "yes"]', 'classes = ["no", "yes", "?"]', "FP-DATA-981", None),
+        ("compare = false\n", 'compare = false\n[attributes]\nsex = ["F", "M"]\n', "FP-OPTION-983", None),
+        ('label = "ill"\n', 'label = "ill"\nloss = "huber"\n', "FP-OPTION-981", None),
+        ('label = "ill"\n', 'label = "ill"\nloss = "hinge"\n', "FP-OPTION-368", 4),
         ('alignment = "id"', 'alignment = "by luck"', "FP-OPTION-368", 8),
         ("compare = false\n", 'compare = false\n[[constraint]]\nkind = "recall"\nat_least = 0.8\n', "FP-OPTION-933", 7),
         ('alignment = "id"', "least_people = 1", "FP-OPTION-923", 8),

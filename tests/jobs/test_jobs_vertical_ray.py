@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,18 +58,20 @@ class Killing:
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet = Ray(actors=3).open(shares, folder)
-        send = fleet.send
+        call = fleet._call
 
-        def kill_first(owner: str, data: bytes) -> Future[bytes]:
-            step = str(loads(data)["step"]).rpartition(":")[2]
-            if owner == self.owner and step in self.left:
+        def kill_first(host: Any, messages: Mapping[str, bytes]) -> dict[str, Future[Any]]:
+            step = ""
+            if self.owner in messages:
+                step = str(loads(messages[self.owner])["step"]).rpartition(":")[2]
+            if step in self.left:
                 self.left[step] -= 1
                 if self.left[step] == 0:
                     self.killed += 1
-                    os.kill(ray.get(fleet._host_of[owner].process.remote()), signal.SIGKILL)
-            return send(owner, data)
+                    os.kill(ray.get(host.process.remote()), signal.SIGKILL)
+            return call(host, messages)
 
-        fleet.send = kill_first
+        fleet._call = kill_first
         return fleet
 
 
@@ -109,16 +112,16 @@ class Dying:
 
     def open(self, shares, folder=None):
         fleet = Ray(self.address, actors=3).open(shares, folder)
-        send = fleet.send
+        call = fleet._call
 
-        def die_first(owner, data):
-            if owner == "shop" and str(loads(data)["step"]).endswith(f":{self.step}"):
+        def die_first(host, messages):
+            if "shop" in messages and str(loads(messages["shop"])["step"]).endswith(f":{self.step}"):
                 self.left -= 1
                 if self.left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-            return send(owner, data)
+            return call(host, messages)
 
-        fleet.send = die_first
+        fleet._call = die_first
         return fleet
 
 address, job, step, number, resume = sys.argv[1:]

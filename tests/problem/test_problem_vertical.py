@@ -63,7 +63,7 @@ def test_chosen_pairs_have_the_sign_in_which_they_are_given() -> None:
     assert problem(pairs=[("west", "north")]).gap_names == ("west - north, y = 1",)
 
 
-@pytest.mark.parametrize("loss", get_args(Loss))
+@pytest.mark.parametrize("loss", [loss for loss in get_args(Loss) if loss != "softmax"])
 def test_slopes_are_derivatives_of_the_losses(loss: Any) -> None:
     scored = problem(loss=loss, gap="all").scored
     z, step = 3 * RNG.normal(size=N), 1e-6

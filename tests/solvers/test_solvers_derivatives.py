@@ -100,7 +100,7 @@ def test_true_derivatives_are_not_accused(seed: int, scale: float, unit: float, 
     quadratic = fp.functions.Quadratic(A @ A.T, -(A @ A.T @ w))  # w is its minimiser
     loss = fp.functions.LogisticLoss(X, y)
     for part in (loss, loss - float(loss.value(w)), quadratic, offset * quadratic + offset, quadratic + loss):
-        assert not has_wrong_slope(part, w)
+        assert not has_wrong_slope(part, w, part.gradient(w)[None, :])
     binding = fp.functions.Affine(X[:2], -X[:2] @ w)  # zero up to rounding
     assert find_wrong_parts(fp.Share(loss, fp.Constraint(binding, fp.cones.Zero(2))), w) == []
 
@@ -115,4 +115,6 @@ def test_kinks_and_flat_points_are_not_accused(w: float) -> None:
         "a hinge": lambda v: (float(np.maximum(v, 0).sum()), (v > 0).astype(float)),
     }
     for fun in functions.values():
-        assert not has_wrong_slope(fp.functions.Smooth(fun, dim=3), np.full(3, w))
+        at = np.full(3, w)
+        function = fp.functions.Smooth(fun, dim=3)
+        assert not has_wrong_slope(function, at, function.gradient(at)[None, :])

@@ -63,8 +63,9 @@ def test_whole_numbers_of_a_parquet_file_are_ids(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    parquet.write_table(pyarrow.table({"id": [7, 8, 9], "visits": [1.0, 2.0, 4.0]}), tmp_path / "shop.parquet")
-    assert list(PartySource("shop", tmp_path / "shop.parquet").people(TASK).ids) == [7, 8, 9]
+    ids = [7, 2**53, 2**53 + 1]  # the last two are one float
+    parquet.write_table(pyarrow.table({"id": ids, "visits": [1.0, 2.0, 4.0]}), tmp_path / "shop.parquet")
+    assert list(PartySource("shop", tmp_path / "shop.parquet").people(TASK).ids) == ids
 
 
 def test_the_model_without_constraints_is_not_kept(table: Path, tmp_path: Path) -> None:

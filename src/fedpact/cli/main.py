@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 #: command -> (module, its line in --help); the module holds a click command of the same name.
 COMMANDS = {
     "demo": ("fedpact.cli.demo", "Train under a constraint at ten hospitals, in process, and show the certificate."),
-    "init": ("fedpact.cli.init", "Write an example job with tables of three hospitals, to run at once."),
+    "init": ("fedpact.cli.init", "Write an example job, or that of your own table, to run at once."),
+    "profile": ("fedpact.cli.profile", "Describe the tables of a job, and say all that is wrong with them."),
     "run": ("fedpact.cli.run", "Run a job: train under its constraints; writes model, certificate and history."),
     "sites": ("fedpact.cli.sites", "List the sites that are online at a SuperLink, with version and policy."),
     "split": ("fedpact.cli.split", "Split one table into files of several owners, by rows or by columns."),

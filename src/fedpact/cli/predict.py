@@ -103,7 +103,10 @@ def _score_people(
 
 
 def _classify_people(model: PartyModel, ids: list[str], scores: Vector) -> list[list[str]]:
-    """The lines of a vertical classifier: ids, classes and probabilities."""
+    """The lines of a vertical model: ids, and classes with their probabilities, or numbers."""
+    if not model.classes:
+        predicted = zip(ids, model.numbers(scores), strict=True)
+        return [["id", "prediction"], *([who, f"{number:.10g}"] for who, number in predicted)]
     lines = [["id", "class", *(f"probability of {name}" for name in model.classes)]]
     for who, k, row in zip(ids, model.predict(scores), model.probabilities(scores), strict=True):
         lines.append([who, model.classes[k], *(f"{value:.6g}" for value in row)])

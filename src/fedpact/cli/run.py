@@ -112,6 +112,8 @@ def show(record: Record) -> None:
     keys = [key for key in RATES if any(key in m.numbers for m in record.measured)]
     if keys:
         _show_measured(record, keys)
+    if record.inference:
+        click.echo(f"{record.summary}\n")
     for remark in wording.describe_one_class(record):
         click.echo(f"WARNING: {remark}")
     for note in record.notes:

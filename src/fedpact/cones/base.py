@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.cones.max_norm import max_norm, splitting_distance
+from fedpact.cones.max_norm import all_finite, max_norm, splitting_distance
 from fedpact.errors import ProblemError
 from fedpact.types import Matrix, Vector
 
@@ -32,12 +33,14 @@ class Cone(ABC):
 
         z + dz = tau s^-1 - D ds,   D = W^-2,
 
-    in the Jordan algebra of the cone: numbers, second-order cones and matrices alike. References: Nesterov and
+    in the Jordan algebra of the cone: numbers, second-order cones and matrices alike. A cone that is not symmetric may
+    have an interior too (`has_interior`, as `Exponential`): with a barrier phi, s^-1 = -grad phi(s) in K*, a D with
+    D s = z, and a `longest_dual_step` of its own. References: Nesterov and
     Todd (1997); Vandenberghe (2010), "The CVXOPT linear and quadratic cone program solvers".
     """
 
     dim: int
-    #: True when the cone implements its interior; `interior-point` takes no other cone.
+    #: True when the cone is its own dual and implements its interior.
     symmetric: bool = False
     #: Relative size below which the distance of a multiplier to a face of K* counts as rounding.
     rounding: ClassVar[float] = 1e-12
@@ -46,6 +49,11 @@ class Cone(ABC):
     def blocks(self) -> tuple[Cone, ...]:
         """The cones of which this one is a product: itself alone, unless it is a `Product`."""
         return (self,)
+
+    @property
+    def has_interior(self) -> bool:
+        """Whether the cone implements its interior: all that are symmetric do, and some that are not."""
+        return self.symmetric
 
     # Projections.
 
@@ -82,7 +90,7 @@ class Cone(ABC):
 
     def violation(self, v: Vector) -> float:
         """Violation of v <=_K 0 in the max-norm: |v - P_{-K}(v)|_inf, which is |P_{K*}(v)|_inf by Moreau."""
-        if not np.isfinite(v).all():
+        if not all_finite(v):
             return math.inf
         return max_norm(self.project_dual(v))
 
@@ -92,7 +100,7 @@ class Cone(ABC):
         N is empty outside K*. There the distance is taken at the projection of the multiplier onto K*, and the
         result is at least |multiplier - projection|_inf.
         """
-        if not (np.isfinite(v).all() and np.isfinite(multiplier).all()):
+        if not (all_finite(v) and all_finite(multiplier)):
             return math.inf
         nearest = self.project_dual(multiplier)
         outside = max_norm(multiplier - nearest)
@@ -118,7 +126,7 @@ class Cone(ABC):
     @property
     def has_slack(self) -> NDArray[np.bool_]:
         """For each row, whether its constraint has a slack; an equality has none, and its multiplier is free."""
-        return np.ones(self.dim, dtype=np.bool_)
+        return all_rows(self.dim)
 
     def identity(self) -> Vector:
         """The identity element e of the Jordan algebra, s o e = s; 0 in rows without slack."""
@@ -150,6 +158,10 @@ class Cone(ABC):
         """The largest t for which s + t ds lies in K; inf when there is none."""
         raise self._no_interior()
 
+    def longest_dual_step(self, z: Vector, dz: Vector) -> float:
+        """The same in K*, which is K where the cone is symmetric."""
+        return self.longest_step(z, dz)
+
     def sensitivity(self, jacobian: Matrix) -> Vector:
         """theta = 1 / max |J|: the change of the multiplier that weighs as much as a change of c by 1.
 
@@ -174,9 +186,17 @@ class Cone(ABC):
         return f"{type(self).__name__}(dim={self.dim})"
 
 
+@lru_cache(maxsize=64)
+def all_rows(dim: int) -> NDArray[np.bool_]:
+    """True for each of so many rows, read-only."""
+    rows = np.ones(dim, dtype=np.bool_)
+    rows.setflags(write=False)
+    return rows
+
+
 def sensitivity_by_row(jacobian: Matrix) -> Vector:
     """theta_j = 1 / max_k |J_jk|, for cones in which every row is a constraint of its own."""
-    return _reciprocal(np.max(np.abs(jacobian), axis=1, initial=0.0))
+    return _reciprocal(np.abs(jacobian).max(axis=1, initial=0.0))
 
 
 def shift_inside(v: Vector, depth: float, margin: Vector, identity: Vector) -> Vector:
@@ -187,7 +207,9 @@ def shift_inside(v: Vector, depth: float, margin: Vector, identity: Vector) -> V
 
 def _reciprocal(slopes: Vector) -> Vector:
     """1 / slopes, and 1 where a slope is zero."""
-    return 1 / np.where(slopes > 0, slopes, 1.0)
+    if not slopes.all():
+        slopes = np.where(slopes > 0, slopes, 1.0)
+    return 1 / slopes
 
 
 def positive_int(owner: str, argument: str, value: object) -> int:

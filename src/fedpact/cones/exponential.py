@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedpact.cones.base import Cone
+from fedpact.cones.base import Cone, shift_inside
+from fedpact.cones.exponential_barrier import CENTRE, curvature, scale, shadow, slope
 from fedpact.cones.max_norm import bisect, max_norm, ray_distance
 from fedpact.types import Matrix, Vector
 
@@ -15,11 +17,13 @@ from fedpact.types import Matrix, Vector
 NEGLIGIBLE = 1e-150
 #: Beyond this ratio v / u of a multiplier (u, v, w) in K*, w >= e^699 |u|: u is rounding next to w.
 STEEPEST = 700.0
+#: A step this long has no end.
+LONG = 1e15
 
 
 @dataclass(frozen=True)
 class Exponential(Cone):
-    """K = closure{(x, y, z) : y > 0, y exp(x/y) <= z} in R^3; it is not symmetric.
+    """K = closure{(x, y, z) : y > 0, y exp(x/y) <= z} in R^3; it is not symmetric, see `exponential_barrier.py`.
 
     Its dual is K* = {(u, v, w) : u < 0, -u exp(v/u - 1) <= w} together with {(0, v, w) : v, w >= 0}.
 
@@ -100,6 +104,73 @@ class Exponential(Cone):
         if u >= -tolerance:  # mu = (0, v, w), w > 0: <k, mu> = 0 holds for k = (x, 0, 0), x <= 0
             return np.array([1.0, 0.0, 0.0])
         return np.zeros(3)
+
+    @property
+    def has_interior(self) -> bool:
+        """True: it has a barrier, though it is not symmetric."""
+        return True
+
+    @property
+    def degree(self) -> int:
+        """3."""
+        return 3
+
+    def identity(self) -> Vector:
+        """The point that is its own -grad phi."""
+        return CENTRE.copy()
+
+    def move_inside(self, v: Vector, margin: Vector) -> Vector:
+        """v + t e, by the t at which it enters the cone."""
+        return shift_inside(v, -_entry(v), margin, CENTRE)
+
+    def inverse(self, s: Vector) -> Vector:
+        """-grad phi(s)."""
+        return slope(s)
+
+    def scaling(self, s: Vector, z: Vector) -> Matrix:
+        """D of `exponential_barrier`, 3 x 3."""
+        return scale(s, z)
+
+    def quadratic(self, z: Vector) -> Matrix:
+        """hess phi at the shadow of z; z z', its limit, where z lies on the boundary."""
+        found = curvature(shadow(z))
+        if np.all(np.isfinite(found)):
+            return found
+        return np.outer(z, z)
+
+    def longest_step(self, s: Vector, ds: Vector) -> float:
+        """By bisection: the cone has no closed form for it."""
+        return _longest(lambda t: _in_primal(*(s + t * ds).tolist()))
+
+    def longest_dual_step(self, z: Vector, dz: Vector) -> float:
+        """The same in K* = -(polar cone)."""
+        return _longest(lambda t: _in_polar(*(-z - t * dz).tolist()))
+
+
+def _longest(inside: Callable[[float], bool]) -> float:
+    """The largest t whose point is inside; inf beyond LONG."""
+    end = 1.0
+    while inside(end):
+        end *= 4.0
+        if end > LONG:
+            return math.inf
+    return bisect(lambda t: not inside(t), 0.0, end)
+
+
+def _entry(v: Vector) -> float:
+    """The t at which v + t e enters K: negative where v lies inside."""
+
+    def inside(t: float) -> bool:
+        return _in_primal(*(v + t * CENTRE).tolist())
+
+    reach = max_norm(v) or 1.0
+    low = -2.0 * reach
+    while inside(low):
+        low *= 2.0
+    high = 2.0 * reach
+    while not inside(high):
+        high *= 2.0
+    return bisect(inside, low, high)
 
 
 def _unit_scale(v: Vector) -> tuple[tuple[float, float, float], float]:

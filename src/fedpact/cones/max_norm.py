@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -23,6 +24,11 @@ BALANCED_EVERY = 50
 def max_norm(v: Vector) -> float:
     """max_j |v_j|; 0 for an empty vector."""
     return float(np.abs(v).max(initial=0.0))
+
+
+def all_finite(v: Vector) -> bool:
+    """Whether no entry is NaN or infinite. A finite sum of squares proves it, without an array of answers."""
+    return math.isfinite(np.vdot(v, v)) or bool(np.isfinite(v).all())
 
 
 def bisect(holds: Callable[[float], bool], low: float, high: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpact.cones.base import Cone, positive_int, sensitivity_by_row
-from fedpact.cones.max_norm import max_norm
+from fedpact.cones.max_norm import all_finite
 from fedpact.types import Matrix, Vector
 
 
@@ -43,8 +43,16 @@ class Nonnegative(Cone):
         positive = multiplier > self.rounding * np.linalg.norm(multiplier)
         return np.where(positive, 0.0, np.minimum(v, 0.0))
 
-    def _normal_distance(self, v: Vector, multiplier: Vector) -> float:
-        return max_norm(v - self.project_normal(v, multiplier))  # separable: one point is nearest in both norms
+    def normal_distance(self, v: Vector, multiplier: Vector) -> float:
+        """The largest of |v_j| where the multiplier is positive, max(v_j, 0) elsewhere, and -multiplier_j."""
+        if not (all_finite(v) and all_finite(multiplier)):
+            return math.inf
+        nearest = np.maximum(multiplier, 0.0)
+        largest = float(nearest.max()) or 1.0
+        direction = nearest / largest  # of which no square overflows
+        positive = direction > self.rounding * math.sqrt(direction @ direction)
+        inside = np.where(positive, np.abs(v), np.maximum(v, 0.0))
+        return float(max(inside.max(), (nearest - multiplier).max()))
 
     @property
     def degree(self) -> int:
@@ -74,7 +82,7 @@ class Nonnegative(Cone):
     def longest_step(self, s: Vector, ds: Vector) -> float:
         """min of -s_j / ds_j over ds_j < 0."""
         shrinking = ds < 0
-        return float(np.min(-s[shrinking] / ds[shrinking], initial=math.inf))
+        return float((-s[shrinking] / ds[shrinking]).min(initial=math.inf))
 
     def sensitivity(self, jacobian: Matrix) -> Vector:
         """Row by row."""

@@ -68,6 +68,11 @@ class Product(Cone):
         return max(cone.normal_distance(v[at], multiplier[at]) for cone, at in self._parts)
 
     @property
+    def has_interior(self) -> bool:
+        """Whether all blocks have one."""
+        return all(cone.has_interior for cone in self.cones)
+
+    @property
     def degree(self) -> int:
         """Sum over the blocks."""
         return sum(cone.degree for cone in self.cones)
@@ -100,6 +105,10 @@ class Product(Cone):
     def longest_step(self, s: Vector, ds: Vector) -> float:
         """The shortest over the blocks."""
         return min(cone.longest_step(s[at], ds[at]) for cone, at in self._parts)
+
+    def longest_dual_step(self, z: Vector, dz: Vector) -> float:
+        """The shortest over the blocks."""
+        return min(cone.longest_dual_step(z[at], dz[at]) for cone, at in self._parts)
 
     def sensitivity(self, jacobian: Matrix) -> Vector:
         """Block by block."""

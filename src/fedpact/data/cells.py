@@ -38,6 +38,8 @@ class Defect:
 TEXT = Defect("FP-DATA-003", ", or list it under categories", ", or drop the row")
 ABSENT = Defect("FP-DATA-004", ', drop the row, or impute with missing = "mean"', ", or drop the row")
 INFINITE = Defect("FP-DATA-005", " that is finite, or drop the row", " that is finite, or drop the row")
+#: Of a column with more unknown levels, so many are named.
+MOST_DEFECTS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,52 +74,73 @@ class Cells:
 
     def numbers(self, name: str, missing: bool = False, feature: bool = True) -> NDArray[np.float64]:
         """The column as finite numbers; with `missing`, NaN where a value is absent. feature: for the message"""
+        values, defects = self.find_numbers(name, missing, feature)
+        for defect in defects:
+            raise defect
+        return values
+
+    def find_numbers(
+        self, name: str, missing: bool = False, feature: bool = True
+    ) -> tuple[NDArray[np.float64], list[DataError]]:
+        """The column as numbers, and what is wrong with it: an error for each kind of defect, with its first place."""
         column = self.column(name)
         values = column.numbers(self.comma)
         if values is not None and np.isfinite(values).all():
-            return values
+            return values, []
         cells = column.cells
         if values is None:
             values = np.array([_to_number(cell) for cell in cells])
-        defects = {i: _find_defect(str(cells[i])) for i in np.flatnonzero(~np.isfinite(values)).tolist()}
-        for i, defect in defects.items():
-            if defect is ABSENT and missing:
-                continue
+        places: dict[Defect, list[int]] = {}
+        for i in np.flatnonzero(~np.isfinite(values)).tolist():
+            places.setdefault(find_defect(str(cells[i])) or TEXT, []).append(i)
+        if missing:
+            places.pop(ABSENT, None)
+        errors = []
+        for defect, rows in places.items():
             remedy = defect.remedy if feature else defect.otherwise
-            raise DataError(
-                f"{self.path}: column {name!r} {_quote(cells[i])} in {self.line(i)}; give a number{remedy}",
-                code=defect.code,
-                column=name,
-                rows=list(defects.values()).count(defect),
+            words = (
+                f"{self.path}: column {name!r} {_quote(cells[rows[0]])} in {self.line(rows[0])}; give a number{remedy}"
             )
-        return values
+            errors.append(DataError(words, code=defect.code, column=name, rows=len(rows)))
+        return values, errors
 
     def codes(self, name: str, levels: Sequence[str], what: str, missing: bool = False) -> NDArray[np.int64]:
         """The position of every cell among the levels (numbers match as numbers); with `missing`, -1 if it is absent.
 
         what: what the levels are, for the message: classes, groups, categories
         """
+        codes, defects = self.find_codes(name, levels, what, missing)
+        for defect in defects:
+            raise defect
+        return codes
+
+    def find_codes(
+        self, name: str, levels: Sequence[str], what: str, missing: bool = False
+    ) -> tuple[NDArray[np.int64], list[DataError]]:
+        """The same, -1 for what is none of the levels, and an error for each of those, with its first place."""
         distinct, which = self.column(name).codes()
         position: dict[Any, int] = {}
         for k, level in enumerate(levels):
             position[level] = k
-            number = _to_number(level)
-            if np.isfinite(number):
+            number = _to_exact(level)
+            if isinstance(number, int) or np.isfinite(number):
                 position[number] = k
-        known = [position.get(cell, position.get(_to_number(cell), -1)) for cell in distinct]
+        known = [position.get(cell, position.get(_to_exact(cell), -1)) for cell in distinct]
         codes = np.array(known, dtype=np.int64)[which]
-        for i in np.flatnonzero(codes < 0).tolist():
-            cell = distinct[which[i]]
-            if missing and _find_defect(str(cell)) is ABSENT:
+        first = {int(which[i]): i for i in np.flatnonzero(codes < 0)[::-1].tolist()}
+        errors = []
+        for k, i in sorted(first.items(), key=lambda one: one[1]):
+            if missing and find_defect(str(distinct[k])) is ABSENT:
                 continue
             # No count: whoever chooses the levels could ask with it how many rows hold a value.
-            raise DataError(
-                f"{self.path}: column {name!r} {_quote(cell)} in {self.line(i)}, which is none of the {what} "
-                f"{', '.join(map(repr, levels))}; correct it, or add it to them in the job",
-                code="FP-DATA-006",
-                column=name,
+            words = (
+                f"{self.path}: column {name!r} {_quote(distinct[k])} in {self.line(i)}, which is none of the {what} "
+                f"{', '.join(map(repr, levels))}; correct it, or add it to them in the job"
             )
-        return codes
+            errors.append(DataError(words, code="FP-DATA-006", column=name))
+            if len(errors) == MOST_DEFECTS:
+                break
+        return codes, errors
 
     def line(self, row: int) -> str:
         """How to find a row: by its line in a CSV file, else by number."""
@@ -178,13 +201,14 @@ def column_names(path: str | Path) -> tuple[str, ...]:
     return names
 
 
-def _find_defect(cell: str) -> Defect:
-    """Why this cell is not a finite number."""
+def find_defect(cell: str) -> Defect | None:
+    """Why this cell is not a finite number; None if it is."""
     if cell.upper() in MISSING:
         return ABSENT
-    if np.isnan(_to_number(cell)):
+    number = _to_number(cell)
+    if np.isnan(number):
         return TEXT
-    return INFINITE
+    return None if np.isfinite(number) else INFINITE
 
 
 def _quote(cell: Any) -> str:
@@ -199,3 +223,11 @@ def _to_number(cell: Any) -> float:
         return float(cell)
     except ValueError:
         return np.nan
+
+
+def _to_exact(cell: Any) -> float | int:
+    """The number that the cell holds, or NaN; a whole number as it is, however large."""
+    try:
+        return int(cell) if not isinstance(cell, float) else cell
+    except ValueError:
+        return _to_number(cell)

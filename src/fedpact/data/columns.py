@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -133,9 +134,9 @@ class ArrowColumn(Column):
 
 
 class NumberColumn(Column):
-    """Numbers of a Parquet file, NaN where a value is absent."""
+    """Numbers of a Parquet file, NaN where a value is absent; whole numbers without gaps stay whole: ids are exact."""
 
-    def __init__(self, values: Vector) -> None:
+    def __init__(self, values: Vector | NDArray[np.integer[Any]]) -> None:
         self._values = values
 
     @property
@@ -144,7 +145,7 @@ class NumberColumn(Column):
         return found
 
     def numbers(self, comma: bool) -> Vector | None:
-        return self._values
+        return self._values.astype(np.float64, copy=False)
 
     def codes(self) -> tuple[list[Any], NDArray[np.intp]]:
         distinct, codes = np.unique(self._values, return_inverse=True)
@@ -249,6 +250,13 @@ def read_with_arrow(path: Path, only: Sequence[str] | None) -> tuple[tuple[str, 
     return names, columns
 
 
+def free_unused() -> None:
+    """Hand memory of columns that are gone back to the system; Arrow would keep it for the next file."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
+
+
 def check_rows(path: Path, lines: Sequence[int], rows: Sequence[Sequence[str]]) -> None:
     """Raise DataError unless there are a header and a row, and every row has as many cells as the header.
 
@@ -289,7 +297,7 @@ def read_parquet(path: Path, only: Sequence[str] | None) -> tuple[tuple[str, ...
 
 
 def _from_arrow(column: Any) -> Column:
-    """Numbers with NaN for null, dates as days, or texts with "" for null."""
+    """Numbers with NaN for null (whole ones as they are where none is), dates as days, or texts with "" for null."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -297,6 +305,8 @@ def _from_arrow(column: Any) -> Column:
     if pa.types.is_temporal(kind) and not pa.types.is_time(kind) and not pa.types.is_duration(kind):
         seconds = compute.cast(compute.cast(column, pa.timestamp("s"), safe=False), pa.int64())
         return NumberColumn(compute.cast(seconds, pa.float64()).to_numpy(zero_copy_only=False) / DAY)
+    if pa.types.is_integer(kind) and not column.null_count:
+        return NumberColumn(column.to_numpy())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return NumberColumn(np.asarray(compute.cast(column, pa.float64()).to_numpy(zero_copy_only=False)))
     return TextColumn(["" if value is None else str(value).strip() for value in column.to_pylist()])

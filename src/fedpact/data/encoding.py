@@ -82,8 +82,10 @@ class Scaling:
 
     def apply(self, X: Matrix) -> Matrix:
         """The scaled columns, without absent values."""
-        filled = np.where(np.isnan(X), self.mean, X)
-        return np.asarray((filled - self.shift) / self.scale)
+        scaled = np.where(np.isnan(X), self.mean, X)
+        scaled -= self.shift
+        scaled /= self.scale
+        return scaled
 
     def undo(self, coefficients: Vector) -> tuple[Vector, Vector]:
         """Coefficients (..., columns) of a model of scaled columns in the columns' own units, and its intercept."""

@@ -76,11 +76,14 @@ def read_text_table(path: str | Path) -> TextTable:
     return TextTable(path, columns, rows[1:], lines[1:], header, numbers[1:])
 
 
+def is_header(cells: tuple[str, ...]) -> bool:
+    """Whether the cells of a first line are names: they may count the columns, or be years; other numbers are a row."""
+    numbers = [float(name) for name in cells if _is_number(name)]
+    return all(value.is_integer() for value in numbers) and numbers == sorted(set(numbers))
+
+
 def _check_header(path: Path, columns: tuple[str, ...]) -> None:
-    # A header may count its columns, or name years; other numbers are a row.
-    numbers = [float(name) for name in columns if _is_number(name)]
-    counting = all(value.is_integer() for value in numbers) and numbers == sorted(set(numbers))
-    if not counting:
+    if not is_header(columns):
         raise DataError(
             f"{path} has no header: its first line holds {columns[0]!r}, ...; put the column names there",
             code="FP-DATA-025",

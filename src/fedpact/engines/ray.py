@@ -15,19 +15,26 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedpact.errors import OptionError, OwnerError, OwnerLost
 from fedpact.federation import Fleet, Order, RemoteFleet, Sealed, Site, Step, check_count, client_step, named
 from fedpact.federation.identity import Identity
 from fedpact.federation.owner import Sourced
+from fedpact.federation.remote import EVERYONE
 from fedpact.federation.secure_sum import Peers
 from fedpact.federation.wire import is_ours, name_of, spell_out
+from fedpact.types import Buffer
 
 #: One thread for linear algebra in each actor: they share the processors, and results must not depend on how many.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+#: Bytes of a message that travels in the call itself, rather than through Ray's store.
+SHORT = 100_000
 #: Seconds in which something must answer at the address of a cluster; Ray itself would try for minutes.
 PATIENCE = 5.0
 
@@ -101,6 +108,27 @@ class _Session:
             self._ray.kill(host)
 
 
+@dataclass(frozen=True)
+class _Briefing:
+    """What an actor must know of a fleet; sources and steps are references into Ray's store.
+
+    fleet:   its name
+    sources: what each owner holds now; first: what it held first
+    steps:   the user's own, by name
+    keys:    files of the owners' private keys; publics: the public ones of all
+    durable: whether the memory in the folder must outlive the machine: not in a temporary one
+    """
+
+    fleet: str
+    folder: Path | None
+    durable: bool
+    sources: Mapping[str, Any]
+    first: Mapping[str, Any]
+    steps: Mapping[str, Any]
+    keys: Mapping[str, str]
+    publics: Mapping[str, str]
+
+
 class _RayFleet(RemoteFleet):
     def __init__(
         self, ray: Any, hosts: Sequence[Any], shares: Mapping[str, object], folder: Path | None, here: bool
@@ -108,25 +136,28 @@ class _RayFleet(RemoteFleet):
         super().__init__(tuple(shares))
         self._ray = ray
         self._hosts = tuple(hosts)
-        self._name = uuid.uuid4().hex
-        # Kept here, so that a restarted actor can fetch them again.
-        self._first = self._put(shares)
-        self._sources = self._first
-        self.closing = ExitStack()
-        if folder is None and here:
-            folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
-        self._folder = None if folder is None else str(folder.absolute())
-        self._steps: dict[str, tuple[Step, Any]] = {}
-        self._keys: dict[str, str] = {}
-        self._publics: dict[str, str] = {}
         self._host_of = {name: self._hosts[i % len(hosts)] for i, name in enumerate(shares)}
+        first = self._put(shares)  # kept here, so that a restarted actor can fetch them again
+        self.closing = ExitStack()
+        temporary = folder is None and here
+        if temporary:
+            folder = Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="fedpact-owners-")))
+        if folder is not None:
+            folder = folder.absolute()
+        self._briefing = _Briefing(uuid.uuid4().hex, folder, not temporary, first, first, {}, {}, {})
+        self._reference: Any = None  # to the briefing; None: not in the store yet
+        self._steps: dict[str, Step] = {}
 
     def hold(self, sources: Mapping[str, object]) -> None:
-        self._sources = self._put(sources)
+        self._tell(sources=self._put(sources))
 
     def introduce(self, keys: Mapping[str, Path], publics: Mapping[str, str]) -> None:
-        self._keys = {name: str(path.absolute()) for name, path in keys.items()}
-        self._publics = dict(publics)
+        self._tell(keys={name: str(path.absolute()) for name, path in keys.items()}, publics=dict(publics))
+
+    def _tell(self, **news: Any) -> None:
+        """Change the briefing; actors fetch it with their next order."""
+        self._briefing = replace(self._briefing, **news)
+        self._reference = None
 
     def _put(self, sources: Mapping[str, object]) -> dict[str, Any]:
         """References to the sources in Ray's store, by owner."""
@@ -136,10 +167,6 @@ class _RayFleet(RemoteFleet):
                 references[name] = self._ray.put(source)
         return references
 
-    def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
-        self._bring(step)
-        return super().start(owner, step, order)
-
     def _bring(self, step: Step) -> None:
         """Put a step of the user's own into Ray's store, for actors to load.
 
@@ -147,30 +174,68 @@ class _RayFleet(RemoteFleet):
         can be imported is imported there.
         """
         name = name_of(step)
-        if is_ours(step) or (name in self._steps and self._steps[name][0] is step):
+        if is_ours(step) or self._steps.get(name) is step:
             return
         spell_out(step)
-        self._steps[name] = (step, self._ray.put(step))
+        self._steps[name] = step
+        self._tell(steps={**self._briefing.steps, name: self._ray.put(step)})
+
+    def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+        self._bring(step)
+        return super().start(owner, step, order)
+
+    def start_all(self, step: Step, orders: Mapping[str, Order]) -> dict[str, Future[Sealed[Any]]]:
+        """One call an actor, for all of its owners; an order to several owners is written once.
+
+        With a deadline each owner has a call of its own, so that it is late alone.
+        """
+        if self.deadline is not None:
+            return super().start_all(step, orders)
+        self._bring(step)
+        messages: dict[int, Any] = {}
+        for order in orders.values():
+            if id(order) not in messages:
+                messages[id(order)] = self._store(self.encode(EVERYONE, step, order))
+        owners_of: dict[Any, list[str]] = {}
+        for owner in orders:
+            owners_of.setdefault(self._host_of[owner], []).append(owner)
+        sent: dict[str, Future[Any]] = {}
+        for host, owners in owners_of.items():
+            sent |= self._call(host, {owner: messages[id(orders[owner])] for owner in owners})
+        return {owner: self.expect(owner, step, order, sent[owner]) for owner, order in orders.items()}
 
     def send(self, owner: str, data: bytes) -> Future[bytes]:
-        answered: Future[bytes] = Future()
+        return self._call(self._host_of[owner], {owner: self._store(data)})[owner]
 
-        def receive(done: Future[bytes]) -> None:
-            if (error := done.exception()) is None:
-                answered.set_result(done.result())
-            elif isinstance(error, self._ray.exceptions.RayTaskError):
-                words = f"{owner}: its actor failed ({_last_line(error)})"
-                answered.set_exception(OwnerError(words, code="FP-OWNER-351"))
-            else:
-                words = f"{owner}: its process is gone ({type(error).__name__})"
-                answered.set_exception(OwnerLost(words, code="FP-LOST-350"))
+    def _store(self, data: bytes) -> Any:
+        """A message for a call: Ray would copy a long one for every actor."""
+        if len(data) <= SHORT:
+            return data
+        return self._ray.put(as_array(data))
 
-        handle = self._host_of[owner].handle.options(max_task_retries=0)  # the policy says what is sent again
-        about = (self._name, owner, self._folder)
-        sources = [self._sources[owner], self._first[owner]]
-        steps = {name: reference for name, (_, reference) in self._steps.items()}
-        keys = (self._keys.get(owner, ""), self._publics)
-        handle.remote(about, data, sources, steps, keys).future().add_done_callback(receive)
+    def _call(self, host: Any, messages: Mapping[str, Any]) -> dict[str, Future[Any]]:
+        """Bring messages to owners of one actor; their replies, when all are there."""
+        answered: dict[str, Future[Any]] = {owner: Future() for owner in messages}
+
+        def receive(done: Future[Any]) -> None:
+            error = done.exception()
+            for place, (owner, future) in enumerate(answered.items()):
+                if error is None:
+                    future.set_result(memoryview(done.result()[place]))
+                elif isinstance(error, self._ray.exceptions.RayTaskError):
+                    words = f"{owner}: its actor failed ({_last_line(error)})"
+                    future.set_exception(OwnerError(words, code="FP-OWNER-351"))
+                else:
+                    words = f"{owner}: its process is gone ({type(error).__name__})"
+                    future.set_exception(OwnerLost(words, code="FP-LOST-350"))
+
+        if self._reference is None:
+            self._reference = self._ray.put(self._briefing)
+        different = {id(message): message for message in messages.values()}
+        places = {key: place for place, key in enumerate(different)}
+        owners = [(owner, places[id(message)]) for owner, message in messages.items()]
+        handle = host.handle.options(max_task_retries=0)  # the policy says what is sent again
+        handle.remote([self._reference], owners, *different.values()).future().add_done_callback(receive)
         return answered
 
     def close(self) -> None:
@@ -181,42 +246,50 @@ class _Host:
     """What runs in an actor's process."""
 
     def __init__(self) -> None:
-        self._sites: dict[tuple[str, str, str | None], Site] = {}
+        self._reference: Any = None
+        self._briefing: _Briefing | None = None
+        self._sites: dict[str, Site] = {}  # by owner, of the last fleet alone: those before it are closed
         self._held: dict[str, Any] = {}  # by owner: reference to what it holds now
         self._steps: dict[str, Any] = {}  # by name: reference to the user's own step
 
-    def handle(
-        self,
-        about: tuple[str, str, str | None],
-        data: bytes,
-        sources: list[Any],
-        steps: dict[str, Any],
-        keys: tuple[str, dict[str, str]],
-    ) -> bytes:
-        """Answer an order.
+    def handle(self, briefing: list[Any], owners: Sequence[tuple[str, int]], *messages: Buffer) -> list[Any]:
+        """Answer an order to each of these owners.
 
-        about:   fleet, owner and its folder
-        sources: references to what the owner holds now and to what it held first; in a list, since Ray would fetch them
-                 at every order otherwise
-        steps:   references to the user's own steps, by name
-        keys:    file of the owner's private key, or empty, and the public keys of all
+        briefing: reference to that of the fleet; in a list, since Ray would fetch it at every order otherwise
+        owners:   their names, and which of the messages is for each
         """
-        fleet, owner, folder = about
-        for name, reference in steps.items():
-            self._learn(name, reference)
-        now, first = sources
-        if about not in self._sites:
-            self._sites = {key: site for key, site in self._sites.items() if key[0] == fleet}  # the others are closed
-            memory = None if folder is None else Path(folder)
+        (reference,) = briefing
+        if reference != self._reference:
+            self._listen(_fetch(reference, "what is to be known of the owners"))
+            self._reference = reference
+        return [as_array(self._site(owner).handle(memoryview(messages[place]))) for owner, place in owners]
+
+    def _listen(self, told: _Briefing) -> None:
+        for name, step in told.steps.items():
+            self._learn(name, step)
+        if self._briefing is None or told.fleet != self._briefing.fleet:
+            self._sites = {}
+        self._briefing = told
+
+    def _site(self, owner: str) -> Site:
+        """The owner's site, which holds what it is to hold now."""
+        told = self._briefing
+        assert told is not None
+        first = told.first[owner]
+        if owner not in self._sites:
             # A cluster is one organisation: whoever runs the job may read the owners' errors.
-            private, publics = keys
-            peers = Peers(owner, Identity.load(private), publics) if private else None
-            self._sites[about] = Site(owner, _Source(first), memory, full_text=True, peers=peers)
+            peers = None
+            if owner in told.keys:
+                peers = Peers(owner, Identity.load(told.keys[owner]), told.publics)
+            self._sites[owner] = Site(
+                owner, _Source(first), told.folder, durable=told.durable, full_text=True, peers=peers
+            )
             self._held[owner] = first
+        now = told.sources[owner]
         if self._held[owner] != now:
-            self._sites[about].hold(_Source(now))
+            self._sites[owner].hold(_Source(now))
             self._held[owner] = now
-        return self._sites[about].handle(data)
+        return self._sites[owner]
 
     def _learn(self, name: str, reference: Any) -> None:
         """Load a step, the first time and whenever it was defined anew."""
@@ -227,6 +300,11 @@ class _Host:
 
     def process(self) -> int:
         return os.getpid()
+
+
+def as_array(data: bytes) -> NDArray[np.uint8]:
+    """The bytes as numbers, which Ray's store hands on without copying them."""
+    return np.frombuffer(data, dtype=np.uint8)
 
 
 class _Source:

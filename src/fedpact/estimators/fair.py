@@ -37,6 +37,7 @@ class FairClassifier(HorizontalClassifier):
     regularization: weight of |w|^2 / 2, over all but the intercept
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
     method, tol, max_rounds, engine, secure_sum, seed: of fp.solve
+    inference:      of fp.fit; other than "none", `summary` has standard errors and intervals
 
     After fit: classes_, groups_, coef_ and intercept_ (in the units of X), solution_, certificate_, history_, model_
     (which can be saved), and by client bounds_, gaps_ and multipliers_ (by pair of groups: how far apart they are, and
@@ -59,6 +60,7 @@ class FairClassifier(HorizontalClassifier):
         max_rounds: int | None = None,
         engine: Any = None,
         secure_sum: bool | None = None,
+        inference: str = "none",
         seed: int = 0,
     ) -> None:
         self.max_gap = max_gap
@@ -74,6 +76,7 @@ class FairClassifier(HorizontalClassifier):
         self.max_rounds = max_rounds
         self.engine = engine
         self.secure_sum = secure_sum
+        self.inference = inference
         self.seed = seed
 
     def fit(

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from fedpact.errors import DataError, FedpactError, OptionError
@@ -17,7 +18,8 @@ from fedpact.estimators.certified import CertifiedClassifier
 from fedpact.federation import Session
 from fedpact.fitting.scores import fit_on_scores
 from fedpact.postprocess.checks import find_levels, read_vector
-from fedpact.problem import Piece, VerticalProblem
+from fedpact.problem import DistantParty, Piece, VerticalProblem
+from fedpact.problem.scored import Loss
 from fedpact.prox import SquaredL2
 from fedpact.solve import solve
 from fedpact.solvers.vertical.shared import rows_of, summed_scores
@@ -39,7 +41,7 @@ class FairVerticalClassifier(CertifiedClassifier):
                  "demographic_parity", "equal_opportunity" or "equalized_odds", as in `FairClassifier`. These need
                  the method "vertical-exact", which tells the coordinator the pooled rows up to a rotation of the
                  columns; "auto" takes it then
-    gap:         of the loss: of rows with the second class ("positives"), of "all" rows, or of both "classes"
+    gap:         of the loss: of rows of the last class ("positives"), of "all" rows, or of each of the "classes"
     confidence:  for people not yet seen: gaps of decisions are at most max_gap with this probability; None: on the
                  people it is trained on
     holdout:     with a confidence: part of the people that is kept out of training to test the promise
@@ -48,8 +50,10 @@ class FairVerticalClassifier(CertifiedClassifier):
     method:      "auto", "vertical-al", "fair-vfl", "vertical-exact"; tol, max_rounds, engine, seed: of fp.solve
     secure_sum:  hide each party's scores from the coordinator, in fitting and in prediction
 
-    After fit: solution_, certificate_, history_, pieces_ (party -> Piece), intercept_, classes_, and by name of the gap
-    gaps_ and multipliers_ (the price: what one unit more of max_gap would save).
+    More than two classes have a score each, by softmax.
+
+    After fit: solution_, certificate_, history_, pieces_ (party -> Piece), intercept_ (of several classes one each),
+    classes_, and by name of the gap gaps_ and multipliers_ (the price: what one unit more of max_gap would save).
     `parties` is a mapping from names to columns, or a list of columns in the order of fit; all have the same people in
     the same order (`fedpact.alignment`).
     """
@@ -86,25 +90,26 @@ class FairVerticalClassifier(CertifiedClassifier):
         self.seed = seed
 
     def fit(self, parties: Parties, y: ArrayLike, *, group: ArrayLike) -> Self:
-        """y: two classes, the second in sorted order is the positive one; group: one label a row.
+        """y: two classes or more, the last in sorted order is the positive one; group: one label a row.
 
         Raises DataError or ProblemError for bad tables, FedpactError when no certified model was found.
         """
         self.__dict__.pop("pieces_", None)  # a fit that fails shall not leave the model of the one before
         labels = read_vector("y", y)
         self.classes_ = np.unique(labels)
-        if self.classes_.size != 2:
+        if self.classes_.size < 2:
             raise DataError(
-                f"y has {self.classes_.size} classes ({self.classes_[:5]}); this classifier takes two",
+                f"all rows are of class {self.classes_[0]!s}; a classifier needs two classes or more",
                 code="FP-DATA-477",
             )
         if self.parity != "loss":
             return self._fit_decisions(parties, labels, group)
         problem = VerticalProblem(
             _name_parties(parties),
-            (labels == self.classes_[1]).astype(np.int64),
+            self._encode(labels),
             group,
             self.max_gap,
+            loss=self._loss,
             gap=self.gap,
             regularizer=None if self.weight is None else SquaredL2(self.weight),
             standardize=self.standardize,
@@ -129,8 +134,26 @@ class FairVerticalClassifier(CertifiedClassifier):
         """Set pieces_ and intercept_."""
         parts = problem.pieces(w)
         self.pieces_ = {party.name: party.piece(parts[party.name]) for party in problem.shares}
-        self.intercept_ = float(parts[problem.server.name][0])
-        self.n_features_in_ = problem.dim - 1
+        intercept = parts[problem.server.name]
+        self.intercept_ = intercept if self._several else float(intercept[0])
+        self.n_features_in_ = sum(party.width for party in problem.shares)
+
+    @property
+    def _several(self) -> bool:
+        """Whether there are more than two classes, each with a score."""
+        return bool(self.classes_.size > 2)
+
+    @property
+    def _loss(self) -> Loss:
+        return "softmax" if self._several else "logistic"
+
+    def _encode(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        """The number of every row's class; of two, 0 for all but the second, of several, -1 for none of them."""
+        if not self._several:
+            return np.asarray(labels == self.classes_[1], dtype=np.int64)
+        known = labels[:, None] == self.classes_
+        codes: NDArray[np.int64] = np.where(known.any(axis=1), np.argmax(known, axis=1), -1)
+        return codes
 
     def _fit_decisions(self, parties: Parties, labels: NDArray[Any], group: ArrayLike) -> Self:
         """Rates of decisions are bounded, and counted on the parties' own scores."""
@@ -141,7 +164,8 @@ class FairVerticalClassifier(CertifiedClassifier):
             )
         problem = VerticalProblem(
             _name_parties(parties),
-            (labels == self.classes_[1]).astype(np.int64),
+            self._encode(labels),
+            loss=self._loss,
             regularizer=None if self.weight is None else SquaredL2(self.weight),
             standardize=self.standardize,
         )
@@ -166,12 +190,13 @@ class FairVerticalClassifier(CertifiedClassifier):
             found = fit_on_scores(task, problem, session, members, tol=self.tol, seed=self.seed)
         self._accept(found.solution)
         self._keep(problem, found.w)
-        self.gaps_ = self._find_gaps(found.scores, labels, group)
+        self.gaps_ = self._find_gaps(self._by_person(found.scores), labels, group)
         self.multipliers_ = dict(zip(self.gaps_, found.prices, strict=True))
         return self
 
     def decision_function(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> Vector:
-        """Scores of new people: one exchange, in which every party adds its own part.
+        """Scores of new people, (rows,) or of several classes (rows, classes): one exchange, to which every party adds
+        its own part.
 
         missing: "mean" scores without absent parties, as if everyone had the mean of their columns (zero, with
             standardize=False). The gap was bounded with all parties: `recheck` tells what it is without them.
@@ -189,16 +214,29 @@ class FairVerticalClassifier(CertifiedClassifier):
             raise DataError("no party has columns; give at least one", code="FP-DATA-479")
         with Session(self.engine) as session:
             session.open(rows_of(list(self.pieces_.values()), given))
-            return summed_scores(session, self.secure_sum and len(given) > 1) + self.intercept_
+            return self._by_person(summed_scores(session, self.secure_sum and len(given) > 1)) + self.intercept_
+
+    def _by_person(self, scores: Vector) -> Vector:
+        """Scores, of several classes one a column."""
+        return scores.reshape(self.classes_.size, -1).T if self._several else scores
 
     def predict(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> NDArray[Any]:
         """The class of every row."""
-        scores = self.decision_function(parties, missing=missing)
-        return np.asarray(self.classes_[(scores > 0).astype(int)])
+        decided = self._decide(self.decision_function(parties, missing=missing))
+        return np.asarray(self.classes_[decided])
+
+    def _decide(self, scores: Vector) -> NDArray[np.int64]:
+        """The number of everyone's class."""
+        if self._several:
+            return np.asarray(np.argmax(scores, axis=1))
+        return (scores > 0).astype(np.int64)
 
     def predict_proba(self, parties: Parties) -> Vector:
-        """(rows, 2): the probabilities of both classes."""
-        positive = 1 / (1 + np.exp(-self.decision_function(parties)))
+        """(rows, classes): the probabilities of all classes."""
+        scores = self.decision_function(parties)
+        if self._several:
+            return np.asarray(softmax(scores, axis=1))
+        positive = 1 / (1 + np.exp(-scores))
         return np.stack([1 - positive, positive], axis=1)
 
     def score(self, parties: Parties, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -221,7 +259,7 @@ class FairVerticalClassifier(CertifiedClassifier):
         about = {
             "format": MODEL,
             "parties": list(self.pieces_),
-            "intercept": self.intercept_,
+            "intercept": np.asarray(self.intercept_).tolist(),
             "classes": self.classes_.tolist(),
             "gaps": self.gaps_,
             "parameters": parameters,
@@ -242,7 +280,7 @@ class FairVerticalClassifier(CertifiedClassifier):
                 raise ValueError(f"it is not of format {MODEL}")
             model = cls(**about["parameters"])
             model.classes_ = np.asarray(about["classes"])
-            model.intercept_ = float(about["intercept"])
+            model.intercept_ = np.asarray(about["intercept"]) if model._several else float(about["intercept"])
             model.gaps_ = dict(about["gaps"])
             names = list(about["parties"])
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -250,15 +288,24 @@ class FairVerticalClassifier(CertifiedClassifier):
             raise FedpactError(words, code="FP-480") from error
         files = {name: source / f"{name}.npz" for name in names} | dict(pieces or {})
         model.pieces_ = {name: Piece.load(files[name]) for name in names}
-        model.n_features_in_ = sum(piece.theta.size for piece in model.pieces_.values())
+        model.n_features_in_ = sum(piece.mean.size for piece in model.pieces_.values())
         return model
 
     def _find_gaps(self, scores: Vector, y: NDArray[Any], group: ArrayLike) -> dict[str, float]:
-        labels = (y == self.classes_[1]).astype(np.int64)
+        labels = self._encode(y)
+        last = self.classes_.size - 1
         if self.parity != "loss":
-            return _count_gaps(self.parity, scores > 0, labels, np.asarray(group))
-        judged = VerticalProblem([scores[:, None]], labels, group, self.max_gap, gap=self.gap)
-        gaps = np.abs(judged.scored.gaps(scores)).tolist()
+            return _count_gaps(self.parity, self._decide(scores) == last, labels == last, np.asarray(group))
+        judged = VerticalProblem.of_parties(
+            [DistantParty("all", 1)],
+            labels,
+            group,
+            self.max_gap,
+            loss=self._loss,
+            gap=self.gap,
+            classes=self.classes_.size,
+        )
+        gaps = np.abs(judged.scored.gaps(scores.T.ravel())).tolist()
         return dict(zip(judged.gap_names, gaps, strict=True))
 
     def _by_name(self, parties: Parties) -> dict[str, ArrayLike]:
@@ -273,9 +320,11 @@ class FairVerticalClassifier(CertifiedClassifier):
         return dict(zip(self.pieces_, parties, strict=True))
 
 
-def _count_gaps(parity: str, decided: NDArray[np.bool_], y: NDArray[Any], group: NDArray[Any]) -> dict[str, float]:
-    """How far the rates of decisions are apart, by rate and pair of groups."""
-    among = {"selection_rate": y >= 0, "recall": y == 1, "false_positive_rate": y == 0}
+def _count_gaps(
+    parity: str, decided: NDArray[np.bool_], positive: NDArray[np.bool_], group: NDArray[Any]
+) -> dict[str, float]:
+    """How far the rates of decisions for the last class are apart, by rate and pair of groups."""
+    among = {"selection_rate": positive | ~positive, "recall": positive, "false_positive_rate": ~positive}
     gaps = {}
     for rate in NAMED_GAPS[parity]:
         for first, second in combinations(np.unique(group), 2):

@@ -16,6 +16,7 @@ from fedpact.federation import Session
 from fedpact.fitting import Fit, fit
 from fedpact.postprocess.checks import find_levels, read_array
 from fedpact.problem import Share
+from fedpact.statistics import Summary
 from fedpact.tasks import Classification, Model, Rows, TableTask, checks
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.decisions import Decisions
@@ -33,7 +34,17 @@ class HorizontalClassifier(CertifiedClassifier):
     max_rounds: int | None
     engine: Any
     secure_sum: bool | None
+    inference: str
     seed: int
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Coefficients in the units of X, and prices, with standard errors, tests and intervals (`Fit.summary`).
+
+        Raises OptionError where `inference` is "none".
+        """
+        check_is_fitted(self, "model_")
+        found: Fit = self.fit_
+        return found.summary(level)
 
     def decision_function(self, X: ArrayLike, *, client: ArrayLike | None = None) -> Vector:
         """(rows,): the score of the second class; with more than two (rows, classes).
@@ -128,7 +139,14 @@ class HorizontalClassifier(CertifiedClassifier):
         """
         with Session(self.engine, secure_sum=self.secure_sum) as session:
             found = fit(
-                task, clients, session, method=self.method, tol=self.tol, max_rounds=self.max_rounds, seed=self.seed
+                task,
+                clients,
+                session,
+                inference=self.inference,
+                method=self.method,
+                tol=self.tol,
+                max_rounds=self.max_rounds,
+                seed=self.seed,
             )
         self._accept(found.solution)
         if not found.solved:
@@ -138,6 +156,7 @@ class HorizontalClassifier(CertifiedClassifier):
                 code="FP-476",
             )
         assert isinstance(found.model, Model)
+        self.fit_ = found
         self.model_ = found.model
         self.exchanges_ = found.communication.rounds
         self.own_thresholds_ = self._find_thresholds(found, clients)

@@ -34,6 +34,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
     regularization: weight of |w|^2 / 2, over all but the intercept; a tenth of it where errors are minimised
     standardize:    train on columns of mean 0 and deviation 1 over all clients; only sums leave a client for this
     method, tol, max_rounds, engine, secure_sum, seed: of fp.solve
+    inference:      of fp.fit; other than "none", `summary` has standard errors and intervals
 
     After fit: classes_, coef_ and intercept_ (in the units of X, with the common threshold), solution_, certificate_,
     history_, exchanges_, model_ (which can be saved), and by client multipliers_ (the price: what one unit more of
@@ -60,6 +61,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         max_rounds: int | None = None,
         engine: Any = None,
         secure_sum: bool | None = None,
+        inference: str = "none",
         seed: int = 0,
     ) -> None:
         self.bound = bound
@@ -77,6 +79,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         self.max_rounds = max_rounds
         self.engine = engine
         self.secure_sum = secure_sum
+        self.inference = inference
         self.seed = seed
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, client: ArrayLike | None = None) -> Self:

@@ -46,6 +46,10 @@ class Fleet(ABC):
     def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
         """Begin the step at the owner; the future fails with OwnerLost when the owner cannot be reached."""
 
+    def start_all(self, step: Step, orders: Mapping[str, Order]) -> dict[str, Future[Sealed[Any]]]:
+        """Begin the step at several owners, by name; an engine may send them together."""
+        return {owner: self.start(owner, step, order) for owner, order in orders.items()}
+
     def hold(self, sources: Mapping[str, object]) -> None:
         """Give the owners other shares, or other functions that build them; they keep their memory."""
         raise OptionError(

@@ -37,6 +37,7 @@ from fedpact.federation.policy import (
     constraints_of,
 )
 from fedpact.federation.secure_sum import Peers
+from fedpact.types import Buffer
 
 #: Rooms of fedpact whose steps belong to the method that their file is named after.
 ROOMS = ("fedpact.solvers.constrained.", "fedpact.solvers.consensus.", "fedpact.solvers.vertical.")
@@ -97,7 +98,7 @@ class Gate:
 
     # --------------------------------------------------------------------------------------------------- what comes in
 
-    def read(self, data: bytes) -> tuple[bytes, str]:
+    def read(self, data: Buffer) -> tuple[Buffer, str]:
         """The message, and the public key of the coordinator that signed it."""
         signature, message = split_signed(data)
         for public in self.policy.coordinators.values():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from fedpact.errors import OptionError, OwnerError
+from fedpact.types import Buffer
 
 #: What is signed: a job, an order, a reply, the key of a secure sum, evidence, a list of keys, and what salts a table.
 Purpose = Literal["job", "order", "reply", "sum key", "evidence", "roster", "table"]
@@ -70,7 +71,7 @@ class Identity:
         return signature
 
 
-def signed_by(public: str, purpose: Purpose, content: bytes, signature: bytes) -> bool:
+def signed_by(public: str, purpose: Purpose, content: Buffer, signature: Buffer) -> bool:
     """Whether the holder of this public key signed this content for this purpose."""
     from cryptography.exceptions import InvalidSignature
 
@@ -108,15 +109,15 @@ def sign_message(identity: Identity, purpose: Purpose, message: bytes) -> bytes:
     return MARK + identity.sign(purpose, message) + message
 
 
-def split_signed(data: bytes) -> tuple[bytes, bytes]:
+def split_signed(data: Buffer) -> tuple[Buffer, Buffer]:
     """Signature and message; the signature is empty when there is none."""
-    if not data.startswith(MARK):
-        return b"", data
+    if data[: len(MARK)] != MARK:
+        return data[:0], data
     start = len(MARK) + SIGNATURE
     return data[len(MARK) : start], data[start:]
 
 
-def open_signed(data: bytes, public: str, purpose: Purpose, sender: str) -> bytes:
+def open_signed(data: Buffer, public: str, purpose: Purpose, sender: str) -> Buffer:
     """The message that the sender signed. OwnerError when it did not sign it."""
     signature, message = split_signed(data)
     if not signature or not signed_by(public, purpose, message, signature):
@@ -126,8 +127,8 @@ def open_signed(data: bytes, public: str, purpose: Purpose, sender: str) -> byte
     return message
 
 
-def _framed(purpose: str, content: bytes) -> bytes:
-    return f"fedpact {purpose}\0".encode() + content
+def _framed(purpose: str, content: Buffer) -> bytes:
+    return b"".join([f"fedpact {purpose}\0".encode(), content])
 
 
 def _ed25519() -> Any:

@@ -90,13 +90,20 @@ class Ledger:
         """Count an order on its way to the owner."""
         if order is not self._sized[0]:
             self._sized = (order, size(order))
-        self.add(owner, (1, 0, self._sized[1], 0))
+        counts = self._counts[owner]
+        counts[0] += 1
+        counts[2] += self._sized[1]
+        self.bytes += self._sized[1]
         if self.record is not None:
             self._write({"to": owner, "round": order.round, "type": name_of(type(order)), "content": payload(order)})
 
     def up(self, owner: str, sealed: Sealed[Any], round: int) -> None:
         """Count a reply of the owner."""
-        self.add(owner, (0, 1, 0, sealed_size(sealed)))
+        size_of_reply = sealed_size(sealed)
+        counts = self._counts[owner]
+        counts[1] += 1
+        counts[3] += size_of_reply
+        self.bytes += size_of_reply
         self.name(owner, type(sealed.kept), is_masked(sealed.sums))
         if self.record is not None:
             kind = name_of(type(sealed.kept))

@@ -26,6 +26,9 @@ LENGTH = 10_000
 LENGTH_FACTOR = 10
 #: Types of a number that travels by itself.
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+#: Types of single values that travel as they are, the most frequent ones: the rest is looked at more closely.
+PLAIN = frozenset((float, int, bool, str))
+FLOAT = np.dtype(np.float64)
 #: Fields of an order that the fleet fills in; they are not part of its content.
 STAMP = ("run", "round", "after", "durable", "look", "secure")
 
@@ -135,6 +138,17 @@ def hidden_fields(kind: type[Reply], masked: bool) -> tuple[str, ...]:
     return summed_fields(kind)
 
 
+def shown_fields(kind: type[Reply], masked: bool) -> tuple[str, ...]:
+    """Names of all other fields of a reply of this kind: they are read owner by owner."""
+    return _shown_fields(kind, masked)  # type: ignore[arg-type]
+
+
+@functools.cache
+def _shown_fields(kind: Any, masked: bool) -> tuple[str, ...]:
+    hidden = hidden_fields(kind, masked)
+    return tuple(name for name in _content_fields(kind) if name not in hidden)
+
+
 @functools.cache
 def _marked_fields(kind: Any, mark: str) -> tuple[str, ...]:
     hints = get_type_hints(kind, include_extras=True)
@@ -145,6 +159,16 @@ def size(message: Order | Reply) -> int:
     """Bytes of content: 8 per number, the length of a text, an array's own size. OwnerError for anything else."""
     kind = type(message)
     return sum(_size(kind, name, getattr(message, name)) for name in content_fields(kind))
+
+
+def check_travels(message: Order | Reply) -> None:
+    """OwnerError for a field that holds anything but numbers, arrays of numbers and text."""
+    kind = type(message)
+    for name in content_fields(kind):
+        value = getattr(message, name)
+        plain = type(value) in PLAIN or (type(value) is np.ndarray and value.dtype is FLOAT)
+        if not plain:
+            _size(kind, name, value)
 
 
 def _size(kind: type, name: str, value: object) -> int:
@@ -171,9 +195,10 @@ def sealed_size(sealed: Sealed[Any]) -> int:
     """Bytes of content of a sealed reply."""
     kept = sealed.kept
     kind = type(kept)
-    hidden = hidden_fields(kind, is_masked(sealed.sums))
-    shown = [name for name in content_fields(kind) if name not in hidden]
-    return int(sealed.sums.nbytes) + sum(_size(kind, name, getattr(kept, name)) for name in shown)
+    total = int(sealed.sums.nbytes)
+    for name in shown_fields(kind, is_masked(sealed.sums)):
+        total += _size(kind, name, getattr(kept, name))
+    return total
 
 
 def is_masked(sums: NDArray[Any]) -> bool:
@@ -187,9 +212,12 @@ class NotFinite(ProblemError):
     code = "FP-PROBLEM-301"
 
 
-def not_finite(message: Order | Reply) -> str | None:
-    """The name of the first field that holds a NaN or an infinity; None when all are finite."""
-    for name in content_fields(type(message)):
+def not_finite(message: Order | Reply, names: Sequence[str] | None = None) -> str | None:
+    """The name of the first field that holds a NaN or an infinity; None when all are finite.
+
+    names: of the fields to look at; None: all
+    """
+    for name in content_fields(type(message)) if names is None else names:
         value = getattr(message, name)
         if isinstance(value, float):
             finite = math.isfinite(value)
@@ -227,13 +255,15 @@ def seal(reply: R, most: float | None = None) -> Sealed[R]:
     most: for a secure sum: fields marked Largest travel as squares, a number above `most` as its square
     """
     kind = type(reply)
-    names = hidden_fields(kind, masked=most is not None)
-    values = [np.asarray(getattr(reply, name), dtype=np.float64) for name in summed_fields(kind)]
+    content = reply.__dict__
+    values = {name: content[name] for name in summed_fields(kind)}
     if most is not None:
-        values += [np.asarray(min(float(getattr(reply, name)), most) ** 2) for name in largest_fields(kind)]
-    flat = np.concatenate([value.ravel() for value in values]) if values else np.zeros(0)
-    shapes = tuple(value.shape for value in values)
-    return Sealed(_with(reply, dict.fromkeys(names)), shapes, flat)
+        values |= {name: min(float(content[name]), most) ** 2 for name in largest_fields(kind)}
+    shapes = tuple([getattr(value, "shape", ()) for value in values.values()])
+    flat = np.zeros(0)
+    if values:
+        flat = np.concatenate(list(values.values()), axis=None, dtype=np.float64)
+    return Sealed(copy_with(reply, dict.fromkeys(values)), shapes, flat)
 
 
 def rebuild(
@@ -246,25 +276,28 @@ def rebuild(
     values: dict[str, Any] = {}
     start = 0
     for name, shape in zip(hidden_fields(kind, masked), shapes, strict=True):
-        part = total[start : start + int(np.prod(shape, dtype=int))]
-        start += part.size
+        end = start + math.prod(shape)
         if shape:
-            values[name] = part.reshape(shape)
+            values[name] = total[start:end].reshape(shape)
         else:
-            values[name] = float(part[0])
+            values[name] = float(total[start])
+        start = end
     for name in largest_fields(kind):
         if masked:
             values[name] = math.sqrt(values[name])
         else:
             values[name] = max(getattr(reply, name) for reply in kept)
-    return _with(object.__new__(kind), {name: values.get(name) for name in content_fields(kind)})
+    return copy_with(object.__new__(kind), {name: values.get(name) for name in content_fields(kind)})
 
 
-def _with(message: R, values: dict[str, Any]) -> R:
-    """A copy with other values; None stands where the coordinator must not look, so that any use of it fails."""
-    copy = object.__new__(type(message))
-    copy.__dict__.update(message.__dict__)
-    copy.__dict__.update(values)
+def copy_with(original: T, changes: dict[str, Any]) -> T:
+    """A copy of a dataclass with other values, as `dataclasses.replace`, which checks and computes everything anew.
+
+    None stands in a reply where the coordinator must not look, so that any use of it fails.
+    """
+    copy = object.__new__(type(original))
+    copy.__dict__.update(original.__dict__)
+    copy.__dict__.update(changes)
     return copy
 
 

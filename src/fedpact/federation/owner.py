@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -25,12 +24,15 @@ from fedpact.federation.messages import (
     Order,
     Reply,
     Sealed,
+    check_travels,
+    copy_with,
     excessive_length,
+    is_finite,
     largest_fields,
     not_finite,
     payload,
     seal,
-    size,
+    shown_fields,
     summed_fields,
 )
 from fedpact.federation.policy import UNCOUNTED, Counts
@@ -56,18 +58,24 @@ KEY_STEPS: tuple[Step, ...] = (secure_sum.offer, secure_sum.agree)
 VERSION = 5
 
 
-@contextmanager
-def named(owner: str, what: str) -> Iterator[None]:
+class named:
     """Errors raised inside come out with the owner's name: our own kinds as they are, all others as OwnerError."""
-    try:
-        yield
-    except FedpactError as error:
-        if str(error).startswith((f"{owner}:", f"owner {owner!r}:")):
-            raise
-        raise error.within(owner) from error
-    except Exception as error:
-        words = f"{owner}: {what} failed with {type(error).__name__}: {error}"
-        raise OwnerError(words, code=UNEXPECTED) from error
+
+    def __init__(self, owner: str, what: str) -> None:
+        self.owner = owner
+        self.what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, FedpactError):
+            if str(error).startswith((f"{self.owner}:", f"owner {self.owner!r}:")):
+                return
+            raise error.within(self.owner) from error
+        if isinstance(error, Exception):
+            words = f"{self.owner}: {self.what} failed with {type(error).__name__}: {error}"
+            raise OwnerError(words, code=UNEXPECTED) from error
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,7 @@ class Owner:
             alignment, of the rows that it gave), or without arguments where there is none
     folder: where the memory is also kept on disk; a subfolder by owner and run
     every:  write the memory after every round (an owner in a process of its own), or only when told to by `save`
+    durable: whether the memory must survive the machine, too, rather than this process alone
     peers:  what it knows of itself and of the others, for secure sums and evidence
     admit:  judges the counts of its table before a share is built; raises Refused
     small_cells: numbers that tell of fewer rows than this are withheld
@@ -151,6 +160,7 @@ class Owner:
         folder: Path | None = None,
         *,
         every: bool = True,
+        durable: bool = True,
         peers: secure_sum.Peers | None = None,
         admit: Callable[[Counts], None] | None = None,
         small_cells: int = 0,
@@ -164,6 +174,7 @@ class Owner:
         self._digest = ""
         self._folder = folder
         self._every = every
+        self._durable = durable
         self._memory: Memory | None = None
         self._written: Memory | None = None  # as it is on disk
         self._looked: tuple[str, Sealed[Any] | None] = ("", None)  # the last masked look, should its reply be lost
@@ -212,10 +223,11 @@ class Owner:
             raise OwnerError(
                 f"{self.name}: got an order of round {order.round} after round {known.round}", code="FP-OWNER-004"
             )
-        after, sealed = self._work(step, order, known)
-        needed = {r: answer for r, answer in known.answers.items() if r > order.durable}
-        self._memory = replace(after, round=order.round, answers={**needed, order.round: ((step, order), sealed)})
-        if after.aligned is not known.aligned:
+        changes, sealed = self._work(step, order, known)
+        answers = {r: answer for r, answer in known.answers.items() if r > order.durable}
+        answers[order.round] = ((step, order), sealed)
+        self._memory = copy_with(known, {"round": order.round, "answers": answers, **changes})
+        if "aligned" in changes:
             self._share = None  # of other rows
         if self._every:
             self.save()
@@ -342,18 +354,18 @@ class Owner:
                 code="FP-CHECKPOINT-001",
             )
 
-    def _work(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
-        """Run the step on what is known; what is known then, and the reply. Nothing is remembered here."""
+    def _work(self, step: Step, order: Order, known: Memory) -> tuple[dict[str, Any], Sealed[Any]]:
+        """Run the step on what is known; what of that changes, and the reply. Nothing is remembered here."""
         if step in KEY_STEPS:
             with named(self.name, step.__name__):
                 keys, reply = step(self._peers, known.keys, order)
-                return replace(known, keys=keys), seal(reply)
+                return {"keys": keys}, seal(reply)
         if step in ALIGNING:
             return self._align(step, order, known)
         data = known.data
         if step is confirm:  # perhaps in the middle of an alignment, when there is no share yet
             self._compare(self.data, data)
-            return known, seal(confirm(None, None, order)[1])
+            return {}, seal(confirm(None, None, order)[1])
         share = self.share
         data = self._extend(data)  # before the step, which may leave traces in a user's objects
         with named(self.name, getattr(step, "__name__", "a step")):
@@ -361,9 +373,9 @@ class Owner:
             sealed = _seal(step, order, reply.withhold(self._small_cells), known.keys)
             if isinstance(reply, Signed):
                 sealed = self._sign(order, sealed)
-            return replace(known, state=state, data=data), sealed
+            return {"state": state, "data": data}, sealed
 
-    def _align(self, step: Step, order: Order, known: Memory) -> tuple[Memory, Sealed[Any]]:
+    def _align(self, step: Step, order: Order, known: Memory) -> tuple[dict[str, Any], Sealed[Any]]:
         """Run a step of an alignment on the people of the table."""
         with named(self.name, step.__name__):
             table = self._check_table(self._source)  # before it is read: a change while it is read is found later
@@ -372,12 +384,13 @@ class Owner:
                 self._admit(self._count(self._source))
             aligned, reply = step(self._source.people(self._task), known.aligned, order)
             sealed = _seal(step, order, reply, known.keys)
-            return replace(known, aligned=replace(aligned, table=table), data=self._extend(known.data)), sealed
+            return {"aligned": replace(aligned, table=table), "data": self._extend(known.data)}, sealed
 
     def _extend(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """The digests of the memory, with that of the data it is now computed from."""
-        if self.data and self.data not in known:
-            return (*known, self.data)
+        data = self.data
+        if data and data not in known:
+            return (*known, data)
         return known
 
     def _sign(self, order: Order, sealed: Sealed[Any]) -> Sealed[Any]:
@@ -412,7 +425,7 @@ class Owner:
             "look": known.look,
             "answers": answers,
         }
-        write_atomically(self._path(known.run, known.ended), dumps(memory))
+        write_atomically(self._path(known.run, known.ended), dumps(memory), self._durable)
         self._written = known
 
     def _load(self, run: str) -> Memory:
@@ -480,14 +493,15 @@ def _check_order(owner: str, order: Order) -> None:
 
 def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) -> Sealed[Any]:
     """Check the reply of a step and seal it, its sums masked where the order asks for that."""
-    size(reply)  # OwnerError for what cannot travel
-    if (bad := not_finite(reply)) is not None:
+    check_travels(reply)
+    sealed = seal(reply)
+    finite = is_finite(sealed.sums) and not_finite(reply, shown_fields(type(reply), masked=False)) is None
+    if not finite:
         raise OwnerError(
-            f"{step.__name__} gave a non-finite {bad}; check this owner's data and functions for NaN, infinities and "
-            "overflow (scaling the columns often helps)",
+            f"{step.__name__} gave a non-finite {not_finite(reply)}; check this owner's data and functions for NaN, "
+            "infinities and overflow (scaling the columns often helps)",
             code="FP-OWNER-005",
         )
-    sealed = seal(reply)
     if not sealed.sums.size and not largest_fields(type(reply)):
         return sealed
     agreed = keys is not None and keys.shared

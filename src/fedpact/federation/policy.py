@@ -404,7 +404,7 @@ ABOUT_PAST: tuple[Rule[Past], ...] = (
 ABOUT_TASK: tuple[Rule[Mapping[str, Any]], ...] = (
     Rule("tasks", "FP-REFUSED-020", lambda p, task: task.get("task") in p.tasks),
     Rule("features", "FP-REFUSED-021", lambda p, task: columns_used(task, p.name) <= set(p.features)),
-    Rule("labels", "FP-REFUSED-022", lambda p, task: held_here(task, "label", p.name) <= set(p.labels)),
+    Rule("labels", "FP-REFUSED-022", lambda p, task: labels_used(task, p.name) <= set(p.labels)),
     Rule("groups", "FP-REFUSED-023", lambda p, task: held_here(task, "group", p.name) <= set(p.groups)),
     Rule("ids", "FP-REFUSED-025", lambda p, task: not is_vertical(task) or task.get("id") in p.ids),
     Rule("sent", "FP-REFUSED-026", lambda p, task: columns_sent(task, p.name) <= set(p.sent)),
@@ -471,14 +471,21 @@ def columns_used(task: Mapping[str, Any], owner: str) -> set[str]:
 
 
 def held_here(task: Mapping[str, Any], role: str, owner: str) -> set[str]:
-    """The column that is the label or the group, if this owner holds it: one party does in a vertical task."""
-    column = task.get(role)
+    """The columns that are the label or the groups, if this owner holds them: one party does in a vertical task."""
+    columns = {task[role]} if task.get(role) else set()
+    if role == "group":
+        columns |= set(task.get("attributes") or ())
     holder: str | None = owner
     if is_vertical(task):
         holder = task.get("label_at")
         if role == "group":
             holder = task.get("group_at") or holder
-    return {column} if column and holder == owner else set()
+    return columns if holder == owner else set()
+
+
+def labels_used(task: Mapping[str, Any], owner: str) -> set[str]:
+    """What is predicted: the label and, of times to an event, the column that says whether it was seen."""
+    return held_here(task, "label", owner) | held_here(task, "event", owner)
 
 
 def columns_sent(task: Mapping[str, Any], owner: str) -> set[str]:

@@ -36,9 +36,12 @@ from fedpact.federation.wire import (
     sealed_to_tree,
     to_tree,
 )
+from fedpact.types import Buffer
 
 #: Bytes a message may have: a matrix of 8,000 variables, masked.
 LARGEST = 2**29
+#: Who an order to all owners of one organisation is for.
+EVERYONE = ""
 #: Runs that a site keeps in memory; of earlier ones it finds the memory on disk.
 RUNS = 4
 
@@ -50,6 +53,7 @@ class Site:
 
     source:    makes the share, here, from the task that the coordinator states (`Owner`)
     folder:    where the owner's memory is kept on its own disk
+    durable:   whether that memory must survive the machine, too, rather than this process alone
     full_text: send the text of errors too; only where owner and coordinator are one organisation, since it may quote
                cells and name files and columns. Otherwise it goes to the log "fedpact.site" and nowhere else
     gate:      enforces the site's policy; None where owner and coordinator are one organisation
@@ -62,6 +66,7 @@ class Site:
         source: object,
         folder: Path | None = None,
         *,
+        durable: bool = True,
         full_text: bool = False,
         gate: Gate | None = None,
         peers: Peers | None = None,
@@ -70,6 +75,7 @@ class Site:
         self._first = source
         self._source = source
         self._folder = folder
+        self._durable = durable
         self._full_text = full_text
         self._gate = gate
         self._peers = peers
@@ -82,7 +88,7 @@ class Site:
         for owner in self._owners.values():
             owner.hold(source)
 
-    def handle(self, data: bytes) -> bytes:
+    def handle(self, data: Buffer) -> bytes:
         """Answer the bytes of an order; never raises. A site with a policy signs what it answers."""
         began = time.monotonic()
         reply = self._handle(data)
@@ -91,7 +97,7 @@ class Site:
         METRICS.count_order(len(reply), time.monotonic() - began)
         return reply
 
-    def _handle(self, data: bytes) -> bytes:
+    def _handle(self, data: Buffer) -> bytes:
         message: dict[str, Any] = {}
         coordinator = ""
         try:
@@ -113,7 +119,8 @@ class Site:
             return refuse(error, task)
 
     def _answer(self, message: dict[str, Any], coordinator: str) -> dict[str, Any]:
-        if message["owner"] != self.name:
+        to_all = message["owner"] == EVERYONE and self._gate is None
+        if message["owner"] != self.name and not to_all:
             raise OwnerError(f"got an order for {message['owner']!r}", code="FP-OWNER-008")
         step = STEPS.get(str(message["step"]))
         if step is None:
@@ -142,9 +149,9 @@ class Site:
                 del self._owners[next(iter(self._owners))]
             self._forget()
             METRICS.count_run()
-            rules: dict[str, Any] = {}
+            rules: dict[str, Any] = {"durable": self._durable}
             if self._gate is not None:
-                rules = {"admit": self._gate.admit_table, "small_cells": self._gate.policy.small_cells}
+                rules |= {"admit": self._gate.admit_table, "small_cells": self._gate.policy.small_cells}
             self._owners[run] = Owner(self.name, copy(self._first), self._folder, peers=peers, **rules)
             if self._source is not self._first:
                 self._owners[run].hold(copy(self._source))
@@ -169,7 +176,7 @@ def _failed(failure: Failure) -> bytes:
     return dumps({"error": to_tree(failure)})
 
 
-def read_message(data: bytes, needed: Sequence[str] = ()) -> dict[str, Any]:
+def read_message(data: Buffer, needed: Sequence[str] = ()) -> dict[str, Any]:
     """The message in these bytes. WireError when they are too many, damaged, or lack an entry that is needed."""
     if len(data) > LARGEST:
         raise WireError(f"a message of {len(data)} bytes is over the limit of {LARGEST}", code="FP-WIRE-001")
@@ -187,6 +194,10 @@ class RemoteFleet(Fleet):
         """Bring the bytes to the owner, without waiting; the future fails with OwnerLost when that cannot be done."""
 
     def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+        return self.expect(owner, step, order, self.send(owner, self.encode(owner, step, order)))
+
+    def encode(self, owner: str, step: Step, order: Order) -> bytes:
+        """An order on its way to the owner; to EVERYONE, where all are of one organisation."""
         if STEPS.get(name_of(step)) is not step:
             raise OptionError(
                 f"{name_of(step)} is not registered: decorate it with fedpact.federation.client_step",
@@ -202,9 +213,13 @@ class RemoteFleet(Fleet):
             )
         if self.identity is not None:
             data = sign_message(self.identity, "order", data)
+        return data
+
+    def expect(self, owner: str, step: Step, order: Order, sent: Future[Any]) -> Future[Sealed[Any]]:
+        """The owner's reply, once its bytes are there; checked."""
         answered: Future[Sealed[Any]] = Future()
 
-        def receive(sent: Future[bytes]) -> None:
+        def receive(sent: Future[Any]) -> None:
             try:
                 reply = split_signed(sent.result())[1]
                 if self.roster:
@@ -216,11 +231,11 @@ class RemoteFleet(Fleet):
                 words = f"{owner}: its reply did not arrive ({type(error).__name__}: {error})"
                 answered.set_exception(OwnerLost(words, code="FP-LOST-301"))
 
-        self.send(owner, data).add_done_callback(receive)
+        sent.add_done_callback(receive)
         return answered
 
 
-def read_reply(owner: str, step: Step, order: Order, data: bytes) -> Sealed[Any]:
+def read_reply(owner: str, step: Step, order: Order, data: Buffer) -> Sealed[Any]:
     """Read the reply in these bytes.
 
     Raises OwnerLost, naming the owner, when they are too many, damaged, not what was asked for, of another round, or

@@ -27,7 +27,17 @@ from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.identity import Identity, check_public_keys
 from fedpact.federation.ledger import Ledger
-from fedpact.federation.messages import Answers, NotFinite, Order, Reply, Sealed, is_masked, not_finite, rebuild
+from fedpact.federation.messages import (
+    Answers,
+    NotFinite,
+    Order,
+    Reply,
+    Sealed,
+    copy_with,
+    is_masked,
+    not_finite,
+    rebuild,
+)
 from fedpact.federation.owner import Step, confirm, end
 from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, offer
 from fedpact.federation.tickets import Ticket, back_off, count_order, report_late, wait_any
@@ -435,15 +445,15 @@ class Session:
                 f"round {round} would send a non-finite {type(order).__name__}.{bad}: the regularizer or the "
                 "coordinator's constraint gave NaN or infinity, or the method diverged; check both, scale the columns"
             )
-        return replace(
-            order,
-            run=self.run,
-            round=round,
-            after=after,
-            durable=durable,
-            look=look,
-            secure=self._secure,
-        )
+        stamp = {
+            "run": self.run,
+            "round": round,
+            "after": after,
+            "durable": durable,
+            "look": look,
+            "secure": self._secure,
+        }
+        return copy_with(order, stamp)
 
     def _exchange(self, step: Step, orders: dict[str, Order]) -> Past:
         asked = list(orders)
@@ -496,15 +506,16 @@ class Session:
 
     def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, OwnerLost]:
         """Send the orders and fill in the replies that come in time. Returns the errors of the other owners."""
-        futures = {}
         began = time.monotonic()
         for owner, order in orders.items():
             self.ledger.down(owner, order)
-            futures[owner] = self.fleet.start(owner, step, order)
+        futures = self.fleet.start_all(step, orders)
         left = None
         if self.policy.deadline is not None:
             left = max(began + self.policy.deadline - time.monotonic(), 0.0)
-        wait(futures.values(), left)
+        pending = [future for future in futures.values() if not future.done()]
+        if pending:
+            wait(pending, left)
         missing = {}
         for owner, future in futures.items():
             if not future.done():

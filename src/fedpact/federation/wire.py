@@ -18,18 +18,22 @@ import types
 import typing
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
-from io import BytesIO
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
 
 from fedpact.errors import WireError
 from fedpact.federation.messages import WORDS, Reply, Sealed, hidden_fields, is_masked, name_type
+from fedpact.types import Buffer
 
 #: First bytes of every message and memory; the digit is the version of the format.
 MAGIC = b"fedpact1"
+#: Where the head of a message begins: behind the magic, the checksum and its own length.
+START = len(MAGIC) + 12
+#: The head is as long as it takes for the first array to begin at a multiple of this.
+ALIGNED = 16
 #: Values that the head of a message may have: each costs its reader a hundred bytes, however short it is written.
 VALUES = 250_000
 #: What arrays may hold, by NumPy's names.
@@ -123,14 +127,16 @@ def is_ours(thing: Any) -> bool:
 
 
 def dumps(tree: Any) -> bytes:
-    """Bytes of None, bool, int, float, str, bytes, arrays, and lists and dicts of those."""
-    buffers: list[bytes] = []
+    """Bytes of None, bool, int, float, str, bytes, arrays, and lists and dicts of those. Arrays are copied once."""
+    buffers: list[Buffer] = []
     head = json.dumps(_take_out(tree, buffers), separators=(",", ":")).encode()
-    body = b"".join([len(head).to_bytes(8, "little"), head, *buffers])
-    return MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
+    head += b" " * (-(START + len(head)) % ALIGNED)  # so that arrays can be used where they are
+    parts = [len(head).to_bytes(8, "little"), head, *buffers]
+    checksum = functools.reduce(lambda value, part: zlib.crc32(part, value), parts, 0)
+    return b"".join([MAGIC, checksum.to_bytes(4, "little"), *parts])
 
 
-def _take_out(value: Any, buffers: list[bytes]) -> Any:
+def _take_out(value: Any, buffers: list[Buffer]) -> Any:
     """The value as JSON; its arrays and bytes are appended to the buffers, and their kind and shape stay."""
     if isinstance(value, dict):
         return {"d": {str(k): _take_out(v, buffers) for k, v in value.items()}}
@@ -141,8 +147,8 @@ def _take_out(value: Any, buffers: list[bytes]) -> Any:
         return {"": ["bytes", [len(value)], "C"]}
     if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
         value = value.astype(value.dtype.newbyteorder("="), copy=False)  # the name does not tell the byte order
-        order = "F" if value.flags.fnc else "C"  # BLAS minds the order
-        buffers.append(value.tobytes(order))
+        order: Literal["C", "F"] = "F" if value.flags.fnc else "C"  # BLAS minds the order
+        buffers.append(value.ravel(order).view(np.uint8).data)
         return {"": [value.dtype.name, list(value.shape), order]}
     if isinstance(value, np.generic):
         return value.item()
@@ -154,54 +160,70 @@ def _take_out(value: Any, buffers: list[bytes]) -> Any:
     )
 
 
-def loads(data: bytes) -> Any:
-    """What `dumps` was given (tuples come back as lists). WireError when the bytes are damaged or foreign."""
-    start = len(MAGIC) + 12
-    if data[: len(MAGIC)] != MAGIC:
+def loads(data: Buffer) -> Any:
+    """What `dumps` was given (tuples come back as lists); its arrays are read-only views of the data.
+
+    WireError when the bytes are damaged or foreign.
+    """
+    view = memoryview(data)
+    if view[: len(MAGIC)] != MAGIC:
         raise WireError(
             "these bytes were not written by fedpact, or by another version of its format; install the same version "
             "everywhere",
             code="FP-WIRE-302",
         )
-    body = data[len(MAGIC) + 4 :]
-    if len(data) < start or zlib.crc32(body) != int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "little"):
+    body = view[len(MAGIC) + 4 :]
+    if len(view) < START or zlib.crc32(body) != int.from_bytes(view[len(MAGIC) : len(MAGIC) + 4], "little"):
         raise WireError(
-            f"{len(data)} bytes are truncated or damaged: their checksum does not fit; restore or resend them",
+            f"{len(view)} bytes are truncated or damaged: their checksum does not fit; restore or resend them",
             code="FP-WIRE-303",
         )
-    end = start + int.from_bytes(body[:8], "little")
-    head = data[start:end]
+    end = START + int.from_bytes(body[:8], "little")
+    head = bytes(view[START:end])
     if (values := sum(map(head.count, (b"[", b"{", b",")))) > VALUES:
         raise WireError(
             f"a message of {values} values is over the limit of {VALUES}; numbers travel as arrays", code="FP-WIRE-660"
         )
-    buffers = BytesIO(data)
     try:
-        buffers.seek(end)
-        return _fill_in(json.loads(head), buffers)
+        return _fill_in(json.loads(head), Reader(view, end))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise WireError(f"a message cannot be read: {error}", code="FP-WIRE-304") from error
 
 
-def _fill_in(value: Any, buffers: BytesIO) -> Any:
-    """The value with its arrays, read from the buffers in the order in which `dumps` wrote them."""
+@dataclass
+class Reader:
+    """Hands out the bytes of a message one piece after the other, without copying them."""
+
+    data: memoryview
+    position: int
+
+    def take(self, count: int) -> memoryview:
+        chunk = self.data[self.position : self.position + count]
+        if len(chunk) != count:
+            raise ValueError(f"{count} bytes are stated, {len(chunk)} are there")
+        self.position += count
+        return chunk
+
+
+def _fill_in(value: Any, reader: Reader) -> Any:
+    """The value with its arrays, read in the order in which `dumps` wrote them."""
     if isinstance(value, list):
-        return [_fill_in(v, buffers) for v in value]
+        return [_fill_in(v, reader) for v in value]
     if not isinstance(value, dict):
         return value
     if "d" in value:
-        return {k: _fill_in(v, buffers) for k, v in value["d"].items()}
+        return {k: _fill_in(v, reader) for k, v in value["d"].items()}
     kind, shape, order = value[""]
-    if kind not in (*DTYPES, "bytes"):
-        raise ValueError(f"an array of {kind}")
-    width = 1 if kind == "bytes" else np.dtype(kind).itemsize
-    stated = math.prod(shape) * width
-    chunk = buffers.read(stated)
-    if len(chunk) != stated:
-        raise ValueError(f"{stated} bytes are stated, {len(chunk)} are there")
     if kind == "bytes":
-        return chunk
-    return np.frombuffer(chunk, dtype=kind).reshape(shape, order=order).copy(order="K")
+        return bytes(reader.take(math.prod(shape)))
+    if kind not in DTYPES:
+        raise ValueError(f"an array of {kind}")
+    chunk = reader.take(math.prod(shape) * np.dtype(kind).itemsize)
+    array = np.frombuffer(chunk, dtype=kind).reshape(shape, order=order)
+    if not array.flags.aligned:  # behind bytes or truth values: arithmetic would copy it every time
+        array = array.copy(order="K")
+    array.flags.writeable = False
+    return array
 
 
 def frame(data: bytes) -> bytes:
@@ -332,15 +354,19 @@ def lock(file: BinaryIO) -> None:
         return
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Either the whole new file or the old one is there, whatever happens meanwhile."""
+def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
+    """Either the whole new file or the old one is there, whatever happens meanwhile.
+
+    durable: to the machine, too, rather than to this process alone
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)  # states and keys are for their owner only
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     part.replace(path)
 
 

@@ -4,6 +4,7 @@ from fedpact.fitting.alignment import Alignment, align_parties
 from fedpact.fitting.calibration import calibrate
 from fedpact.fitting.evaluation import Evaluation, evaluate
 from fedpact.fitting.fit import fit
+from fedpact.fitting.profile import Description, profile
 from fedpact.fitting.result import Fit
 from fedpact.fitting.vertical import PartyFitting
 from fedpact.tasks import Calibration
@@ -11,6 +12,7 @@ from fedpact.tasks import Calibration
 __all__ = [
     "Alignment",
     "Calibration",
+    "Description",
     "Evaluation",
     "Fit",
     "PartyFitting",
@@ -18,4 +20,5 @@ __all__ = [
     "calibrate",
     "evaluate",
     "fit",
+    "profile",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.errors import OwnerLost
+from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import Session
 from fedpact.fitting.agreement import Finished, Measured, agree_on_scaling, hide_sums, measure
 from fedpact.fitting.calibration import calibrate
@@ -23,7 +23,7 @@ from fedpact.fitting.sources import Held, source_of
 from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import Measure, RemoteProblem, Share
 from fedpact.solve import solve
-from fedpact.solvers import METHODS, Progress, Solution, Solver, steps_of
+from fedpact.solvers import COVARIANCES, METHODS, Progress, Solution, Solver, infer, steps_of
 from fedpact.tasks import Classification, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.requirements import check_holder
@@ -42,6 +42,7 @@ def fit(
     *,
     server: Held = None,
     compare: bool = False,
+    inference: str = "none",
     method: str | Solver[Any] = "auto",
     tol: float | tuple[float, float] = 1e-3,
     max_rounds: int | None = None,
@@ -55,6 +56,8 @@ def fit(
     session: where and how; by default in this process. One that is given stays open
     server:  the coordinator's own table, where the task has a use for it
     compare: train without the constraints too, and measure that model
+    inference: standard errors of coefficients and prices, by one more exchange: "sandwich", "hc0", "model", "clustered"
+             or "none"; `Fit.summary` is their table, and `fedpact.solvers.inference` says what each assumes
     method, tol, max_rounds, seed, callbacks, options: of `fp.solve`, for every solve
 
     Ctrl-C, or an owner that stays away, ends the fit with the best model so far and the status `interrupted` or
@@ -66,11 +69,26 @@ def fit(
         for one in asked.constraints:
             check_holder(one, server)
     solving = {"method": method, "tol": tol, "max_rounds": max_rounds, "seed": seed, **options}
+    _check_inference(asked, inference)
     kind = fitting_of(asked)
     if session is not None:
-        return kind(session, owners, server, solving, callbacks).run(asked, compare)
+        return kind(session, owners, server, solving, callbacks, inference).run(asked, compare)
     with Session() as made:
-        return kind(made, owners, server, solving, callbacks).run(asked, compare)
+        return kind(made, owners, server, solving, callbacks, inference).run(asked, compare)
+
+
+def _check_inference(task: Task, stated: str) -> None:
+    """Raise OptionError for an unknown kind of standard errors, or for a task without coefficients of columns."""
+    if stated not in ("none", *COVARIANCES):
+        raise OptionError(
+            f"inference = {stated!r} is unknown; choose none, {', '.join(COVARIANCES)}",
+            code="FP-OPTION-992",
+            key="inference",
+        )
+    if stated != "none" and not (isinstance(task, TableTask) and task.comparable):
+        raise OptionError(
+            f"task {task.name!r} has no standard errors; leave inference out", code="FP-OPTION-993", key="inference"
+        )
 
 
 def fitting_of(task: Task) -> type[Fitting]:
@@ -93,8 +111,10 @@ class Fitting:
         server: Held,
         solving: Mapping[str, Any],
         callbacks: Iterable[Callable[[Progress], Any]],
+        inference: str = "none",
     ) -> None:
         self.session = session
+        self._inference = inference
         self._sources = {name: source_of(name, held) for name, held in owners.items()}
         self._server = source_of(SERVER, server)
         self._solving = solving
@@ -119,6 +139,8 @@ class Fitting:
             found = self._fit(task, start, before)
         if isinstance(task, Classification) and task.calibrate and found.solution.solved:
             found = self._calibrate(found)
+        if self._inference != "none" and found.solution.solved:
+            found = self._infer(found)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
@@ -129,7 +151,10 @@ class Fitting:
         if isinstance(method, Solver):
             method = {"name": method.name, **asdict(method)}
         server = None if self._server is None else self._server.digest()
-        return {**task.identity(), "server": server, "compare": compare, **self._solving, "method": method}
+        found = {**task.identity(), "server": server, "compare": compare, **self._solving, "method": method}
+        if self._inference != "none":
+            found["inference"] = self._inference
+        return found
 
     def _require_method(self) -> None:
         """OptionError when an owner lacks the method; "auto" chooses one later, and is checked then."""
@@ -236,6 +261,29 @@ class Fitting:
         except KeyboardInterrupt:
             reason = f"interrupted; the model was judged before that ({solution.status}), and is not calibrated"
             return found.stopped("interrupted", reason)
+
+    def _infer(self, found: Fit) -> Fit:
+        """One exchange: standard errors. A certified model stays when that fails."""
+        solution = found.solution
+        self.session.pose(found.task)
+        prices = dict(zip((SERVER, *self.session.owners), solution.multipliers, strict=True))
+        try:
+            inference = infer(
+                self.session,
+                solution.w,
+                prices,
+                coupled=solution.coupled_multiplier,
+                server=self._server_share(found.task),
+                regularizer=found.task.regularizer(),
+                covariance=self._inference,
+            )
+        except OwnerLost as lost:
+            reason = f"{lost}; the model was judged before that ({solution.status}), and has no standard errors"
+            return found.stopped("client_lost", reason)
+        except KeyboardInterrupt:
+            reason = f"interrupted; the model was judged before that ({solution.status}), and has no standard errors"
+            return found.stopped("interrupted", reason)
+        return replace(found, inference=inference)
 
     def _attest(self, found: Fit) -> Fit:
         """One exchange: what the owners sign about the model. A certified model stays when that fails."""

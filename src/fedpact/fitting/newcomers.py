@@ -15,7 +15,7 @@ from fedpact.fitting.agreement import Measured
 from fedpact.fitting.alignment import align_parties
 from fedpact.fitting.evaluation import TOGETHER, Evaluation, Outcome, estimate_rates
 from fedpact.fitting.sources import Held, source_of
-from fedpact.fitting.vertical import ask_groups, ask_labels, count_rates, name_gaps, name_groups
+from fedpact.fitting.vertical import ask_groups, ask_labels, measure_people, name_gaps, name_groups
 from fedpact.problem import DistantParty, VerticalProblem
 from fedpact.solvers.vertical.shared import summed_scores
 from fedpact.tasks import PartyModel, Vertical
@@ -66,7 +66,7 @@ def score_newcomers(
     if ask is not None:
         ask(own)
     secure = session.secure_sum is not False and len(session.owners) > 1
-    return Newcomers(summed_scores(session, secure) + model.intercept, own)
+    return Newcomers(model.add_intercept(summed_scores(session, secure)), own)
 
 
 def evaluate_parties(
@@ -88,12 +88,19 @@ def evaluate_parties(
     found = score_newcomers(task, model, parties, session, server=server, ask=ask)
     labels = held["labels"]
     groups = held["groups"]
-    told = count_rates(task, found.scores, labels, groups)
+    told = measure_people(task, found.scores, labels, groups)
     bounds = []
     if task.max_gap is not None:
         columns = [DistantParty(name, len(names)) for name, names in model.columns.items()]
         judged = VerticalProblem.of_parties(
-            columns, labels, name_groups(task, groups), task.max_gap, gap=task.gap, intercept=task.intercept
+            columns,
+            labels,
+            name_groups(task, groups),
+            task.max_gap,
+            loss=task.problem_loss,
+            gap=task.gap,
+            intercept=task.intercept,
+            classes=len(task.classes),
         )
         gaps = np.abs(judged.scored.gaps(found.scores))
         names = name_gaps(task, judged)

@@ -13,10 +13,12 @@ from fedpact.federation import Communication, Session
 from fedpact.fitting.agreement import Measured
 from fedpact.fitting.evaluation import Evaluation, evaluate
 from fedpact.fitting.evidence import Evidence
+from fedpact.fitting.inference import summarize
 from fedpact.fitting.sources import Held
 from fedpact.problem import Measure
-from fedpact.solvers import Solution
+from fedpact.solvers import Inference, Solution
 from fedpact.solvers.solution import Status
+from fedpact.statistics import Summary
 from fedpact.tasks import Calibration, Classification, Model, PartyModel, RegressionModel, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER, Bounded
 from fedpact.types import Vector
@@ -42,6 +44,7 @@ class Fit:
     evidence:      what the owners signed about all this; None where they have no keys
     columns:       of a vertical fit: the names of every party's columns in the model
     listed:        of a vertical fit with a list of constraints: these, in the user's terms
+    inference:     covariance of the model and of its prices, where it was asked for; `summary` is its table
     """
 
     task: Task
@@ -59,6 +62,7 @@ class Fit:
     evidence: Evidence | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     listed: tuple[Bounded, ...] = ()
+    inference: Inference | None = None
 
     @classmethod
     def of(
@@ -120,6 +124,18 @@ class Fit:
         """The same measures on rows that nobody trained on, with exact intervals: `fedpact.fitting.evaluate`."""
         return evaluate(self.task, self.solution.w, owners, session, trained=trained)
 
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(name for name in self.communication.owners)
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Coefficients in the units of the columns, and prices, with standard errors, tests and intervals of `level`.
+
+        For fits that were made with `inference=...`; OptionError for others.
+        """
+        return summarize(self, level)
+
     def stopped(self, status: Status, reason: str) -> Fit:
         """The same model, of a fit that ended before its time."""
         return replace(self, solution=replace(self.solution, status=status, reason=reason))
@@ -128,8 +144,11 @@ class Fit:
     def model(self) -> Model | RegressionModel | PartyModel | None:
         """The model in the units of the columns; None for a task without one."""
         if isinstance(self.task, Vertical):
-            intercept = float(self.solution.w[-1]) if self.task.intercept else 0.0
-            return PartyModel(self.task.classes, intercept, self.columns)
+            intercept = np.zeros(self.task.outputs)
+            if self.task.intercept:
+                intercept = self.solution.w.reshape(self.task.outputs, -1)[:, -1]
+            classes = self.task.classes if self.task.of_classes else ()
+            return PartyModel(classes, tuple(intercept.tolist()), self.columns, self.task.loss)
         if not isinstance(self.task, TableTask) or not self.task.comparable:
             return None
         found = self.task.model(self.solution.w)

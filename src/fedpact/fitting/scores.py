@@ -20,9 +20,19 @@ from fedpact.federation import Communication, Session
 from fedpact.fitting.fit import fit
 from fedpact.fitting.result import Fit
 from fedpact.problem import Certificate, FederatedProblem, Measure, Share, VerticalProblem, certify
+from fedpact.problem.party import score_columns
 from fedpact.solvers import Solution
 from fedpact.solvers.vertical.shared import Conclude, conclude, reveal
-from fedpact.solvers.vertical.vertical_exact import CLOSER, REVEALED, Features, Move, VerticalExact, learn, move
+from fedpact.solvers.vertical.vertical_exact import (
+    CLOSER,
+    REVEALED,
+    Features,
+    Move,
+    VerticalExact,
+    learn,
+    move,
+    split_model,
+)
 from fedpact.tasks import Classification, Rows
 from fedpact.tasks.decisions import Decisions
 from fedpact.types import Vector
@@ -41,7 +51,8 @@ class ScoredFit:
                  intercept; NaN where the parties keep theirs
     missed:      1 when the decisions, counted on the parties' own scores, miss a bound
     measures:    rates and gaps counted on these scores
-    scores:      of all people, the threshold subtracted: above 0 the last class is decided
+    scores:      of all people, the threshold subtracted: above 0 the last of two classes is decided; of several, that
+                 of the largest
     """
 
     fit: Fit
@@ -96,14 +107,14 @@ def fit_on_scores(
 
     Raises OptionError for tasks that a vertical model cannot have; the parties' errors, and those of `fit`.
     """
-    _check(task)
+    _check(task, problem)
     tolerances = (tol, tol) if isinstance(tol, float) else tol
     begun = session.ledger.read()
     features = learn(session.ask, problem, seed)
     closer = (CLOSER * tolerances[0], CLOSER * tolerances[1])
     posed = pose(task, features, problem.intercept)
     members = None if group is None else np.asarray(group)
-    rows = Rows(features.features, (problem.scored.y > 0).astype(np.int64), members)
+    rows = Rows(features.features, _codes(problem), members)
     found = fit(posed, {EVERYONE: rows}, tol=closer, seed=seed, **options)
     return _hand_out(found, features, rows, problem, session, begun, tolerances, hand_out)
 
@@ -123,10 +134,20 @@ def pose(task: Classification, features: Features, intercept: bool) -> Classific
     )
 
 
-def _check(task: Classification) -> None:
-    if len(task.classes) != 2:
+def _codes(problem: VerticalProblem) -> NDArray[np.int64]:
+    """The number of everyone's class."""
+    y = problem.scored.y
+    if problem.scored.outputs > 1:
+        return y.astype(np.int64)
+    return (y > 0).astype(np.int64)
+
+
+def _check(task: Classification, problem: VerticalProblem) -> None:
+    classes = max(problem.scored.outputs, 2)
+    if len(task.classes) != classes:
         raise OptionError(
-            f"a vertical model decides between two classes, and there are {len(task.classes)}; join some",
+            f"the task has {len(task.classes)} classes, and the scores of the problem are those of {classes}; pose it "
+            'with loss="softmax" for more than two',
             code="FP-OPTION-870",
             key="classes",
         )
@@ -152,9 +173,9 @@ def _hand_out(
     task = found.task
     assert isinstance(task, Classification)
     model = found.solution.w
-    weights, own = np.split(model, [features.mix.shape[1]])
-    order = Move(number=1, base=0, slopes=np.zeros(problem.scored.y.size), mix=features.mix, weights=weights)
-    own_part = problem.server.X @ own
+    weights, own = split_model(model, features, problem)
+    order = Move(number=1, base=0, slopes=np.zeros(problem.scored.length), mix=features.mix, weights=weights)
+    own_part = problem.server.score(own)
     scores = session.ask(move, order).total.scores + own_part
 
     judged = OnScores.of(task, rows, model)
@@ -168,17 +189,19 @@ def _hand_out(
         scores = revealed.total.scores + own_part
     else:
         concluded = session.ask(conclude, last)
-        parts = [np.full(party.width, np.nan) for party in problem.shares]
+        parts = [np.full(problem.scored.outputs * party.width, np.nan) for party in problem.shares]
         each = [reply.stationarity for reply in concluded]
         scores = concluded.total.scores + own_part
     if own.size:
-        each.append(abs(float(np.sum(slopes))) / ridge)
+        each.append(float(np.max(np.abs(problem.server.pull(slopes)))) / ridge)
     certificate = judged.certify(scores, found.solution.multipliers[1], ridge * max(each))
     met, _ = judged.decisions.tally(judged.trained_part(scores))
-    shifted = own - task.decide_at if own.size else own
+    shifted = own.copy()
+    if own.size:
+        shifted[-1] -= task.decide_at  # of the last class, or the only score
     solution = replace(
         found.solution,
-        w=np.concatenate([*parts, shifted]),
+        w=problem.join([*parts, shifted]),
         certificate=certificate,
         tol=tol,
         method=VerticalExact.name,
@@ -194,7 +217,9 @@ def _hand_out(
         reason = "decisions counted on the parties' own scores miss a bound"
         solution = replace(solution, status="stalled", reason=reason)
     measures = judged.decisions(judged.trained_part(scores))
-    return ScoredFit(found, solution, int(not met), measures, scores - task.decide_at)
+    shift = np.zeros(problem.scored.outputs)
+    shift[-1] = task.decide_at
+    return ScoredFit(found, solution, int(not met), measures, scores - np.repeat(shift, problem.scored.y.size))
 
 
 def _ridge(task: Classification) -> float:
@@ -220,7 +245,10 @@ class OnScores:
         assert isinstance(built, Share)
         assert isinstance(built.measures, Decisions)
         on_features = built.measures.rows
-        scores = np.asarray(on_features.X @ np.array(task.centre)) if task.centre else np.zeros(0)
+        scores = np.zeros(0)
+        if task.centre:
+            outputs = 1 if len(task.classes) == 2 else len(task.classes)
+            scores = score_columns(on_features.X, np.array(task.centre), outputs)
         about = replace(task, centre=tuple(scores.tolist()))
         number = len(on_features.y)
         identity: Any = sp.eye_array(number, format="csr")  # functions of rows take sparse ones as well
@@ -231,7 +259,7 @@ class OnScores:
 
     def trained_part(self, scores: Vector) -> Vector:
         """The scores of the people trained on."""
-        return scores[self.trained]
+        return scores.reshape(-1, self.trained.size)[:, self.trained].ravel()
 
     def slopes(self, scores: Vector, price: Vector) -> Vector:
         """The derivatives of the Lagrangian by all people's scores."""
@@ -240,9 +268,9 @@ class OnScores:
         slope = self.share.objective.gradient(z)
         if self.share.constraint is not None:
             slope = slope + self.share.constraint.function.jacobian(z).T @ price
-        found = np.zeros(len(scores))
-        found[self.trained] = slope
-        return found
+        found = np.zeros((len(scores) // self.trained.size, self.trained.size))
+        found[:, self.trained] = slope.reshape(len(found), -1)
+        return found.ravel()
 
     def certify(self, scores: Vector, price: Vector, stationarity: float) -> Certificate:
         """The certificate at these scores, with the stationarity that the holders of the columns found."""

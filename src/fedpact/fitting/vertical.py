@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedpact.data.cells import Cells
-from fedpact.errors import OptionError
+from fedpact.errors import DataError, OptionError
 from fedpact.federation import Order, Reply, Session, client_step
 from fedpact.fitting.agreement import Measured, hide_sums
 from fedpact.fitting.alignment import align_parties
@@ -21,6 +20,7 @@ from fedpact.fitting.fit import Fitting
 from fedpact.fitting.result import Fit
 from fedpact.problem import DistantParty, Measure, Party, VerticalProblem
 from fedpact.problem.certificate import TOGETHER
+from fedpact.problem.gaps import Group
 from fedpact.solve import solve
 from fedpact.solvers import Solution, Solver
 from fedpact.solvers.solution import WARNING
@@ -28,7 +28,7 @@ from fedpact.solvers.vertical.vertical_exact import VerticalExact
 from fedpact.tasks import LabelledParty, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.parties import GAP
-from fedpact.types import Vector
+from fedpact.types import Matrix, Vector
 
 #: Theorem 1 of the paper, that scores do not determine a party's columns, needs parties with more columns than this.
 FEW_COLUMNS = 2
@@ -56,16 +56,16 @@ def introduce(share: Party, state: Any, order: Order) -> tuple[None, Introduced]
 
 @dataclass(frozen=True, kw_only=True)
 class Labels(Reply):
-    """labels: of the people in common, in their order: numbers of the classes"""
+    """labels: of the people in common, in their order: numbers of the classes, or the numbers to predict"""
 
     labels: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class Groups(Reply):
-    """groups: of the people in common, in their order: numbers of the groups"""
+    """groups: of the people in common, in their order: numbers of the groups, one row an attribute"""
 
-    groups: Vector
+    groups: Matrix
 
 
 @client_step
@@ -87,7 +87,7 @@ class PartyFitting(Fitting):
 
     _columns: dict[str, tuple[str, ...]]
     _labels: Vector
-    _groups: Vector
+    _groups: Matrix
     _scores: Vector | None = None
 
     def run(self, task: Task, compare: bool) -> Fit:
@@ -107,7 +107,7 @@ class PartyFitting(Fitting):
                 key="alignment",
             )
         for key, holder in (("label_at", task.label_holder), ("group_at", task.group_holder)):
-            if holder == SERVER and self._server is None and (key == "label_at" or task.group):
+            if holder == SERVER and self._server is None and (key == "label_at" or task.protected):
                 raise OptionError(
                     f"{key} is not stated, and the coordinator has no table of its own; name the party that holds it, "
                     "or give the coordinator's table",
@@ -139,6 +139,7 @@ class PartyFitting(Fitting):
             own = task.take(own, aligned.rows)
         self._meet()
         self._labels = ask_labels(session, task, own)
+        _check_classes(task, self._labels)
         self._groups = ask_groups(session, task, own)
         hide_sums(session)
         return task
@@ -192,7 +193,7 @@ class PartyFitting(Fitting):
         self._solves += 1
         if session.secure_sum is not False and len(session.owners) > 1:
             session.secure()
-        members = self._groups.astype(np.int64) if task.group else None
+        members = self._groups[0].astype(np.int64) if task.group else None
         problem = self._problem(task, constrained=False)
         seed = settings["seed"]
         found = fit_on_scores(task.decisions(seed), problem, session, members, hand_out=False, **settings)
@@ -220,8 +221,10 @@ class PartyFitting(Fitting):
             self._labels,
             groups,
             max_gap,
+            loss=task.problem_loss,
             gap=task.gap,
             intercept=task.intercept,
+            classes=len(task.classes),
             sources=self._sources,
             task=task,
         )
@@ -233,7 +236,7 @@ class PartyFitting(Fitting):
             return {}
         judged = self._problem(task, constrained=True)
         gaps = judged.scored.gaps(self._scores)
-        told = count_rates(task, self._scores, self._labels, self._groups)
+        told = measure_people(task, self._scores, self._labels, self._groups)
         for name, value in zip(name_gaps(task, judged), gaps, strict=True):
             told[name] = Measure(abs(float(value)), rows=0)
         return {SERVER: Measured.of(gaps, told)}
@@ -251,19 +254,34 @@ def ask_labels(session: Session, task: Vertical, own: Cells | None) -> Vector:
     return task.labels(SERVER, own).astype(np.float64)
 
 
-def ask_groups(session: Session, task: Vertical, own: Cells | None) -> Vector:
-    """The same of groups; none where the job has none."""
-    if not task.group:
-        return np.zeros(0)
+def _check_classes(task: Vertical, labels: Vector) -> None:
+    """DataError where a class of several has no row: its intercept would fall without end."""
+    absent = [level for k, level in enumerate(task.classes) if not np.any(labels == k)]
+    if task.outputs > 1 and absent:
+        raise DataError(
+            f"{task.label} = {absent[0]}: none of the people in common is of this class; take it out of classes",
+            code="FP-DATA-981",
+            column=task.label,
+        )
+
+
+def ask_groups(session: Session, task: Vertical, own: Cells | None) -> Matrix:
+    """The same of groups, one row an attribute; none where the job has none."""
+    if not task.protected:
+        return np.zeros((0, 0))
     if task.group_holder != SERVER:
         return session.ask(tell_groups, Order(), [task.group_holder])[0].groups
     assert own is not None
     return task.members(SERVER, own).astype(np.float64)
 
 
-def name_groups(task: Vertical, groups: Vector) -> NDArray[np.str_]:
-    """Everyone's group in words."""
-    return np.asarray(np.array(task.groups)[groups.astype(int)])
+def name_groups(task: Vertical, groups: Matrix) -> Group:
+    """Everyone's group in words; of several attributes, by name."""
+    named = {
+        column: np.array(levels)[codes.astype(int)]
+        for (column, levels), codes in zip(task.protected.items(), groups, strict=True)
+    }
+    return named[task.group] if task.group else named
 
 
 def name_gaps(task: Vertical, problem: VerticalProblem) -> list[str]:
@@ -278,23 +296,61 @@ def name_gaps(task: Vertical, problem: VerticalProblem) -> list[str]:
     return names
 
 
-def count_rates(task: Vertical, scores: Vector, labels: Vector, groups: Vector) -> dict[str, Measure]:
-    """Rates of the model's decisions, by class and by group."""
-    decided = scores > 0
+def measure_people(task: Vertical, scores: Vector, labels: Vector, groups: Matrix) -> dict[str, Measure]:
+    """How well the model does, over all people and by group: rates of its decisions, or errors of its numbers."""
+    measure = _errors
+    if task.outputs > 1:
+        measure = _class_rates
+    elif task.of_classes:
+        measure = _rates
+    everyone = scores.reshape(task.outputs, -1)
+    told = {"rows": Measure.count(len(labels)), **measure(task, everyone, labels, "")}
+    for (column, levels), codes in zip(task.protected.items(), groups, strict=True):
+        for code, level in enumerate(levels):
+            members = codes == code
+            where = f", {column} = {level}"
+            told[f"rows{where}"] = Measure.count(int(members.sum()))
+            told |= measure(task, everyone[:, members], labels[members], where)
+    return told
+
+
+def _rates(task: Vertical, scores: Matrix, labels: Vector, where: str) -> dict[str, Measure]:
+    """Of decisions between two classes."""
+    decided = scores[0] > 0
     positive = labels > 0
     right = decided == positive
-    told = {"rows": Measure.count(len(scores)), "accuracy": _rate(right)}
-    told["recall"] = _rate(right[positive])
-    told["specificity"] = _rate(right[~positive])
-    for code, level in enumerate(task.groups if groups.size else ()):
-        members = groups == code
-        where = f"{task.group} = {level}"
-        told[f"rows, {where}"] = Measure.count(int(members.sum()))
-        told[f"accuracy, {where}"] = _rate(right[members])
-        told[f"recall, {where}"] = _rate(right[members & positive])
-        told[f"specificity, {where}"] = _rate(right[members & ~positive])
-        told[f"decided {task.classes[1]}, {where}"] = _rate(decided[members])
+    told = {
+        f"accuracy{where}": _rate(right),
+        f"recall{where}": _rate(right[positive]),
+        f"specificity{where}": _rate(right[~positive]),
+    }
+    if where:
+        told[f"decided {task.classes[1]}{where}"] = _rate(decided)
     return told
+
+
+def _class_rates(task: Vertical, scores: Matrix, labels: Vector, where: str) -> dict[str, Measure]:
+    """Of decisions between several classes: everyone gets that of the largest score."""
+    decided = np.argmax(scores, axis=0)
+    told = {f"accuracy{where}": _rate(decided == labels)}
+    for k, level in enumerate(task.classes):
+        told[f"recall of {task.label} = {level}{where}"] = _rate(decided[labels == k] == k)
+        told[f"decided {level}{where}"] = _rate(decided == k)
+    return told
+
+
+def _errors(task: Vertical, scores: Matrix, labels: Vector, where: str) -> dict[str, Measure]:
+    """Of predicted numbers."""
+    predicted = np.exp(scores[0]) if task.loss == "poisson" else scores[0]
+    error = predicted - labels
+    rows = len(labels)
+    if not rows:
+        return {}
+    return {
+        f"mean error{where}": Measure(float(np.mean(error)), rows),
+        f"mean absolute error{where}": Measure(float(np.mean(np.abs(error))), rows),
+        f"root mean squared error{where}": Measure(float(np.sqrt(np.mean(error**2))), rows),
+    }
 
 
 def _rate(hits: Any) -> Measure:

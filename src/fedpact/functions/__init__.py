@@ -3,15 +3,18 @@
 from fedpact.functions.affine import Affine
 from fedpact.functions.base import Function, Indices, Map
 from fedpact.functions.callables import Smooth, SmoothMap
+from fedpact.functions.contributions import Contributions
+from fedpact.functions.cox import CoxLoss
 from fedpact.functions.extended import extend
 from fedpact.functions.huber import HuberLoss
 from fedpact.functions.jax_adapter import from_jax, parameters_from_jax, parameters_to_jax
 from fedpact.functions.logistic import LogisticLoss
 from fedpact.functions.maps import Stack, TwoSided, as_map
+from fedpact.functions.mean_error import MeanError
 from fedpact.functions.mean_probability import MeanProbability
 from fedpact.functions.of_scores import OfScores
 from fedpact.functions.operators import Linear, Operator, Saddle
-from fedpact.functions.poisson import MeanExponential, PoissonLoss
+from fedpact.functions.poisson import MeanExponential, PoissonDeviance, PoissonLoss
 from fedpact.functions.quadratic import Quadratic
 from fedpact.functions.rates import SmoothedRate, SmoothedRates
 from fedpact.functions.scored import ScoredMean
@@ -22,6 +25,8 @@ from fedpact.types import Matrix, Vector
 
 __all__ = [
     "Affine",
+    "Contributions",
+    "CoxLoss",
     "Function",
     "HuberLoss",
     "Indices",
@@ -29,10 +34,12 @@ __all__ = [
     "LogisticLoss",
     "Map",
     "Matrix",
+    "MeanError",
     "MeanExponential",
     "MeanProbability",
     "OfScores",
     "Operator",
+    "PoissonDeviance",
     "PoissonLoss",
     "Quadratic",
     "Saddle",

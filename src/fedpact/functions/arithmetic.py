@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fedpact.errors import ProblemError
 from fedpact.functions.arrays import as_numbers, first_of
 from fedpact.functions.base import Function, Indices, Map
+from fedpact.functions.contributions import Contributions
 from fedpact.types import Matrix, Vector
 
 Part = TypeVar("Part", Function, Map)
@@ -37,13 +38,19 @@ class FunctionSum(Function):
         self.rows = sum(part.rows for part in parts)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient, _ = self.expand(w)
+        return value, gradient
+
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         value = self.constant
-        gradient = np.zeros(w.size)
+        gradients = []
+        curvatures = []
         for factor, function in self.terms:
-            part_value, part_gradient = function.value_and_gradient(w)
+            part_value, gradient, curvature = function.expand(w)
             value += factor * part_value
-            gradient += factor * part_gradient
-        return float(value), gradient
+            gradients.append(factor * gradient)
+            curvatures.append((factor, curvature))
+        return float(value), _add(gradients), lambda: _add([factor * hessian() for factor, hessian in curvatures])
 
     def value(self, w: Vector) -> float:
         return float(self.constant + sum(factor * function.value(w) for factor, function in self.terms))
@@ -72,6 +79,28 @@ class FunctionSum(Function):
                 terms.append((factor * share, function.batch(chosen)))
         return FunctionSum(terms, self.constant)
 
+    def contributions(self, w: Vector) -> list[Contributions] | None:
+        found = []
+        for factor, function in self.terms:
+            each = function.contributions(w)
+            if each is None:
+                return None
+            found += [one.scale(factor) for one in each]
+        return found
+
+    def information(self, w: Vector) -> Matrix | None:
+        """Of a multiple of one likelihood; terms of the same rows vary together, and are no likelihood."""
+        if len(self.terms) > 1:
+            return None
+        ((factor, function),) = self.terms
+        found = function.information(w)
+        return None if found is None else factor**2 * found
+
+    def squares(self, w: Vector) -> float | None:
+        if len(self.terms) > 1:
+            return None
+        return self.terms[0][1].squares(w)
+
     def defect(self) -> str | None:
         return first_of([_number_defect(self.terms, self.constant), *(part.defect() for _, part in self.terms)])
 
@@ -95,10 +124,19 @@ class MapSum(Map):
         self.convex = all(part.affine or (factor >= 0 and part.convex) for factor, part in self.terms)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        pairs = [part.value_and_jacobian(w) for _, part in self.terms]
-        value = self._total([value for value, _ in pairs])
-        jacobian = sum(factor * jacobian for (factor, _), (_, jacobian) in zip(self.terms, pairs, strict=True))
-        return value, np.asarray(jacobian)
+        value, jacobian, _ = self.expand(w)
+        return value, jacobian
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        factors = [factor for factor, _ in self.terms]
+        values, jacobians, curvatures = zip(*(part.expand(w) for _, part in self.terms), strict=True)
+
+        def curvature(weights: Vector) -> Matrix:
+            pairs = zip(factors, curvatures, strict=True)
+            return _add([factor * hessian(weights) for factor, hessian in pairs])
+
+        jacobian = _add([factor * jacobian for factor, jacobian in zip(factors, jacobians, strict=True)])
+        return self._total(values), jacobian, curvature
 
     def value(self, w: Vector) -> Vector:
         return self._total([part.value(w) for _, part in self.terms])
@@ -115,8 +153,26 @@ class MapSum(Map):
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         return np.asarray(sum(factor * part.weighted_hessian_product(w, weights, v) for factor, part in self.terms))
 
+    def contributions(self, w: Vector) -> list[list[Contributions]] | None:
+        found: list[list[Contributions]] = [[] for _ in self.value(w)]
+        for factor, part in self.terms:
+            rows = part.contributions(w)
+            if rows is None:
+                return None
+            for own, each in zip(found, rows, strict=True):
+                own += [one.scale(factor) for one in each]
+        return found
+
     def defect(self) -> str | None:
         return first_of([_number_defect(self.terms, self.constant), *(part.defect() for _, part in self.terms)])
+
+
+def _add(arrays: Sequence[Matrix]) -> Matrix:
+    """Their sum, one after the other; an array alone as it is."""
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return np.asarray(total)
 
 
 def add(function: Function, other: Function | float) -> Function:

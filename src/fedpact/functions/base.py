@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedpact.functions.contributions import Contributions
 from fedpact.types import Matrix, Vector
 
 Indices = NDArray[np.intp]
@@ -53,6 +56,14 @@ class Function(ABC):
         """The dense dim x dim Hessian, only when `has_hessian`. It may be read-only: copy it before writing."""
         raise TypeError(f"{self!r} has no Hessian")
 
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
+        """f(w), its gradient, and a call that gives the Hessian at w.
+
+        A function whose Hessian needs what its gradient needs, such as scores, computes that once.
+        """
+        value, gradient = self.value_and_gradient(w)
+        return value, gradient, partial(self.hessian, w)
+
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Hessian times v, without forming the Hessian where that is cheaper."""
         return np.asarray(self.hessian(w) @ v)
@@ -60,6 +71,21 @@ class Function(ABC):
     def batch(self, indices: Indices) -> Function:
         """The function on the rows with these indices, scaled so that its mean over all batches is the function."""
         raise TypeError(f"{self!r} is not a mean over rows: there are no batches of it")
+
+    def contributions(self, w: Vector) -> list[Contributions] | None:
+        """What single rows add, one entry per mean over rows; empty for a function that depends on no rows.
+
+        None when it is not known, as for a function of one's own: then there are no standard errors.
+        """
+        return None
+
+    def information(self, w: Vector) -> Matrix | None:
+        """Covariance of the gradient under the model whose likelihood this is, at dispersion 1; None: it is none."""
+        return None
+
+    def squares(self, w: Vector) -> float | None:
+        """Sum of squared residuals where the model has a dispersion of its own to be estimated; None: it has none."""
+        return None
 
     def defect(self) -> str | None:
         """Why the data of this function cannot be used, with the remedy; None if it can.
@@ -134,9 +160,18 @@ class Map(ABC):
         """sum_j weights_j hess c_j(w), dense, only when `has_hessian`. It may be read-only."""
         raise TypeError(f"{self!r} has no Hessian")
 
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        """c(w), its Jacobian, and a call that gives the Hessian at w for weights; as `Function.expand`."""
+        value, jacobian = self.value_and_jacobian(w)
+        return value, jacobian, partial(self.weighted_hessian, w)
+
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         """weighted_hessian(w, weights) @ v, without forming the matrix where that is cheaper."""
         return np.asarray(self.weighted_hessian(w, weights) @ v)
+
+    def contributions(self, w: Vector) -> list[list[Contributions]] | None:
+        """What single rows add to each component, as `Function.contributions`; None when it is not known."""
+        return None
 
     def defect(self) -> str | None:
         """Why the data of this map cannot be used, with the remedy; None if it can."""

@@ -17,25 +17,30 @@ class LogisticLoss(ScoredMean):
     """
 
     convex = True
+    likelihood = True
 
     def _losses(self, score: Vector) -> Vector:
-        return np.logaddexp(0.0, -self._sign * score)
+        return np.logaddexp(0.0, self._against * score)
 
     def _slopes(self, score: Vector) -> Vector:
-        sign = self._sign
-        return np.asarray(-sign * expit(-sign * score))
+        return self._losses_and_slopes(score)[1]
+
+    def _losses_and_slopes(self, score: Vector) -> tuple[Vector, Vector]:
+        against = self._against
+        wrong = against * score
+        return np.logaddexp(0.0, wrong), np.asarray(against * expit(wrong))
 
     def _curvatures(self, score: Vector) -> Vector:
         return np.asarray(expit(score) * expit(-score))
 
-    def _weighted_curvatures(self, w: Vector) -> Vector:
+    def _weighted_curvatures(self, score: Vector) -> Vector:
         # In this order, in which earlier versions multiplied: their checkpoints are compared bit for bit.
-        score = self.scores(w)
         return np.asarray(self.weight * expit(score) * expit(-score))
 
     @property
-    def _sign(self) -> Vector:
-        return 2.0 * self.y - 1.0
+    def _against(self) -> Vector:
+        """-z: the sign of a score that is wrong."""
+        return 1.0 - 2.0 * self.y
 
     def _label_defect(self) -> str | None:
         wrong = self.y[~np.isin(self.y, (0.0, 1.0))]

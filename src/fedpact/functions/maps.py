@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from fedpact.errors import ProblemError
 from fedpact.functions.arithmetic import common_dim, first_start
 from fedpact.functions.arrays import first_of
 from fedpact.functions.base import Function, Map
+from fedpact.functions.contributions import Contributions
 from fedpact.types import Matrix, Vector
 
 
@@ -43,8 +44,12 @@ class Single(Map):
         self.convex = function.convex
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        value, gradient = self.function.value_and_gradient(w)
-        return np.array([value]), gradient[None, :]
+        value, jacobian, _ = self.expand(w)
+        return value, jacobian
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        value, gradient, hessian = self.function.expand(w)
+        return np.array([value]), gradient[None, :], lambda weights: float(weights[0]) * hessian()
 
     def value(self, w: Vector) -> Vector:
         return np.array([self.function.value(w)])
@@ -54,6 +59,10 @@ class Single(Map):
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         return float(weights[0]) * self.function.hessian_product(w, v)
+
+    def contributions(self, w: Vector) -> list[list[Contributions]] | None:
+        rows = self.function.contributions(w)
+        return None if rows is None else [rows]
 
     def defect(self) -> str | None:
         return self.function.defect()
@@ -86,8 +95,13 @@ class TwoSided(Map):
         self.start = function.start
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        value, gradient = self.function.value_and_gradient(w)
-        return self._rows(value), np.stack([gradient, -gradient])
+        value, jacobian, _ = self.expand(w)
+        return value, jacobian
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        value, gradient, hessian = self.function.expand(w)
+        rows = np.stack([gradient, -gradient])
+        return self._rows(value), rows, lambda weights: float(weights[0] - weights[1]) * hessian()
 
     def value(self, w: Vector) -> Vector:
         return self._rows(self.function.value(w))
@@ -100,6 +114,10 @@ class TwoSided(Map):
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         return float(weights[0] - weights[1]) * self.function.hessian_product(w, v)
+
+    def contributions(self, w: Vector) -> list[list[Contributions]] | None:
+        rows = self.function.contributions(w)
+        return None if rows is None else [rows, [one.scale(-1.0) for one in rows]]
 
     def defect(self) -> str | None:
         if not np.isfinite([self.lower, self.upper]).all():
@@ -125,8 +143,18 @@ class Stack(Map):
         self.convex = all(part.convex for part in self.parts)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
-        values, jacobians = zip(*(part.value_and_jacobian(w) for part in self.parts), strict=True)
-        return np.concatenate(values), np.concatenate(jacobians)
+        value, jacobian, _ = self.expand(w)
+        return value, jacobian
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        values, jacobians, curvatures = zip(*(part.expand(w) for part in self.parts), strict=True)
+        ends = np.cumsum([value.size for value in values])[:-1]
+
+        def curvature(weights: Vector) -> Matrix:
+            pieces = zip(curvatures, np.split(weights, ends), strict=True)
+            return np.asarray(sum(hessian(piece) for hessian, piece in pieces))
+
+        return np.concatenate(values), np.concatenate(jacobians), curvature
 
     def value(self, w: Vector) -> Vector:
         return np.concatenate([part.value(w) for part in self.parts])
@@ -143,6 +171,15 @@ class Stack(Map):
         """The weights of each part; a part of unknown length is evaluated to learn it."""
         lengths = [part.length if part.length is not None else part.value(w).size for part in self.parts]
         return np.split(weights, np.cumsum(lengths)[:-1])
+
+    def contributions(self, w: Vector) -> list[list[Contributions]] | None:
+        found: list[list[Contributions]] = []
+        for part in self.parts:
+            rows = part.contributions(w)
+            if rows is None:
+                return None
+            found += rows
+        return found
 
     def defect(self) -> str | None:
         return first_of(part.defect() for part in self.parts)

@@ -17,6 +17,7 @@ class PoissonLoss(ScoredMean):
     """
 
     convex = True
+    likelihood = True
 
     def _losses(self, score: Vector) -> Vector:
         return np.exp(score) - self.y * score
@@ -35,6 +36,14 @@ class PoissonLoss(ScoredMean):
 
     def _label_defect(self) -> str | None:
         return first_of([non_finite_defect("y", self.y), _sign_defect(self.y)])
+
+
+class PoissonDeviance(PoissonLoss):
+    """Half the mean deviance of a Poisson model: the loss of every row less the least it could be."""
+
+    def _losses(self, score: Vector) -> Vector:
+        positive = np.where(self.y > 0, self.y, 1.0)
+        return super()._losses(score) - self.y + self.y * np.log(positive)
 
 
 class MeanExponential(ScoredMean):

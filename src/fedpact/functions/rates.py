@@ -11,6 +11,8 @@ for two classes that is sigmoid(x_i'w / width). As the width tends to zero it te
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
@@ -60,9 +62,8 @@ class SoftDecisions:
         """The gradient in w, from the derivative in the scores."""
         return np.asarray((self.X.T @ slope).T).ravel()
 
-    def hessian(self, w: Vector, weights: Weights) -> Matrix:
+    def hessian(self, decided: Weights, weights: Weights) -> Matrix:
         """The Hessian of sum(weights * decided) in w, dense."""
-        decided = self.decide(w)
         slope = self.slope(decided, weights)
         if self.classes == 2:
             return self._curved(slope * (1 - 2 * decided) / self.width)
@@ -127,14 +128,19 @@ class SmoothedRate(Function):
         self.dim = self.soft.dim
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient, _ = self.expand(w)
+        return value, gradient
+
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         decided = self.soft.decide(w)
-        return float(np.sum(self.weights * decided)), self.soft.pull_back(self.soft.slope(decided, self.weights))
+        gradient = self.soft.pull_back(self.soft.slope(decided, self.weights))
+        return float(np.sum(self.weights * decided)), gradient, lambda: self.soft.hessian(decided, self.weights)
 
     def value(self, w: Vector) -> float:
         return float(np.sum(self.weights * self.soft.decide(w)))
 
     def hessian(self, w: Vector) -> Matrix:
-        return self.soft.hessian(w, self.weights)
+        return self.soft.hessian(self.soft.decide(w), self.weights)
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         return self.soft.hessian_product(w, self.weights, v)
@@ -172,15 +178,23 @@ class SmoothedRates(Map):
         self.dim = self.soft.dim
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
+        value, jacobian, _ = self.expand(w)
+        return value, jacobian
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
         decided = self.soft.decide(w)
         slopes = [self.soft.slope(decided, one) for one in self.weights]
-        return self._total(decided), np.stack([self.soft.pull_back(slope) for slope in slopes])
+        jacobian = np.stack([self.soft.pull_back(slope) for slope in slopes])
+        return self._total(decided), jacobian, lambda weights: self._curved(decided, weights)
 
     def value(self, w: Vector) -> Vector:
         return self._total(self.soft.decide(w))
 
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
-        return self.soft.hessian(w, np.tensordot(weights, self.weights, axes=1))
+        return self._curved(self.soft.decide(w), weights)
+
+    def _curved(self, decided: Weights, weights: Vector) -> Matrix:
+        return self.soft.hessian(decided, np.tensordot(weights, self.weights, axes=1))
 
     def weighted_hessian_product(self, w: Vector, weights: Vector, v: Vector) -> Vector:
         return self.soft.hessian_product(w, np.tensordot(weights, self.weights, axes=1), v)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from fedpact.functions.arrays import as_data, as_vector, count, first_of, gram, non_finite_defect
+from fedpact.functions.arrays import as_data, as_vector, count, first_of, gram, non_finite_defect, to_dense
 from fedpact.functions.base import Function, Indices
+from fedpact.functions.contributions import Contributions
 from fedpact.types import Matrix, Vector
 
 #: Line searches look at huge scores too, where exponentials are infinite; the values tell, and need no warning.
@@ -32,6 +35,8 @@ class ScoredMean(Function):
     """
 
     has_hessian = True
+    #: Whether it is the negative log-likelihood of a model, up to constants and a dispersion.
+    likelihood: bool = False
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class ScoredMean(Function):
             self.weight: Vector = np.full(self.rows, 1.0 / max(self.rows, 1))
         else:
             self.weight = normalize(as_vector(f"{name}: weight", weight, self.rows, "one for each row of X"))
+        self.numbers: Indices = np.arange(self.rows)
         self.offset: Vector | None = None
         if offset is not None:
             self.offset = as_vector(f"{name}: offset", offset, self.rows, "one for each row of X")
@@ -91,30 +97,63 @@ class ScoredMean(Function):
             return score
         return score + self.offset
 
-    @quietly
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient, _ = self.expand(w)
+        return value, gradient
+
+    @quietly
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         score = self.scores(w)
-        slope = self.weight * self._slopes(score)
-        return float(self.weight @ self._losses(score)), np.asarray(self.X.T @ slope)
+        losses, slopes = self._losses_and_slopes(score)
+        gradient = np.asarray(self.X.T @ (self.weight * slopes))
+        return float(self.weight @ losses), gradient, partial(self._curved, score)
 
     @quietly
     def value(self, w: Vector) -> float:
         return float(self.weight @ self._losses(self.scores(w)))
 
-    @quietly
     def hessian(self, w: Vector) -> Matrix:
-        return gram(self.X, self._weighted_curvatures(w))
+        return self._curved(self.scores(w))
+
+    @quietly
+    def _curved(self, score: Vector) -> Matrix:
+        """The Hessian at these scores."""
+        return gram(self.X, self._weighted_curvatures(score))
 
     @quietly
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        return np.asarray(self.X.T @ (self._weighted_curvatures(w) * (self.X @ v)))
+        return np.asarray(self.X.T @ (self._weighted_curvatures(self.scores(w)) * (self.X @ v)))
 
-    def _weighted_curvatures(self, w: Vector) -> Vector:
+    def _losses_and_slopes(self, score: Vector) -> tuple[Vector, Vector]:
+        """Both, for a loss that has them from one computation."""
+        return self._losses(score), self._slopes(score)
+
+    def _weighted_curvatures(self, score: Vector) -> Vector:
         """p_i l'' for every row i."""
-        return self.weight * self._curvatures(self.scores(w))
+        return self.weight * self._curvatures(score)
+
+    def of_rows(self, numbers: Indices) -> Self:
+        """The same mean, which knows that its rows are these of the owner's: for standard errors."""
+        known = copy(self)
+        known.numbers = numbers
+        return known
+
+    @quietly
+    def contributions(self, w: Vector) -> list[Contributions]:
+        score = self.scores(w)
+        slope = self.weight * self._slopes(score)
+        gradient = slope[:, None] * to_dense(self.X)
+        return [Contributions(self.numbers, self.weight, self.weight * self._losses(score), gradient)]
+
+    @quietly
+    def information(self, w: Vector) -> Matrix | None:
+        if not self.likelihood:
+            return None
+        return gram(self.X, self.weight**2 * self._curvatures(self.scores(w)))
 
     def batch(self, indices: Indices) -> Self:
         part = copy(self)
+        part.numbers = self.numbers[indices]
         part.X = self.X[indices]
         part.y = self.y[indices]
         part.rows = len(indices)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
@@ -14,11 +16,14 @@ from fedpact.types import Matrix, Vector
 
 
 class SoftmaxLoss(Function):
-    """f(w) = sum_i p_i (log sum_k exp(W_k x_i) - W_{y_i} x_i), where w lists the rows of W (classes x features).
+    """f(w) = sum_i p_i (log sum_k exp(s_ik) - s_{i y_i}), s_i = W x_i + offset_i; w lists the rows of W.
+
+    W is (classes, features).
 
     X:      (rows, features), dense or scipy sparse
     y:      (rows,), values 0 ... classes - 1
     weight: (rows,), at least zero; p is weight scaled to sum one, and 1 / rows when weight is None
+    offset: (rows, classes), a known part of the scores; zero when None
 
     dim = classes * features. Raises ProblemError on wrong shapes, on values that are not numbers and when classes is
     below 2; `defect` reports invalid values.
@@ -33,6 +38,7 @@ class SoftmaxLoss(Function):
         y: ArrayLike,
         classes: int,
         weight: ArrayLike | None = None,
+        offset: Matrix | None = None,
     ) -> None:
         if not isinstance(classes, int | np.integer) or classes < 2:
             raise ProblemError(
@@ -47,20 +53,27 @@ class SoftmaxLoss(Function):
         self.weight: Vector | None = None
         if weight is not None:
             self.weight = normalize(as_vector("SoftmaxLoss: weight", weight, self.rows, "one for each row of X"))
+        self.offset = offset
         # An invalid label becomes an index outside the classes, so that evaluating in spite of `defect` fails.
         known = np.isin(self.y, np.arange(self.classes))
         self._label = np.where(known, self.y, self.classes).astype(np.intp)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        slope, loss = self._probabilities(self._scores(w))
-        slope[np.arange(self.rows), self._label] -= 1.0
-        return loss, self._pull_back(slope)
+        value, gradient, _ = self.expand(w)
+        return value, gradient
+
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
+        probability, losses = self.probabilities_and_losses(self._scores(w))
+        return self._mean(losses), self._pull_back(self.slopes(probability)), lambda: self._curved(probability)
 
     def value(self, w: Vector) -> float:
-        return self._probabilities(self._scores(w))[1]
+        return self._mean(self.probabilities_and_losses(self._scores(w))[1])
 
     def hessian(self, w: Vector) -> Matrix:
-        probability = self._probabilities(self._scores(w))[0]
+        return self._curved(self.probabilities_and_losses(self._scores(w))[0])
+
+    def _curved(self, probability: Matrix) -> Matrix:
+        """The Hessian, from the class probabilities of every row."""
         blocks = np.empty((self.classes, self.features, self.classes, self.features))
         for k in range(self.classes):
             # 1 - p_k as the sum of the others: exact where p_k rounds to 1.
@@ -73,17 +86,30 @@ class SoftmaxLoss(Function):
         return blocks.reshape(self.classes * self.features, -1)
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        probability = self._probabilities(self._scores(w))[0]
-        change = self._scores(v)
+        probability, _ = self.probabilities_and_losses(self._scores(w))
+        change = self._linear_scores(v)
         mean_change = np.sum(probability * change, axis=1, keepdims=True)
         return self._pull_back(probability * (change - mean_change))
 
-    def _scores(self, w: Vector) -> Matrix:
+    def _linear_scores(self, w: Vector) -> Matrix:
         """W x_i for every row i: (rows, classes)."""
         return np.asarray(self.X @ w.reshape(self.classes, self.features).T)
 
-    def _probabilities(self, scores: Matrix) -> tuple[Matrix, float]:
-        """Class probabilities (rows, classes) and the mean loss: softmax and logsumexp in one pass.
+    def _scores(self, w: Vector) -> Matrix:
+        """W x_i + offset_i."""
+        scores = self._linear_scores(w)
+        if self.offset is None:
+            return scores
+        return scores + self.offset
+
+    def slopes(self, probability: Matrix) -> Matrix:
+        """Derivatives of every row's loss by its scores, (rows, classes), where the probabilities are these."""
+        slope = probability.copy()
+        slope[np.arange(self.rows), self._label] -= 1.0
+        return slope
+
+    def probabilities_and_losses(self, scores: Matrix) -> tuple[Matrix, Vector]:
+        """Class probabilities (rows, classes) and the loss of every row: softmax and logsumexp in one pass.
 
         The largest score enters by log1p(sum of the others), so that tiny losses are exact.
         """
@@ -95,8 +121,13 @@ class SoftmaxLoss(Function):
         others = weight.sum(axis=1)
         weight[rows, top] = 1.0
         losses = np.log1p(others) - scores[rows, self._label]
-        loss = np.mean(losses) if self.weight is None else self.weight @ losses
-        return weight / (1.0 + others)[:, None], float(loss)
+        return weight / (1.0 + others)[:, None], losses
+
+    def _mean(self, losses: Vector) -> float:
+        """sum_i p_i of these."""
+        if self.weight is None:
+            return float(np.mean(losses))
+        return float(self.weight @ losses)
 
     def _weigh(self, values: Vector) -> Vector:
         """p_i times the value of every row i."""
@@ -111,7 +142,8 @@ class SoftmaxLoss(Function):
         return np.asarray((self.X.T @ (self.weight[:, None] * slope)).T).ravel()
 
     def batch(self, indices: Indices) -> SoftmaxLoss:
-        part = SoftmaxLoss(self.X[indices], self.y[indices], self.classes)
+        offset = None if self.offset is None else self.offset[indices]
+        part = SoftmaxLoss(self.X[indices], self.y[indices], self.classes, offset=offset)
         if self.weight is not None:
             # Not scaled to sum one, so that the mean over all batches is the function itself.
             part.weight = self.weight[indices] * (self.rows / len(indices))

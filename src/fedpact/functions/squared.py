@@ -13,6 +13,7 @@ class SquaredLoss(ScoredMean):
     """f(w) = sum_i p_i (s_i - y_i)^2 / 2, s_i = x_i'w + offset_i; the rest as `ScoredMean`."""
 
     convex = True
+    likelihood = True
     constant_hessian = True
 
     def _losses(self, score: Vector) -> Vector:
@@ -23,6 +24,9 @@ class SquaredLoss(ScoredMean):
 
     def _curvatures(self, score: Vector) -> Vector:
         return np.ones(self.rows)
+
+    def squares(self, w: Vector) -> float:
+        return float(self.rows * (self.weight @ (self.scores(w) - self.y) ** 2))
 
     def _label_defect(self) -> str | None:
         return non_finite_defect("y", self.y)

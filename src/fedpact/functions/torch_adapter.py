@@ -2,6 +2,9 @@
 
 w lists the parameters that require a gradient, in the order of `module.named_parameters()`, each row by row. All other
 parameters and all buffers are constants.
+
+A loss that is a mean over rows has minibatches, and is evaluated in pieces whose sums are taken in float64, whatever
+precision the module computes in.
 """
 
 from __future__ import annotations
@@ -17,22 +20,36 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
 from fedpact.functions.arrays import as_numbers, as_vector, first_of, non_finite_defect
+from fedpact.functions.base import Function, Indices
 from fedpact.functions.callables import Smooth
 from fedpact.types import Matrix, Vector
 
 #: Rows of the Hessian that are computed together; each takes as much memory as a gradient.
 ROWS_TOGETHER = 64
+#: Rows of the data that pass through the module together.
+PIECE = 8192
+#: The mean over two parts of the rows is the mean over all of them, up to rounding in either precision.
+ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
 def from_torch(
-    module: Any, loss: Callable[[Any, Any], Any], data: tuple[Any, Any], *, hessian: bool = True
+    module: Any,
+    loss: Callable[[Any, Any], Any],
+    data: tuple[Any, Any],
+    *,
+    hessian: bool = True,
+    dtype: str = "float64",
+    device: str = "cpu",
 ) -> TorchLoss:
     """f(w) = loss(module(inputs), targets), where w holds the parameters of the module.
 
-    module:  a torch.nn.Module; it is copied, in double precision on the CPU, and never changed itself
-    loss:    loss(outputs, targets) -> a tensor with one number, such as torch.nn.functional.cross_entropy
-    data:    (inputs, targets), tensors or arrays; floats become float64, integers (class labels) keep their type
+    module:  a torch.nn.Module; it is copied and never changed itself
+    loss:    loss(outputs, targets) -> a tensor with one number, such as torch.nn.functional.cross_entropy, or with one
+             for each row, whose mean is taken. If it is a mean over rows, f has minibatches
+    data:    (inputs, targets), tensors or arrays; floats get the precision of dtype, whole numbers keep theirs
     hessian: False for gradients only; local solvers then use L-BFGS
+    dtype:   "float64", or "float32" for large networks: faster, and w and all sums over rows stay float64
+    device:  where the module computes, such as "cuda"
 
     Methods assume that f is smooth: prefer tanh, softplus, GELU or SiLU to ReLU. A solve without w0 starts from the
     present parameters of the module, since at w = 0 all hidden units are equal and usually stay equal.
@@ -40,7 +57,7 @@ def from_torch(
     Raises OptionError when torch is not installed, ProblemError when the loss is not one number, is random (dropout) or
     changes buffers (batch normalisation): put such a module into `eval()` mode first.
     """
-    return TorchLoss(module, loss, data, hessian)
+    return TorchLoss(module, loss, data, hessian, dtype, device)
 
 
 def parameters_from_torch(module: Any) -> Vector:
@@ -63,7 +80,15 @@ def parameters_to_torch(w: ArrayLike, module: Any) -> None:
 class TorchLoss(Smooth):
     """loss(module(inputs), targets) as a function of the parameters; made by `from_torch`."""
 
-    def __init__(self, module: Any, loss: Callable[[Any, Any], Any], data: tuple[Any, Any], hessian: bool) -> None:
+    def __init__(
+        self,
+        module: Any,
+        loss: Callable[[Any, Any], Any],
+        data: tuple[Any, Any],
+        hessian: bool,
+        dtype: str,
+        device: str,
+    ) -> None:
         torch = _torch()
         if not isinstance(module, torch.nn.Module):
             raise ProblemError(
@@ -73,10 +98,14 @@ class TorchLoss(Smooth):
             raise ProblemError(
                 "from_torch: data is not a pair; give (inputs, targets), of tensors or arrays", code="FP-PROBLEM-174"
             )
-        self.module = copy.deepcopy(module).to("cpu", torch.float64)
+        if dtype not in ROUNDING:
+            raise OptionError(f'dtype = {dtype!r}: choose "float64" or "float32"', code="FP-OPTION-881")
+        self.start = parameters_from_torch(module).astype(np.float64)
+        self.dtype = dtype
+        self.module = copy.deepcopy(module).to(device, getattr(torch, dtype))
         self.loss = loss
-        self.inputs = _as_tensor("inputs", data[0])
-        self.targets = _as_tensor("targets", data[1])
+        self.inputs = _as_tensor("inputs", data[0], self.module, device)
+        self.targets = _as_tensor("targets", data[1], self.module, device)
         self.parameters = _trainable(self.module)
         if not self.parameters:
             raise ProblemError(
@@ -84,43 +113,90 @@ class TorchLoss(Smooth):
                 code="FP-PROBLEM-175",
             )
         self._lock = Lock()
-        self.start = parameters_from_torch(self.module)
         super().__init__(self._value_and_gradient, self._hessian if hessian else None, self.start.size)
-        self._check(torch.from_numpy(self.start.copy()).requires_grad_())
+        self._check(self._tensor(self.start).requires_grad_())
+        self.rows = self._count_rows()
 
     def value(self, w: Vector) -> float:
         with _torch().no_grad():
-            return float(self._loss_at(_torch().from_numpy(w.copy())))
+            point = self._tensor(w)
+            return sum(share * float(self._loss_at(point, piece)) for share, piece in self._pieces())
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         torch = _torch()
         point, gradient = self._differentiable_gradient(w)
-        product = torch.autograd.grad(gradient, point, torch.from_numpy(v.copy()))[0]
-        return np.asarray(product.numpy())
+        product = torch.autograd.grad(gradient, point, self._tensor(v))[0]
+        return _as_array(product)
+
+    def batch(self, indices: Indices) -> Function:
+        if not self.rows:
+            return super().batch(indices)  # raises
+        torch = _torch()
+        chosen = torch.from_numpy(np.asarray(indices, dtype=np.int64)).to(self.inputs.device)
+        part = copy.copy(self)
+        part.inputs = self.inputs[chosen]
+        part.targets = self.targets[chosen]
+        part.rows = len(indices)
+        part.fun = part._value_and_gradient
+        part.hess = part._hessian if self.has_hessian else None
+        return part
 
     def defect(self) -> str | None:
-        inputs = non_finite_defect("inputs", self.inputs.numpy())
-        targets = non_finite_defect("targets", self.targets.numpy())
+        inputs = non_finite_defect("inputs", self.inputs.cpu().numpy())
+        targets = non_finite_defect("targets", self.targets.cpu().numpy())
         return first_of([inputs, targets])
 
-    def _loss_at(self, w: Any) -> Any:
-        """The loss as a tensor, for the parameters in the tensor w."""
+    def _count_rows(self) -> int:
+        """The rows over which the loss is a mean: then that of two parts is that of all; else 0."""
+        rows = len(self.inputs) if self.inputs.ndim else 0
+        if rows < 2 or not self.targets.ndim or len(self.targets) != rows:
+            return 0
+        half = rows // 2
+        pieces = (slice(None), slice(half), slice(half, None))
+        try:
+            with _torch().no_grad():
+                point = self._tensor(parameters_from_torch(self.module))
+                whole, first, second = (float(self._loss_at(point, piece)) for piece in pieces)
+        except (RuntimeError, ValueError, IndexError, TypeError):  # it takes all rows, or none
+            return 0
+        parts = (half * first + (rows - half) * second) / rows
+        return rows if abs(parts - whole) <= ROUNDING[self.dtype] * max(abs(whole), 1e-3) else 0
+
+    def _pieces(self) -> list[tuple[float, slice]]:
+        """Rows that are evaluated together, with their share of all rows."""
+        if self.rows <= PIECE:
+            return [(1.0, slice(None))]
+        starts = range(0, self.rows, PIECE)
+        return [(min(PIECE, self.rows - start) / self.rows, slice(start, start + PIECE)) for start in starts]
+
+    def _tensor(self, w: Vector) -> Any:
+        parameter = next(iter(self.parameters.values()))
+        return _torch().tensor(w, dtype=parameter.dtype, device=parameter.device)
+
+    def _loss_at(self, w: Any, piece: slice = slice(None)) -> Any:
+        """The loss on these rows as a tensor, for the parameters in the tensor w."""
         named = dict(zip(self.parameters, _split(w, self.parameters), strict=True))
         # functional_call replaces the parameters inside the module while it runs: one thread at a time.
         with self._lock:
-            outputs = _torch().func.functional_call(self.module, named, (self.inputs,))
-        return self.loss(outputs, self.targets)
+            outputs = _torch().func.functional_call(self.module, named, (self.inputs[piece],))
+        found = self.loss(outputs, self.targets[piece])
+        row_by_row = isinstance(found, _torch().Tensor) and found.ndim == 1
+        return found.mean() if row_by_row else found
 
     def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         torch = _torch()
-        point = torch.from_numpy(w).requires_grad_()
-        value = self._loss_at(point)
-        return value.item(), torch.autograd.grad(value, point)[0].numpy()
+        point = self._tensor(w).requires_grad_()
+        total, gradient = 0.0, np.zeros(w.size)
+        for share, piece in self._pieces():
+            value = self._loss_at(point, piece)
+            total += share * value.item()
+            gradient += share * _as_array(torch.autograd.grad(value, point)[0])
+        return total, gradient
 
     def _differentiable_gradient(self, w: Vector) -> tuple[Any, Any]:
         """w and the gradient there as tensors, so that the gradient can be differentiated again."""
         torch = _torch()
-        point = torch.from_numpy(w.copy()).requires_grad_()
+        point = self._tensor(w).requires_grad_()
         gradient = torch.autograd.grad(self._loss_at(point), point, create_graph=True)[0]
         # The gradient of a loss that is linear in w does not depend on w; adding 0 w keeps it in the graph.
         return point, gradient + 0.0 * point
@@ -130,13 +206,13 @@ class TorchLoss(Smooth):
         point, gradient = self._differentiable_gradient(w)
         rows = [
             torch.autograd.grad(gradient, point, units, retain_graph=True, is_grads_batched=True)[0]
-            for units in torch.eye(w.size, dtype=torch.float64).split(ROWS_TOGETHER)
+            for units in torch.eye(w.size, dtype=point.dtype, device=point.device).split(ROWS_TOGETHER)
         ]
-        hessian = torch.cat(rows).numpy()
+        hessian = _as_array(torch.cat(rows))
         return np.asarray(0.5 * (hessian + hessian.T))
 
     def _check(self, start: Any) -> None:
-        """Evaluate once; ProblemError unless the loss is one number in double precision that depends on w alone."""
+        """Evaluate once; ProblemError unless the loss is one number, in this precision, that depends on w alone."""
         torch = _torch()
         seed = torch.get_rng_state()
         buffers = [buffer.clone() for buffer in self.module.buffers()]
@@ -162,7 +238,7 @@ class TorchLoss(Smooth):
                 "from_torch: the loss does not depend on the parameters; compute it from the outputs",
                 code="FP-PROBLEM-178",
             )
-        if value.dtype != torch.float64:
+        if value.dtype != start.dtype:
             raise ProblemError(
                 f"from_torch: the loss returned {value.dtype}; compute it in the precision of the outputs",
                 code="FP-PROBLEM-179",
@@ -196,15 +272,21 @@ def _split(w: Any, parameters: dict[str, Any]) -> list[Any]:
     return [piece.reshape(p.shape) for piece, p in zip(pieces, parameters.values(), strict=True)]
 
 
-def _as_tensor(name: str, given: Any) -> Any:
-    """A copy of inputs or targets as a tensor; floats as float64."""
+def _as_tensor(name: str, given: Any, module: Any, device: str) -> Any:
+    """A copy of inputs or targets as a tensor; floats in the precision of the module."""
     torch = _torch()
     if isinstance(given, torch.Tensor):
         given = given.detach().cpu().numpy()
     array = as_numbers(f"from_torch: {name}", given)
     if array.dtype.kind == "f":
-        return torch.from_numpy(array.astype(np.float64))
-    return torch.from_numpy(array.copy())
+        precision = next((p.dtype for p in module.parameters()), torch.float64)
+        return torch.tensor(array, dtype=precision, device=device)
+    return torch.tensor(array, device=device)
+
+
+def _as_array(tensor: Any) -> Vector:
+    """A tensor as float64 numbers."""
+    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
 def _torch() -> Any:

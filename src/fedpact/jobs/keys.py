@@ -12,7 +12,7 @@ from typing import Any
 
 from fedpact.federation import ENGINES
 from fedpact.report.tracking import TRACKERS
-from fedpact.solvers import METHODS
+from fedpact.solvers import COVARIANCES, METHODS
 from fedpact.tasks import TASKS, Requirement, Vertical, keys_of
 from fedpact.tasks.base import Key
 
@@ -126,6 +126,7 @@ OPEN = {
     "owners": "name = its table, CSV or Parquet; or flower://ADDRESS, see the how-to on Flower",
     "roster": "owner = its public key, for owners that are Flower sites",
     "categories": "column = the list of its levels",
+    "attributes": "column = the list of its groups, of a vertical model",
     "columns": "party = the list of the columns that it brings to a vertical model",
     "bound": "owner = its bound, where they differ",
     "holdout": "owner = a table that nobody trains on; `fedpact evaluate` measures the model on it",
@@ -166,6 +167,9 @@ def _declare() -> Iterator[JobKey]:
     yield _key("solve", "alignment_key", "file", tags, "none", example='"ids.key"', tasks=vertical)
     compare = "train without constraints too, to show what they cost"
     yield _key("solve", "compare", "bool", compare, "true", tasks=comparable)
+    errors = "standard errors and intervals of the coefficients, in coefficients.csv, by one more exchange"
+    kinds = ("none", *COVARIANCES)
+    yield _key("solve", "inference", "text", errors, '"none"', choices=kinds, example='"sandwich"', tasks=comparable)
     with_server = tuple(name for name, task in TASKS.items() if task.has_server_data)
     server = "the coordinator's own table: the constraint holds on it, too"
     yield _key("server", "data", "file", server, example='"server.csv"', tasks=with_server)

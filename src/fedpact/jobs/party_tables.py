@@ -24,8 +24,9 @@ def find_holders(
     _check_ids(found.get("id", "id"), headers, fail)
     label_at = _find_label(found, headers, server, fail)
     stated: dict[str, Any] = {"label_at": label_at}
-    if found.get("group"):
-        stated["group_at"] = _find_group(found, headers, label_at, fail)
+    groups = [found["group"]] if found.get("group") else list(found.get("attributes", ()))
+    if groups:
+        stated["group_at"] = _find_group(groups, found, headers, label_at, fail)
     _check_columns(found, headers, fail)
     return stated
 
@@ -73,21 +74,28 @@ def _find_label(found: Mapping[str, Any], headers: Mapping[str, Sequence[str]], 
     return "" if holder == SERVER else holder
 
 
-def _find_group(found: Mapping[str, Any], headers: Mapping[str, Sequence[str]], label_at: str, fail: Fail) -> str:
-    """Who holds the groups: as stated, the holder of the label if it has them, or the only one that has."""
-    group = found["group"]
+def _find_group(
+    groups: Sequence[str],
+    found: Mapping[str, Any],
+    headers: Mapping[str, Sequence[str]],
+    label_at: str,
+    fail: Fail,
+) -> str:
+    """Who holds all groups: as stated, the holder of the label if it has them, or the only one that has."""
+    key = "group" if found.get("group") else "attributes"
+    columns = " and ".join(map(repr, groups))
     label_holder = label_at or SERVER
-    holders = [party for party, names in headers.items() if group in names]
+    holders = [party for party, names in headers.items() if set(groups) <= set(names)]
     holder = _stated_holder("group_at", found, False, fail)
     if holder is None:
         if not headers or label_holder in holders:
             return label_at
         if len(holders) != 1:
             where = f"is in several tables ({', '.join(holders)})" if holders else "is in no table"
-            fail("FP-OPTION-945", "", "group", f"column {group!r} {where}; correct group, or state group_at")
+            fail("FP-OPTION-945", "", key, f"column {columns} {where}; correct {key}, or state group_at")
         return holders[0]
     if headers and holder not in holders:
-        fail("FP-OPTION-946", "", "group_at", f"{holder!r} has no column {group!r}; correct group or group_at")
+        fail("FP-OPTION-946", "", "group_at", f"{holder!r} has no column {columns}; correct {key} or group_at")
     return holder
 
 

@@ -44,6 +44,8 @@ log = logging.getLogger("fedpact")
 MESSAGES = "messages.log"
 #: The task as it was at last, and where its job is: what `fedpact evaluate` needs beside the solution.
 TASK = "task.json"
+#: Coefficients and prices with their standard errors, where the job asks for them.
+COEFFICIENTS = "coefficients.csv"
 #: Folder of the parties' pieces of a vertical model.
 PIECES = "pieces"
 #: Begins the line of the log that says why a run has no record; `fedpact run` on Flower reads it.
@@ -55,7 +57,7 @@ ESTIMATED = ("recall", "specificity")
 #: Keys of [solve] that `Session` takes.
 SESSION = ("secure_sum", "on_failure", "deadline", "retries")
 #: Keys of [solve] that `fit` takes.
-SOLVING = ("method", "tol", "seed", "max_rounds")
+SOLVING = ("method", "tol", "seed", "max_rounds", "inference")
 
 
 def run_job(
@@ -148,6 +150,8 @@ def write(folder: Path, found: Fit, record: Record, job_file: Path) -> None:
         found.model.save(folder)
         stated = {"job_file": Path(os.path.relpath(job_file, folder)).as_posix(), "task": found.task.stated()}
         (folder / TASK).write_text(json.dumps(stated, indent=1) + "\n")
+    if found.inference is not None:
+        found.summary().to_csv(folder / COEFFICIENTS)
     solution.save(folder / "solution.npz")
     certificate = {
         "status": record.status,
@@ -250,7 +254,21 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
         notes=tuple(list_notes(found)),
         promised=task.promise_in_words() if isinstance(task, Classification) else "",
         parties={party: list(columns) for party, columns in found.columns.items()},
+        **summarized(found),
     )
+
+
+def summarized(found: Fit) -> dict[str, Any]:
+    """The fields of a record about standard errors; none where there are none."""
+    if found.inference is None:
+        return {}
+    summary = found.summary()
+    return {
+        "coefficients": summary.coefficients,
+        "priced": summary.prices,
+        "inference": summary.covariance,
+        "uncovered": summary.notes,
+    }
 
 
 def judge(found: Fit) -> tuple[Status, str]:

@@ -4,12 +4,19 @@ from fedpact.problem.certificate import Certificate, Residuals, Terms, add_terms
 from fedpact.problem.coupled import add_slack, coupled_scale, decouple, insert_slack
 from fedpact.problem.derivatives import find_wrong_parts
 from fedpact.problem.federated import FederatedProblem
-from fedpact.problem.infeasibility import Evidence, conflict, coupled_evidence, owner_evidence, prove_infeasible
+from fedpact.problem.infeasibility import (
+    Evidence,
+    Proof,
+    conflict,
+    coupled_evidence,
+    owner_evidence,
+    prove_infeasible,
+)
 from fedpact.problem.measure import Measure, round_to_rows
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.party import DistantParty, Party, PartyLike, Piece
 from fedpact.problem.remote import Description, RemoteProblem, describe
-from fedpact.problem.scored import OwnScored, Scored
+from fedpact.problem.scored import OwnScored, Scored, score_losses
 from fedpact.problem.share import Constraint, Share, Unscaled
 from fedpact.problem.vertical import VerticalProblem
 
@@ -27,6 +34,7 @@ __all__ = [
     "Party",
     "PartyLike",
     "Piece",
+    "Proof",
     "RemoteProblem",
     "Residuals",
     "Scored",
@@ -49,5 +57,6 @@ __all__ = [
     "owner_terms",
     "prove_infeasible",
     "round_to_rows",
+    "score_losses",
     "weigh",
 ]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedpact.errors import DataError, ProblemError
 from fedpact.types import Matrix, Vector, to_array, to_real
 
-#: Rows that count in a group's mean: those with y = 1, all, or those of either class in a gap of its own.
+#: Rows that count in a group's mean: those of the last class, all, or those of every class in a gap of its own.
 Gap = Literal["positives", "all", "classes"]
 Mask = NDArray[np.bool_]
 #: One label per row, or several attributes: name -> labels.
@@ -21,10 +21,13 @@ Group = ArrayLike | Mapping[str, ArrayLike]
 Pairs = Sequence[tuple[Any, Any]] | Mapping[str, Sequence[tuple[Any, Any]]]
 
 
-def compare_groups(y: Vector, group: Group | None, gap: Gap, pairs: Pairs | None) -> tuple[Matrix, tuple[str, ...]]:
+def compare_groups(
+    y: Vector, group: Group | None, gap: Gap, pairs: Pairs | None, classes: int = 2
+) -> tuple[Matrix, tuple[str, ...]]:
     """The gaps as rows of weights, whose products with the losses they are, and their names: (gaps, n) and (gaps,).
 
-    y: labels, positive for class 1; group: one label per row, or of several attributes; pairs: every two when None
+    y: labels, as `rows_by_class` takes them; group: one label per row, or of several attributes; pairs: every two when
+    None
 
     Raises DataError or ProblemError.
     """
@@ -34,13 +37,13 @@ def compare_groups(y: Vector, group: Group | None, gap: Gap, pairs: Pairs | None
                 "pairs are given by attribute, and group has one; give a list of pairs, or group by attribute",
                 code="FP-PROBLEM-145",
             )
-        return _compare(y, group, gap, pairs)
+        return _compare(y, group, pairs, _conditions(y, gap, classes))
     chosen = _pairs_by_attribute(group, pairs)
     rows = [np.zeros((0, y.size))]
     titles: list[str] = []
     for attribute, labels in group.items():
         try:
-            found, names = _compare(y, labels, gap, chosen.get(attribute))
+            found, names = _compare(y, labels, chosen.get(attribute), _conditions(y, gap, classes))
         except DataError as error:
             raise error.within(str(attribute)) from error
         rows.append(found)
@@ -58,21 +61,31 @@ def _pairs_by_attribute(group: Mapping[str, ArrayLike], pairs: Pairs | None) -> 
     return pairs
 
 
-def bound_losses(y: Vector, max_loss: Mapping[int, float] | None) -> tuple[Matrix, tuple[str, ...], Vector]:
+def rows_by_class(y: Vector, classes: int) -> dict[str, Mask]:
+    """The rows of every class by its name, the last class first. y: numbers of the classes; of two, above 0 or not"""
+    if classes == 2:
+        return {"y = 1": y > 0, "y = 0": y <= 0}
+    return {f"y = {k}": y == k for k in reversed(range(classes))}
+
+
+def bound_losses(
+    y: Vector, max_loss: Mapping[int, float] | None, classes: int = 2
+) -> tuple[Matrix, tuple[str, ...], Vector]:
     """Bounded mean losses of the rows of a class: rows of weights, names and bounds.
 
-    y: labels, positive for class 1. Raises ProblemError for other classes and bounds, DataError for an empty class.
+    y: labels, as `rows_by_class` takes them. Raises ProblemError for other classes and bounds, DataError for an empty
+    class.
     """
     rows = [np.zeros((0, y.size))]
     names = []
     for label, bound in (max_loss or {}).items():
         number = isinstance(bound, int | float) and np.isfinite(bound) and bound > 0
-        if label not in (0, 1) or not number:
+        if label not in range(classes) or not number:
             raise ProblemError(
-                f"max_loss: {label!r}: {bound!r}; give a positive number for class 0, class 1 or both",
+                f"max_loss: {label!r}: {bound!r}; give a positive number for some of the classes 0 to {classes - 1}",
                 code="FP-PROBLEM-147",
             )
-        chosen = (y > 0) == bool(label)
+        chosen = rows_by_class(y, classes)[f"y = {label}"]
         if not chosen.any():
             raise DataError(f"max_loss: no row has y = {label}, so its mean loss is undefined", code="FP-DATA-120")
         rows.append(chosen[None, :] / chosen.sum())
@@ -81,9 +94,9 @@ def bound_losses(y: Vector, max_loss: Mapping[int, float] | None) -> tuple[Matri
 
 
 def _compare(
-    y: Vector, group: ArrayLike | None, gap: Gap, pairs: Sequence[tuple[Any, Any]] | None
+    y: Vector, group: ArrayLike | None, pairs: Sequence[tuple[Any, Any]] | None, conditions: Mapping[str, Mask]
 ) -> tuple[Matrix, tuple[str, ...]]:
-    """The same of one attribute."""
+    """The same of one attribute, over the rows that meet each of these conditions."""
     if group is None:
         if pairs is not None:
             raise ProblemError(
@@ -96,7 +109,7 @@ def _compare(
     rows: list[Vector] = []
     titles: list[str] = []
     for first, second in compared:
-        for condition, counted in _conditions(y, gap).items():
+        for condition, counted in conditions.items():
             means = [_mean_weights(members, name, counted, condition) for name in (first, second)]
             rows.append(means[0] - means[1])
             titles.append(", ".join(filter(None, [f"{first!s} - {second!s}", condition])))
@@ -174,14 +187,14 @@ def _check_pairs(pairs: Sequence[tuple[Any, Any]], names: Sequence[Any]) -> Sequ
     return pairs
 
 
-def _conditions(y: Vector, gap: Gap) -> dict[str, Mask]:
+def _conditions(y: Vector, gap: Gap, classes: int) -> dict[str, Mask]:
     """The rows that count in a mean, by the condition that they meet; the empty one is met by all."""
-    positive = {"y = 1": y > 0}
-    if gap == "positives":
-        return positive
+    if gap == "all":
+        return {"": np.ones(y.size, dtype=np.bool_)}
+    found = rows_by_class(y, classes)
     if gap == "classes":
-        return positive | {"y = 0": y <= 0}
-    return {"": np.ones(y.size, dtype=np.bool_)}
+        return found
+    return dict([next(iter(found.items()))])
 
 
 def _mean_weights(members: NDArray[Any], name: Any, counted: Mask, condition: str) -> Vector:

@@ -47,6 +47,19 @@ FLAT = 1e-9
 TINY = 1e-300
 
 
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """Weights of all holders, [server, client 1, ...] and coupled, and the point w at which they balance."""
+
+    w: Vector
+    weights: tuple[Vector, ...]
+    coupled: Vector
+
+    def check(self, problem: FederatedProblem) -> tuple[str, ...]:
+        """The holders whose constraints exclude each other, recomputed from the problem alone; empty: no proof."""
+        return prove_infeasible(problem, self.w, self.weights, self.coupled)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What one holder of constraints adds to a proof; all but `size` and `concave` is only ever summed."""

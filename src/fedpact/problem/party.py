@@ -16,8 +16,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.errors import DataError, FedpactError
-from fedpact.prox import Prox, check_prox
+from fedpact.errors import DataError, FedpactError, ProblemError
+from fedpact.prox import Prox, SquaredL2, check_prox
 from fedpact.types import Matrix, Vector, to_real
 
 #: Written into every file, so that another format is refused rather than misread.
@@ -34,7 +34,8 @@ CONSTANT = 1e-12
 class Piece:
     """One holder's part of a model, which it keeps for itself: scores are ((X - mean) / scale) @ theta.
 
-    The coordinator's piece has no columns: its theta is the intercept.
+    Where everyone has several scores, theta has the coefficients of one after the other, and so have the scores. The
+    coordinator's piece has no columns: its theta is the intercept.
     """
 
     name: str
@@ -46,13 +47,13 @@ class Piece:
     def scores(self, X: ArrayLike) -> Vector:
         """This piece's part of the scores of new rows. Raises DataError when they do not fit."""
         rows = read_table(self.name, X, self.columns)
-        if rows.shape[1] != self.theta.size:
+        if rows.shape[1] != self.mean.size:
             raise DataError(
-                f"{self.name}: X has {rows.shape[1]} columns, its piece of the model {self.theta.size}; give the "
+                f"{self.name}: X has {rows.shape[1]} columns, its piece of the model {self.mean.size}; give the "
                 "columns of the training, in their order",
                 code="FP-DATA-118",
             )
-        return np.asarray((rows - self.mean) / self.scale @ self.theta)
+        return score_columns((rows - self.mean) / self.scale, self.theta, self.theta.size // self.mean.size)
 
     def save(self, path: str | Path) -> Path:
         """Write one .npz file and return its path; nothing is pickled."""
@@ -134,6 +135,7 @@ class Party:
     h:           its regularizer h_k
     columns:     their names, for messages
     mean, scale: subtracted from its own columns and divided by, and kept for new rows
+    outputs:     scores of each person, for all of which it has coefficients
     keep:        a file to which this party writes its piece of the model at the end (RUN in it stands for the run);
                  empty: none
     """
@@ -145,6 +147,7 @@ class Party:
     mean: Vector = field(default_factory=lambda: np.zeros(0))
     scale: Vector = field(default_factory=lambda: np.zeros(0))
     keep: str = ""
+    outputs: int = 1
 
     multiplier_length: int = 0  # of the constraints, which are the coordinator's
 
@@ -159,16 +162,31 @@ class Party:
         return int(self.X.shape[1])
 
     @property
+    def size(self) -> int:
+        """How many coefficients it has."""
+        return self.width * self.outputs
+
+    def score(self, theta: Vector) -> Vector:
+        """Its part of everyone's scores."""
+        return score_columns(self.X, theta, self.outputs)
+
+    def pull(self, slopes: Vector) -> Vector:
+        """The gradient by its coefficients, given that by the scores."""
+        if self.outputs == 1:
+            return np.asarray(self.X.T @ slopes)
+        return np.asarray(slopes.reshape(self.outputs, -1) @ self.X).ravel()
+
+    @property
     def quadratic(self) -> bool:
         """Whether h_k is."""
         return self.h.curvature is not None
 
     @property
     def curvature(self) -> Any:
-        """Of h_k, one number for each column; None when h_k is not quadratic."""
+        """Of h_k, one number for each coefficient; None when h_k is not quadratic."""
         if self.h.curvature is None:
             return None
-        return np.broadcast_to(np.asarray(self.h.curvature, dtype=np.float64), (self.width,))
+        return np.broadcast_to(np.asarray(self.h.curvature, dtype=np.float64), (self.size,))
 
     def piece(self, theta: Vector) -> Piece:
         """Its piece of the model with these coefficients."""
@@ -181,9 +199,16 @@ class Party:
 
 
 def build_party(
-    name: str, X: ArrayLike, h: Prox, rows: int, columns: tuple[str, ...], standardize: bool, keep: str | Path | None
+    name: str,
+    X: ArrayLike,
+    h: Prox,
+    rows: int,
+    columns: tuple[str, ...],
+    standardize: bool,
+    keep: str | Path | None,
+    outputs: int = 1,
 ) -> Party:
-    """What one party holds, from its columns as they were given."""
+    """What one party holds, from its columns as they were given. outputs: scores of each person"""
     matrix = read_table(name, X, columns)
     width = matrix.shape[1]
     if len(matrix) != rows:
@@ -205,13 +230,36 @@ def build_party(
         file = str(Path(keep).absolute() / f"{name}.npz")  # absolute: a party may work in a process of its own
     return Party(
         X=np.ascontiguousarray(matrix),  # as it travels: BLAS adds up a slice of a table in another order
-        h=h,
+        h=repeat_regularizer(name, h, outputs),
         name=name,
         columns=columns,
         mean=mean,
         scale=scale,
         keep=file,
+        outputs=outputs,
     )
+
+
+def score_columns(X: Matrix, theta: Vector, outputs: int) -> Vector:
+    """X theta; where everyone has several scores, theta has the coefficients of one after the other, as the result."""
+    if outputs == 1:
+        return np.asarray(X @ theta)
+    return np.asarray(theta.reshape(outputs, -1) @ X.T).ravel()
+
+
+def repeat_regularizer(name: str, h: Prox, outputs: int) -> Prox:
+    """The same weights for the coefficients of every score. ProblemError unless it is quadratic."""
+    if outputs == 1:
+        return h
+    if h.curvature is None:
+        raise ProblemError(
+            f"{name}: its regularizer {h!r} is not quadratic, as softmax needs it; use fp.prox.SquaredL2",
+            code="FP-PROBLEM-980",
+        )
+    weights = np.asarray(h.curvature, dtype=np.float64)
+    if weights.ndim == 0:
+        return h
+    return SquaredL2(np.tile(weights, outputs))
 
 
 def read_table(name: str, X: ArrayLike, columns: Sequence[str] = ()) -> Matrix:

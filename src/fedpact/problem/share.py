@@ -159,6 +159,11 @@ class Share:
         return self.coupled_cone is not None and _is_convex(self.coupled, self.coupled_cone)
 
     @property
+    def constraints_convex(self) -> bool:
+        """Whether its constraints, its part of the coupled one included, are known to be convex."""
+        return (self.constraint is None or self.constraint.convex) and self.coupled_convex
+
+    @property
     def slack(self) -> int:
         """Slack variables of its own that a reformulation put between w and the private variables."""
         return 0
@@ -202,24 +207,63 @@ class Local:
     coupled_jacobian: Matrix
 
 
-def evaluate(share: Share, w: Vector, coupled_length: int = 0) -> Local:
-    """Values and derivatives of all parts of a share at w; zero for a part that it does not have.
+@dataclass(frozen=True)
+class Curvature:
+    """Second derivatives of a share at the w where it was evaluated, from what was computed there; None: zero."""
+
+    dim: int
+    objective: Callable[[], Matrix] | None = None
+    constraint: Callable[[Vector], Matrix] | None = None
+    coupled: Callable[[Vector], Matrix] | None = None
+
+    def lagrangian(self, multiplier: Vector, coupled_multiplier: Vector) -> Matrix:
+        """hess f + sum_k multiplier_k hess c_k + sum_k coupled_k hess (coupled part)_k."""
+        hessian = None
+        if self.objective is not None:
+            hessian = self.objective()
+        if self.constraint is not None:
+            bent = self.constraint(multiplier)
+            hessian = bent if hessian is None else hessian + bent
+        if self.coupled is not None:
+            bent = self.coupled(coupled_multiplier)
+            hessian = bent if hessian is None else hessian + bent
+        if hessian is None:
+            return np.zeros((self.dim, self.dim))
+        return hessian
+
+
+def expand(share: Share, w: Vector, coupled_length: int = 0) -> tuple[Local, Curvature]:
+    """Values, first and second derivatives of all parts of a share at w; zero for a part that it does not have.
 
     coupled_length: rows of the coupled constraint, in which not every owner has a part
     """
-    objective = 0.0
-    gradient = np.zeros_like(w)
-    value = np.zeros(0)
-    jacobian = np.zeros((0, w.size))
-    coupled = np.zeros(coupled_length)
-    coupled_jacobian = np.zeros((coupled_length, w.size))
-    if share.objective is not None:
-        objective, gradient = share.objective.value_and_gradient(w)
-    if share.constraint is not None:
-        value, jacobian = share.constraint.function.value_and_jacobian(w)
-    if share.coupled is not None:
-        coupled, coupled_jacobian = share.coupled.value_and_jacobian(w)
-    return Local(objective, gradient, value, jacobian, coupled, coupled_jacobian)
+    bends: dict[str, Any] = {}
+    if share.objective is None:
+        objective = 0.0
+        gradient = np.zeros_like(w)
+    else:
+        objective, gradient, bends["objective"] = share.objective.expand(w)
+    if share.constraint is None:
+        value = np.zeros(0)
+        jacobian = np.zeros((0, w.size))
+    else:
+        value, jacobian, bend = share.constraint.function.expand(w)
+        if not share.constraint.function.affine:
+            bends["constraint"] = bend
+    if share.coupled is None:
+        coupled = np.zeros(coupled_length)
+        coupled_jacobian = np.zeros((coupled_length, w.size))
+    else:
+        coupled, coupled_jacobian, bend = share.coupled.expand(w)
+        if not share.coupled.affine:
+            bends["coupled"] = bend
+    local = Local(objective, gradient, value, jacobian, coupled, coupled_jacobian)
+    return local, Curvature(w.size, **bends)
+
+
+def evaluate(share: Share, w: Vector, coupled_length: int = 0) -> Local:
+    """`expand` without second derivatives."""
+    return expand(share, w, coupled_length)[0]
 
 
 def combine(constraints: Sequence[Constraint]) -> Constraint | None:

@@ -4,8 +4,9 @@
     s.t.       |D_j(z)| <= eps_j,   D_j(z) = mean of l over one group - mean of l over another
                mean of l over a class <= bound;   c(z) <=_K 0
 
-All that is not a party's own depends on the scores only, so it is written for them: loss, slope, gaps. The coordinator
-holds labels, groups and the intercept; a party holds its columns.
+With softmax z_i has a score for every class, and theta_k a column. All that is not a party's own depends on the scores
+only, so it is written for them: loss, slope, gaps. The coordinator holds labels, groups and the intercept; a party
+holds its columns.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from fedpact.problem.federated import FederatedProblem, read_vector
 from fedpact.problem.gaps import Gap, Group, Pairs, bound_losses, compare_groups, read_bounds
 from fedpact.problem.party import Party, PartyLike, build_party
 from fedpact.problem.remote import Stated
-from fedpact.problem.scored import Loss, mean_loss, score_losses
+from fedpact.problem.scored import Loss, score_losses
 from fedpact.problem.share import Constraint, Share, combine
 from fedpact.problem.vertical_input import (
     COORDINATOR,
     check_constraint,
     check_names,
     check_options,
+    count_outputs,
     list_regularizers,
     name_parties,
     read_labels,
@@ -43,15 +45,17 @@ class VerticalProblem:
     """A linear model over columns that different parties hold, with bounded gaps of mean loss between groups.
 
     parties:     name -> X, or a list of X; all have the same people in the same order (see `fedpact.alignment`)
-    y:           labels 0 and 1 (or -1 and 1); numbers for other losses, at least 0 for "poisson"
+    y:           labels 0 and 1 (or -1 and 1); for "softmax" 0, 1, ... classes - 1; numbers for other losses, at least
+                 0 for "poisson"
     group:       one label per row, or several protected attributes: name -> labels; None: no gap is bounded
     max_gap:     eps, one number, or one for each gap in the order of `gap_names`
-    loss:        "logistic", "squared" (half the square), "huber" (delta = 1 in the units of y), "poisson" (of counts),
-                 or a class of your own, derived from fp.functions.ScoredMean
-    gap:         "positives": mean loss of the rows with y = 1 (DEO); "all": of all rows; "classes": of both classes
+    loss:        "logistic", "softmax" (several classes), "squared" (half the square), "huber" (delta = 1 in the units
+                 of y), "poisson" (of counts), or a class of your own, derived from fp.functions.ScoredMean
+    gap:         "positives": mean loss of the rows of the last class (DEO); "all": of all rows; "classes": of each
     pairs:       of groups that are compared; by default every two; of several attributes name -> pairs
     max_loss:    class -> largest mean loss of its rows (Neyman-Pearson)
-    constraints: fp.Constraint(map, cone) on the scores, for any map from R^n: only "vertical-exact" takes them
+    constraints: fp.Constraint(map, cone) on the scores, for any map from R^n: only "vertical-exact" takes them, and
+                 not with "softmax"
     regularizer: fp.prox.SquaredL2, one for all parties or a list; by default weight 2/n, the paper's |theta|^2 / n
     intercept:   whether the coordinator has one
     standardize: whether every party scales its own columns to mean 0 and deviation 1; constant columns become zero
@@ -96,7 +100,7 @@ class VerticalProblem:
         shares: list[Party] = []
         for (name, X), h in zip(tables.items(), regularizers, strict=True):
             named = tuple(names_of.get(name, ()))
-            shares.append(build_party(name, X, h, labels.size, named, standardize, keep))
+            shares.append(build_party(name, X, h, labels.size, named, standardize, keep, count_outputs(labels, loss)))
         self.shares: tuple[Any, ...] = tuple(shares)
         self.sources: dict[str, object] = {party.name: party for party in shares}
         self.task: Stated | None = None
@@ -116,11 +120,13 @@ class VerticalProblem:
         max_loss: Mapping[int, float] | None = None,
         constraints: Sequence[Constraint] = (),
         intercept: bool = True,
+        classes: int = 0,
         sources: Mapping[str, object] | None = None,
         task: Stated | None = None,
     ) -> VerticalProblem:
         """The problem of parties that are there already: `Party` objects, or `DistantParty` for columns elsewhere.
 
+        classes: with "softmax", where some may have no row; 0: those of y
         sources: name -> what the engine hands to that party, where it is not the Party itself: see `RemoteProblem`
         task:    what parties build their Party from, or None
         """
@@ -130,8 +136,8 @@ class VerticalProblem:
         problem.shares = tuple(parties)
         problem.sources = dict(sources or {party.name: party for party in parties})
         problem.task = task
-        labels = read_labels(y, loss)
-        problem._bound(labels, group, max_gap, loss, gap, pairs, max_loss, constraints, intercept)
+        labels = read_labels(y, loss, classes)
+        problem._bound(labels, group, max_gap, loss, gap, pairs, max_loss, constraints, intercept, classes)
         return problem
 
     def _bound(
@@ -145,18 +151,21 @@ class VerticalProblem:
         max_loss: Mapping[int, float] | None,
         constraints: Sequence[Constraint],
         intercept: bool,
+        known_classes: int = 0,
     ) -> None:
         """All that the coordinator holds: labels, gaps and their bounds, the intercept."""
-        rows, names = compare_groups(labels, group, gap, pairs)
+        outputs = count_outputs(labels, loss, known_classes)
+        classes = max(outputs, 2)
+        rows, names = compare_groups(labels, group, gap, pairs, classes)
         bounds = read_bounds(max_gap, names)
-        means, titles, limits = bound_losses(labels, max_loss)
+        means, titles, limits = bound_losses(labels, max_loss, classes)
         self.gap_names: tuple[str, ...] = (*names, *titles)
         self.max_gap = np.append(bounds, limits)
         self.least = np.append(-bounds, np.full(len(limits), -np.inf))
-        self.scored = score_losses(loss, labels, np.vstack([rows, means]))
+        self.scored = score_losses(loss, labels, np.vstack([rows, means]), outputs)
         self.constraints = tuple(constraints)
         for number, one in enumerate(self.constraints, 1):
-            check_constraint(number, one, labels.size)
+            check_constraint(number, one, labels.size, outputs)
         self.intercept = intercept
         # The coordinator's own column, of ones, which is not shrunk.
         width = 1 if intercept else 0
@@ -166,6 +175,7 @@ class VerticalProblem:
             name=COORDINATOR,
             mean=np.zeros(width),
             scale=np.ones(width),
+            outputs=outputs,
             multiplier_length=self._sides + self._cone_length,
         )
 
@@ -195,13 +205,14 @@ class VerticalProblem:
 
     @property
     def dim(self) -> int:
-        """The number of columns of all parties, and the intercept."""
-        return sum(party.width for party in self.holders)
+        """Coefficients of all parties' columns, and of the intercept."""
+        columns: int = sum(party.width for party in self.holders)
+        return self.scored.outputs * columns
 
     @property
     def convex(self) -> bool:
         """Gaps are differences of convex functions; without them the problem is convex if its functions are."""
-        losses_convex = mean_loss(self.scored.kind, np.zeros((1, 0)), self.scored.y[:1]).convex
+        losses_convex = self.scored.mean_loss(np.zeros((self.scored.y.size, 0))).convex
         no_gap = not np.any(np.isfinite(self.least))
         return losses_convex and no_gap and all(one.convex for one in self.constraints)
 
@@ -212,8 +223,12 @@ class VerticalProblem:
         """
         vector = read_vector("w", w, self.dim)
         ends = np.cumsum([holder.width for holder in self.holders])[:-1]
-        parts = np.split(vector, ends)
-        return {holder.name: part for holder, part in zip(self.holders, parts, strict=True)}
+        parts = np.split(vector.reshape(self.scored.outputs, -1), ends, axis=1)
+        return {holder.name: part.ravel() for holder, part in zip(self.holders, parts, strict=True)}
+
+    def join(self, pieces: Sequence[Vector]) -> Vector:
+        """w of the coefficients of all holders in order: of one score after the other."""
+        return np.hstack([piece.reshape(self.scored.outputs, -1) for piece in pieces]).ravel()
 
     def own(self, w: Vector, server_multiplier: Vector) -> tuple[VerticalProblem, Vector, Vector, Vector]:
         """(problem, w, multiplier, no coupled multiplier): nothing was rewritten."""
@@ -250,7 +265,7 @@ class VerticalProblem:
 
     def slopes(self, z: Vector, net: Vector) -> Vector:
         """The derivatives of the Lagrangian by the scores, at scores z and net prices."""
-        found = self.scored.weights(net[: len(self.gap_names)]) * self.scored.slopes(z)
+        found = self.scored.pull(z, net[: len(self.gap_names)])
         for one, price in self._priced(net):
             found = found + one.function.jacobian(z).T @ price
         return found
@@ -295,32 +310,26 @@ class VerticalProblem:
         """
         constraints = []
         for row, most, least in zip(self.scored.rows, self.max_gap, self.least, strict=True):
-            D = self._mean_loss(X, offset, row > 0)
+            D = self.scored.mean_loss(X, row > 0, offset)
             if np.any(row < 0):
-                D = D - self._mean_loss(X, offset, row < 0)
+                D = D - self.scored.mean_loss(X, row < 0, offset)
             constraints.append(Constraint(as_map(D - float(most)), Nonnegative(1)))
             if np.isfinite(least):
                 constraints.append(Constraint(as_map(-1.0 * D + float(least)), Nonnegative(1)))
         for one in self.constraints:
             constraints.append(Constraint(OfScores(one.function, X, offset), one.cone))
-        objective = self._mean_loss(X, offset, np.ones(len(X), dtype=bool))
+        objective = self.scored.mean_loss(X, offset=offset)
         if smooth is not None:
             objective = objective + smooth
         server = Share(constraint=combine(constraints), name=self.server.name)
         return FederatedProblem([Share(objective, name="all columns")], server, regularizer)
 
-    def _mean_loss(self, X: Matrix, offset: Vector | None, chosen: NDArray[np.bool_]) -> Function:
-        """The mean loss of these rows."""
-        A = X[chosen]
-        y = self.scored.y[chosen]
-        known = None if offset is None else offset[chosen]
-        return mean_loss(self.scored.kind, A, y, known)
-
 
 def join_regularizers(holders: Sequence[Party]) -> Prox:
     """sum_k h_k(theta_k) as one regularizer of (theta_1, theta_2, ...)."""
     if all(holder.quadratic for holder in holders):
-        return SquaredL2(np.concatenate([holder.curvature for holder in holders]))
+        columns = np.concatenate([holder.curvature[: holder.width] for holder in holders])
+        return SquaredL2(np.tile(columns, holders[0].outputs))
     joined: Prox = holders[-1].h
     for holder in reversed(holders[:-1]):
         joined = Blocks(holder.h, joined, holder.width)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fedpact.errors import DataError, OptionError, ProblemError
 from fedpact.functions import ScoredMean
 from fedpact.problem.gaps import Gap
-from fedpact.problem.scored import Loss, mean_loss
+from fedpact.problem.scored import OF_CLASSES, Loss, mean_loss
 from fedpact.problem.share import Constraint
 from fedpact.prox import Prox, SquaredL2
 from fedpact.types import Vector, to_real
@@ -24,7 +24,7 @@ def check_options(loss: object, gap: str) -> None:
     if not (isinstance(loss, type) and issubclass(loss, ScoredMean)):
         _check_choice("loss", loss, get_args(Loss))
     _check_choice("gap", gap, get_args(Gap))
-    if loss != "logistic" and gap != "all":
+    if loss not in OF_CLASSES and gap != "all":
         raise OptionError(
             f'gap = {gap!r} needs classes, which loss={loss!r} has not; use gap="all"', code="FP-OPTION-103"
         )
@@ -45,7 +45,20 @@ def name_parties(parties: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dict
     return named
 
 
-def check_constraint(number: int, one: object, rows: int) -> None:
+def count_outputs(labels: Vector, loss: object, classes: int = 0) -> int:
+    """Scores of each person: with softmax one for each class, of which there may be more than in these labels."""
+    if loss == "softmax":
+        return classes or int(np.max(labels)) + 1
+    return 1
+
+
+def check_constraint(number: int, one: object, rows: int, outputs: int) -> None:
+    if outputs > 1:
+        raise ProblemError(
+            "constraints: they are on one score for each person, and softmax has one for each class; bound mean losses "
+            "by max_gap or max_loss",
+            code="FP-PROBLEM-981",
+        )
     if not isinstance(one, Constraint):
         raise ProblemError(
             f"constraints: number {number} is of type {type(one).__name__}; give fp.Constraint(map of scores, cone)",
@@ -80,8 +93,11 @@ def check_names(names: Sequence[object]) -> None:
             )
 
 
-def read_labels(y: ArrayLike, loss: str | type[ScoredMean]) -> Vector:
-    """The labels: -1 and 1 for the logistic loss, as they are for others."""
+def read_labels(y: ArrayLike, loss: str | type[ScoredMean], classes: int = 0) -> Vector:
+    """The labels: -1 and 1 for the logistic loss, numbers of the classes for softmax, as they are for others.
+
+    classes: their number, where some may have no row
+    """
     try:
         labels = to_real(y)
     except (TypeError, ValueError) as error:
@@ -95,6 +111,9 @@ def read_labels(y: ArrayLike, loss: str | type[ScoredMean]) -> Vector:
         raise DataError(
             f"y has {np.sum(~finite)} missing or infinite values; drop these rows everywhere", code="FP-DATA-104"
         )
+    if loss == "softmax":
+        _check_classes(labels, classes)
+        return labels
     if loss != "logistic":
         if defect := mean_loss(loss, np.zeros((labels.size, 0)), labels).defect():
             raise DataError(f"loss = {loss!r}: {defect}", code="FP-DATA-119")
@@ -103,10 +122,24 @@ def read_labels(y: ArrayLike, loss: str | type[ScoredMean]) -> Vector:
     if not (values <= {0.0, 1.0} or values <= {-1.0, 1.0}):
         wrong = next(label for label in labels if label not in (0.0, 1.0))
         raise DataError(
-            f'y has values other than 0 and 1, such as {wrong:g}; code the classes so, or use loss="squared"',
+            f'y has values other than 0 and 1, such as {wrong:g}; code two classes so, use loss="softmax" for '
+            'several, or "squared" for numbers',
             code="FP-DATA-105",
         )
     return np.where(labels > 0, 1.0, -1.0)
+
+
+def _check_classes(labels: Vector, classes: int) -> None:
+    """DataError unless they are the numbers of two classes or more, each of which some row has if none are known."""
+    found = np.unique(labels)
+    if classes and np.isin(found, np.arange(classes)).all():
+        return
+    if found.size < 2 or not np.array_equal(found, np.arange(found.size)):
+        raise DataError(
+            "softmax: y must have the numbers 0, 1, ... of two classes or more, and a row of each of them; recode the "
+            "classes, and leave out those without rows",
+            code="FP-DATA-980",
+        )
 
 
 def list_regularizers(regularizer: Prox | Sequence[Prox] | None, parties: int, rows: int) -> list[Prox]:

@@ -111,6 +111,8 @@ def report(record: Record, evidence: Verification | None = None) -> Report:
         sections.append(_prices(record))
     if record.parties:
         sections.append(_parties(record))
+    if record.inference:
+        sections.append(_coefficients(record))
     if any(one.numbers or one.withheld for one in record.measured):
         sections.append(_measured(record))
     sections.append(_course(record))
@@ -239,6 +241,22 @@ def _parties(record: Record) -> Section:
     table = Table("Columns by party", ("Party", "Columns", "Names"), tuple(rows))
     holder = wording.LABELS.format(named(record.settings.get("label_at", "server")))
     return Section("parties", "Parties and their columns", (wording.PARTIES, table, holder))
+
+
+def _coefficients(record: Record) -> Section:
+    columns = ("Coefficient", "Estimate", "Standard error", "z", "p", "95 % low", "95 % high")
+    blocks: list[str | Table | Items] = [wording.INFERENCE[record.inference]]
+    for caption, estimates in (("Coefficients", record.coefficients), ("Prices of what binds", record.priced)):
+        rows = []
+        for one in estimates:
+            numbers = (one.estimate, one.se, one.z, one.p, one.low, one.high)
+            cells = [Cell(NONE) if math.isnan(value) else Cell(number(value), value) for value in numbers]
+            rows.append((Cell(one.name), *cells))
+        if rows:
+            blocks.append(Table(caption, columns, tuple(rows)))
+    if record.uncovered:
+        blocks.append(Items(record.uncovered))
+    return Section("coefficients", "Coefficients, with 95 % intervals", tuple(blocks))
 
 
 def _measured(record: Record) -> Section:

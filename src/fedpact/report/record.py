@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import FedpactError
+from fedpact.statistics import Estimate, Summary
 from fedpact.tasks.base import Bounded
 
 FORMAT = "fedpact-run-1"
@@ -72,6 +73,8 @@ class Record:
     run:      name of the run in its messages; evidence is signed for it
     promised: how promises for new rows are kept; empty: there are none
     parties:  of a vertical model, the names of every party's columns; empty: owners hold rows
+    coefficients, priced: with standard errors and 95 % intervals, where the job asks for them; prices of what binds
+    inference, uncovered: where the standard errors come from, and what they do not cover, in words
     """
 
     title: str
@@ -98,6 +101,15 @@ class Record:
     run: str = ""
     promised: str = ""
     parties: dict[str, list[str]] = field(default_factory=dict)
+    coefficients: tuple[Estimate, ...] = ()
+    priced: tuple[Estimate, ...] = ()
+    inference: str = ""
+    uncovered: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> Summary:
+        """Coefficients and prices with their standard errors, 95 %."""
+        return Summary(self.coefficients, self.priced, self.inference, 0.95, self.uncovered)
 
     @property
     def solved(self) -> bool:
@@ -120,9 +132,10 @@ class Record:
                 raise FedpactError(f"{source} is not a run of format {FORMAT}; run the job again", code="FP-511")
             values = {key: _from_json(value) for key, value in found.items()}
             for key, kind in PARTS.items():
-                values[key] = tuple(_build(kind, one) for one in found[key])
+                values[key] = tuple(_build(kind, one) for one in found.get(key, ()))
             values["tol"] = tuple(found["tol"])
             values["notes"] = tuple(found["notes"])
+            values["uncovered"] = tuple(found.get("uncovered", ()))
             return cls(**values)
         except FileNotFoundError as error:
             told = f"{source} does not exist; give the output folder of a finished `fedpact run`"
@@ -164,7 +177,14 @@ class Verification:
 
 
 #: Fields of a record that are tuples of dataclasses.
-PARTS: dict[str, type] = {"bounded": Bounded, "measured": Measured, "history": Step, "sent": Sent}
+PARTS: dict[str, type] = {
+    "bounded": Bounded,
+    "measured": Measured,
+    "history": Step,
+    "sent": Sent,
+    "coefficients": Estimate,
+    "priced": Estimate,
+}
 #: Fields of these that records of version 0.2.0 lack.
 NEWER = {"withheld", "least", "allowed", "promise", "confidence", "rows", "one_class"}
 

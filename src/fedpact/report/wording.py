@@ -549,3 +549,13 @@ def _dearest(record: Record, one: Bounded) -> str:
     if one.counted and one.least:
         dearest += " One point more would cost about as much."
     return dearest
+
+
+#: Where standard errors come from.
+INFERENCE = {
+    "sandwich": "Standard errors from the spread of the rows at each owner (sandwich), with the constraints that bind: "
+    "they hold whether or not the model is right, for these owners.",
+    "hc0": "Standard errors from the spread of all rows, as if drawn from one population (HC0).",
+    "model": "Standard errors that the likelihood of the model implies: they hold if the model is right.",
+    "clustered": "Standard errors from the spread of the owners' sums: they hold for owners not seen, if many are.",
+}

@@ -14,6 +14,7 @@ from fedpact.solvers.constrained.centralized_proximal_al import CentralizedProxi
 from fedpact.solvers.constrained.inexact_admm import InexactADMM
 from fedpact.solvers.constrained.interior_point import InteriorPoint
 from fedpact.solvers.constrained.proximal_al import ProximalAL
+from fedpact.solvers.inference import COVARIANCES, Inference, infer
 from fedpact.solvers.loop import run_solver
 from fedpact.solvers.run import Iterate, PooledRun, Progress, Run, Verdict
 from fedpact.solvers.solution import History, Solution
@@ -45,8 +46,10 @@ METHODS: dict[str, type[Solver[Any]]] = {
 }
 
 __all__ = [
+    "COVARIANCES",
     "METHODS",
     "History",
+    "Inference",
     "Iterate",
     "Judged",
     "Needs",
@@ -58,6 +61,7 @@ __all__ = [
     "Verdict",
     "certificate_of",
     "describe_problem",
+    "infer",
     "judged_terms",
     "option",
     "run_solver",

@@ -166,7 +166,7 @@ class Needs:
 
     columns:     parties that hold columns (`VerticalProblem`); all other methods want rows
     constraints: takes constraints of owners and of the server (any cone)
-    symmetric:   ... whose cones have a symmetric interior, and functions with Hessians
+    interior:    ... whose cones have an interior, and functions with Hessians
     coupled:     takes coupled constraints as they are; for other methods they are decoupled by slack variables
     prices:      starts from multipliers that are given to `fp.solve`
     own:         takes variables that owners keep for themselves (`Share.private`)
@@ -187,7 +187,7 @@ class Needs:
 
     columns: bool = False
     constraints: bool = False
-    symmetric: bool = False
+    interior: bool = False
     coupled: bool = False
     prices: bool = False
     own: bool = False
@@ -245,13 +245,13 @@ class Needs:
             return f'takes objectives of owners and a regularizer, {holder.label} holds more; use "auto"'
         if self.jacobians and not holder.has_hessian:
             return f'needs Jacobians of operators and Hessians of functions, {holder.label} has none; use "ifeddr"'
-        if self.symmetric and not holder.has_hessian:
+        if self.interior and not holder.has_hessian:
             return f'needs Hessians, a function of {holder.label} has none; use "accelerated" or "proximal-al"'
-        if self.symmetric:
+        if self.interior:
             for block in _blocks(holder):
-                if not block.symmetric:
-                    cone = f"{holder.label} has the cone {block!r}, which has no symmetric interior"
-                    return f'needs symmetric cones, {cone}; use "accelerated" or "proximal-al"'
+                if not block.has_interior:
+                    cone = f"{holder.label} has the cone {block!r}, which has none"
+                    return f'needs cones with an interior, {cone}; use "accelerated" or "proximal-al"'
         return ""
 
 
@@ -347,8 +347,8 @@ class Solver(ABC, Generic[S]):
 def steps_of(kind: type[Solver[Any]]) -> list[str]:
     """What owners must be able to run for a method, by name: registered steps that its module defines or imports."""
     modules = [sys.modules[base.__module__] for base in kind.__mro__ if base.__module__ in sys.modules]
-    found = [value for module in modules for value in vars(module).values()]
-    return [name for name, step in STEPS.items() if any(step is value for value in found)]
+    found = {id(value) for module in modules for value in vars(module).values()}
+    return [name for name, step in STEPS.items() if id(step) in found]
 
 
 def defaults(kind: type[Solver[Any]]) -> dict[str, Any]:

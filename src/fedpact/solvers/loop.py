@@ -34,6 +34,10 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
         if hidden:
             run.session.secure()
         verdict, state = _iterate(run, solver)
+        if run.rescue is not None and verdict.status == "stalled":
+            verdict, answer = _rescue(run, solver, verdict)
+            if answer is not None:
+                return answer
         following = _fallback(run, verdict)
         while following is not None:
             run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
@@ -53,6 +57,22 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
         return answer
     except OwnerLost as lost:
         return _give_up(run, str(lost))
+
+
+def _rescue(run: Run, solver: Solver[Any], verdict: Verdict) -> tuple[Verdict, Solution | None]:
+    """The proof of the feasibility problem that no point exists, or the answer from where it has room, if any."""
+    assert run.rescue is not None
+    found = run.rescue(run.start)
+    run.aside = found.communication
+    run.note(f"{solver.name}: {verdict.reason}; a feasibility problem was solved in between")
+    best = run.best.certificate
+    if found.conflict and best is not None:
+        return replace(infeasible(found.conflict, best), proof=found.proof), None
+    if found.answer is None:
+        return verdict, None
+    run.history.outer.extend(found.answer.history.outer)
+    communication = run.communication + found.answer.communication
+    return verdict, replace(found.answer, history=run.history, communication=communication)
 
 
 def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
@@ -166,6 +186,8 @@ class Watch:
         if best.violation <= run.tol[1]:  # a point that meets them is known
             return None
         if run.problem.private:  # a proof would have to balance at every owner's private variables too
+            return None
+        if not all(share.constraints_convex for share in run.problem.holders):  # nothing is proved of other points
             return None
         if iterate.judged is not None and iterate.judged[0].violation <= run.tol[1]:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedpact.federation import Answers, Communication, Order, Reply, Session, add_up, named
-from fedpact.problem import Certificate, FederatedProblem
+from fedpact.problem import Certificate, FederatedProblem, Proof
 from fedpact.solvers.solution import History, InnerRecord, LocalRecord, OuterRecord, Solution, Status
 from fedpact.types import Vector
 
@@ -23,6 +24,10 @@ MARGIN = 0.2
 #: Exchanges that must be left for a hand-over to be worth it.
 HAND_OVER = 20
 
+#: A record of the history lists the violations of at most so many holders, the largest: it must not grow with owners
+#: times iterations. The certificate of the answer lists all.
+LISTED = 1000
+
 #: Added to the reason of a solved problem that is not known to be convex.
 STATIONARY = ": the point is stationary and feasible, not known to be globally optimal (the problem may not be convex)"
 
@@ -35,6 +40,7 @@ class Verdict:
     reason: str
     conflict: tuple[str, ...] = ()
     then: str = ""
+    proof: Proof | None = None
 
 
 SOLVED = Verdict("solved", "the certificate meets the tolerances")
@@ -139,6 +145,19 @@ class Given:
     coupled: Vector
 
 
+@dataclass(frozen=True)
+class Rescue:
+    """What became of a stalled solve: whose constraints exclude each other, or the answer from another start.
+
+    communication: what it took, in sessions of its own
+    """
+
+    communication: Communication
+    conflict: tuple[str, ...] = ()
+    proof: Proof | None = None
+    answer: Solution | None = None
+
+
 @dataclass
 class Run:
     """One solve.
@@ -162,6 +181,9 @@ class Run:
     choice: str = ""  # why "auto" took this method
     fallback: bool = True  # whether the method that this one names may go on
     given: Given | None = None  # multipliers that the first method starts from
+    rescue: Callable[[Vector], Rescue] | None = None  # asked once, when interior-point stalls
+    aside: Communication | None = None  # what a rescue took
+    balanced: tuple[Vector, Vector] | None = None  # of a proof of conflict: w, and the server's and coupled weights
     history: History = field(default_factory=History)
     first: int = 0
     warm: int = -1
@@ -202,6 +224,14 @@ class Run:
     def rounds_left(self) -> int:
         return self.max_rounds - self.rounds
 
+    @property
+    def communication(self) -> Communication:
+        """All that passed in this solve, a rescue included."""
+        passed = self.session.ledger.read(since=self.begun)
+        if self.aside is None:
+            return passed
+        return passed + self.aside
+
     def accepts(self, certificate: Certificate) -> bool:
         """Whether a certificate ends the solve: it meets the tolerances, and over all holders together the margin."""
         missed = certificate.average_miss
@@ -235,7 +265,7 @@ class Run:
                 objective=objective,
                 stationarity=certificate.stationarity,
                 feasibility=certificate.feasibility,
-                violations=certificate.violations,
+                violations=_largest(certificate.violations, LISTED),
                 inner_rounds=max(iterate.number - self._judged_at, iterate.inner),
                 rounds=self.rounds,
                 bytes=self.bytes,
@@ -297,10 +327,19 @@ class Run:
             tol=self.tol,
             method=self.method,
             history=self.history,
-            communication=self.session.ledger.read(since=self.begun),
+            communication=self.communication,
             conflict=verdict.conflict,
+            proof=verdict.proof,
             convex=self.problem.convex,
         )
+
+
+def _largest(violations: dict[str, float], most: int) -> dict[str, float]:
+    """The largest so many of them, in their order; all where there are no more."""
+    if len(violations) <= most:
+        return violations
+    kept = set(heapq.nlargest(most, violations, key=violations.__getitem__))
+    return {name: value for name, value in violations.items() if name in kept}
 
 
 @dataclass

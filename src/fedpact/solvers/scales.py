@@ -12,6 +12,7 @@ from fedpact.errors import DataError, ProblemError
 from fedpact.federation import Order, Reply, Summed, client_step, named
 from fedpact.functions import Function
 from fedpact.problem import Share
+from fedpact.problem.share import Local, evaluate
 from fedpact.solvers.run import Run
 from fedpact.types import Matrix, Vector
 
@@ -58,19 +59,28 @@ def introduce(share: Share, state: Any, order: Introduce) -> tuple[Any, Introduc
     curvature = 0.0
     slope = 0.0
     w = np.concatenate([order.w, share.first_private])
+    at = evaluate(share, w)
+    check_start(share, w, at)
     if share.objective is not None:
-        value, gradient = share.objective.value_and_gradient(w)
-        _check("objective", np.asarray(value), ())
-        _check("objective's gradient", gradient, w.shape)
         curvature = mean_curvature(share.objective, w)
     if share.constraint is not None:
+        slope = float(np.sum(at.jacobian**2)) / share.constraint.cone.dim
+    return state, Introduced(curvature=curvature, slope=slope, coupled=float(np.sum(at.coupled_jacobian**2)))
+
+
+def check_start(share: Share, w: Vector, at: Local) -> None:
+    """Raise ProblemError or DataError when shapes or values of the share at the start are unusable."""
+    if share.objective is not None:
+        _check("objective", np.asarray(at.objective), ())
+        _check("objective's gradient", at.gradient, w.shape)
+    if share.constraint is not None:
         rows = share.constraint.cone.dim
-        c, jacobian = share.constraint.function.value_and_jacobian(w)
-        _check("constraint", c, (rows,))
-        _check("constraint's Jacobian", jacobian, (rows, w.size))
-        slope = float(np.sum(jacobian**2)) / rows
-    _check_private(share, w)
-    return state, Introduced(curvature=curvature, slope=slope, coupled=_coupled_steepness(share, w))
+        _check("constraint", at.value, (rows,))
+        _check("constraint's Jacobian", at.jacobian, (rows, w.size))
+    if share.coupled is not None:
+        _check_coupled(share, w, at.coupled, at.coupled_jacobian)
+    if share.private:
+        _check_private(share, w)
 
 
 def look(run: Run) -> Scales:
@@ -112,13 +122,18 @@ def _coupled_scale(run: Run, steepness: float) -> float:
 
 def _coupled_steepness(share: Share, w: Vector) -> float:
     """Squared norms of the gradients of its part of the coupled constraint; 0 without one."""
-    if share.coupled is None or share.coupled_cone is None:
+    if share.coupled is None:
         return 0.0
-    rows = share.coupled_cone.dim
-    c, jacobian = share.coupled.value_and_jacobian(w)
-    _check("coupled map", c, (rows,))
-    _check("coupled map's Jacobian", jacobian, (rows, w.size))
+    value, jacobian = share.coupled.value_and_jacobian(w)
+    _check_coupled(share, w, value, jacobian)
     return float(np.sum(jacobian**2))
+
+
+def _check_coupled(share: Share, w: Vector, value: Vector, jacobian: Matrix) -> None:
+    assert share.coupled_cone is not None  # a share with a coupled map has one
+    rows = share.coupled_cone.dim
+    _check("coupled map", value, (rows,))
+    _check("coupled map's Jacobian", jacobian, (rows, w.size))
 
 
 def default_penalty(scales: Scales) -> float:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
 
 from fedpact.errors import FedpactError
-from fedpact.federation import Communication, Traffic
-from fedpact.problem import Certificate
+from fedpact.federation import Communication, Session, Traffic
+from fedpact.problem import Certificate, FederatedProblem, Proof, RemoteProblem
 from fedpact.types import Vector
+
+if TYPE_CHECKING:
+    from fedpact.statistics import Summary
 
 Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost", "interrupted"]
 FORMAT = "fedpact-solution-1"
@@ -27,6 +31,7 @@ class OuterRecord:
 
     penalty:           beta; the complementarity that "interior-point" aimed at; rho of "accelerated"
     consensus_penalty: rho; the damping of "interior-point"
+    violations:        by holder; with thousands of owners the thousand largest
     gradients, hessians count the evaluations of the owners' subproblem solves in this iteration, over all owners.
     """
 
@@ -113,6 +118,7 @@ class Solution:
     communication: Communication
     coupled_multiplier: Vector = field(default_factory=lambda: np.zeros(0))
     conflict: tuple[str, ...] = ()  # the owners whose constraints conflict, when infeasible
+    proof: Proof | None = field(default=None, repr=False)  # of that, where all owners are in this process; never saved
     convex: bool = False  # is the problem known to be convex? Then a solved one is optimal, up to the tolerances
     private: list[Vector] | None = field(default=None, repr=False)
     scores: Vector | None = field(default=None, repr=False)
@@ -131,6 +137,26 @@ class Solution:
             f"Solution({self.status}, objective={self.objective:.6g}, stationarity={c.stationarity:.2e}, "
             f"feasibility={c.feasibility:.2e}, rounds={self.rounds}, method={self.method!r})"
         )
+
+    def summary(
+        self,
+        problem: FederatedProblem | RemoteProblem,
+        names: Sequence[str] | None = None,
+        *,
+        covariance: str = "sandwich",
+        level: float = 0.95,
+        session: Session | None = None,
+    ) -> Summary:
+        """Standard errors, tests and intervals of w and of the prices, by one more exchange with the owners.
+
+        problem:    the one that was solved; its objectives are means over rows, such as fp.functions.LogisticLoss
+        names:      of the entries of w
+        covariance: "sandwich", "hc0", "model" or "clustered": `fedpact.solvers.inference` says what each assumes
+        session:    where the owners are; by default this process. Give that of the solve where owners keep variables
+        """
+        from fedpact.solvers.inference import infer_solution
+
+        return infer_solution(self, problem, covariance, session).summary(names, level)
 
     def save(self, path: str | Path) -> Path:
         """Write one .npz: the arrays, and everything else as JSON text under 'meta'. Nothing is pickled."""

@@ -5,6 +5,7 @@ An owner's state in a method with multipliers is a `Holder`, so that these steps
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any, Self, TypeVar
@@ -25,6 +26,7 @@ from fedpact.problem import (
     find_wrong_parts,
     owner_terms,
 )
+from fedpact.problem.share import evaluate
 from fedpact.solvers.run import Run
 from fedpact.types import Vector
 
@@ -329,12 +331,22 @@ class Probed(Reply):
 
 def probe_fields(share: Share, far: Vector, coupled_length: int, secure: bool) -> dict[str, Any]:
     """The fields of `Probed` for one share, in the user's variables."""
-    own, w, multiplier = share.own(far, np.zeros(share.multiplier_length))
+    own, w, _ = share.own(far, np.zeros(share.multiplier_length))
+    objective = 0.0
+    violation = 0.0
+    coupled = np.zeros(coupled_length)
     with np.errstate(all="ignore"):
-        terms = owner_terms(own, w, multiplier, np.zeros(coupled_length))
-    objective = float(np.nan_to_num(terms.objective, nan=HUGE, posinf=HUGE, neginf=-HUGE))
-    violation = float(np.nan_to_num(terms.violation, nan=HUGE, posinf=HUGE))
-    coupled = np.nan_to_num(terms.coupled, nan=HUGE, posinf=HUGE, neginf=-HUGE)
+        if own.objective is not None:
+            objective = own.objective.value(w)
+        if own.constraint is not None:
+            violation = own.constraint.cone.violation(own.constraint.function.value(w))
+        if own.coupled is not None:
+            coupled = own.coupled.value(w)
+    if not math.isfinite(objective):
+        objective = float(np.nan_to_num(objective, nan=HUGE, posinf=HUGE, neginf=-HUGE))
+    if not math.isfinite(violation):
+        violation = HUGE
+    coupled = np.nan_to_num(coupled, nan=HUGE, posinf=HUGE, neginf=-HUGE)
     if secure:
         objective = float(np.clip(objective, LEAST_OBJECTIVE, MOST))
         coupled = np.clip(coupled, -MOST, MOST)
@@ -396,10 +408,11 @@ def conclude(share: Share, state: Any, order: Conclude) -> tuple[Any, Concluded]
     """Hand out the price of this owner's constraint, judge it anew, check derivatives, and look at the far point."""
     point = point_of(share, state, order.w, order.iteration)
     own, w, price = share.own(point, price_of(share, state, order.iteration))
-    terms = owner_terms(own, w, price, order.coupled)
+    at = evaluate(own, w, order.coupled.size)
+    terms = owner_terms(own, w, price, order.coupled, at)
     private = point[order.w.size :]
     far = probe_fields(share, far_private(share, order.far, private), order.coupled.size, order.secure)
-    wrong = ", ".join(find_wrong_parts(own, w))
+    wrong = ", ".join(find_wrong_parts(own, w, at))
     reply = Concluded(multiplier=price, wrong=wrong, **term_fields(terms), **far)
     return remember(own, state, w, order.iteration), reply
 

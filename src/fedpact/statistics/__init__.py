@@ -1,6 +1,7 @@
-"""What held-out rows prove about rows not yet seen: exact confidence bounds of rates, and promises made with them."""
+"""What rows prove: exact bounds of rates, promises about rows not yet seen, standard errors of what was estimated."""
 
 from fedpact.statistics.exact import gap_interval, interval, lower, upper
+from fedpact.statistics.inference import Estimate, Summary, estimates, sandwich
 from fedpact.statistics.promises import (
     gap_holds,
     last_passing,
@@ -12,6 +13,9 @@ from fedpact.statistics.promises import (
 )
 
 __all__ = [
+    "Estimate",
+    "Summary",
+    "estimates",
     "gap_holds",
     "gap_interval",
     "interval",
@@ -22,5 +26,6 @@ __all__ = [
     "rate_holds",
     "rows_needed",
     "rows_needed_for_gap",
+    "sandwich",
     "upper",
 ]

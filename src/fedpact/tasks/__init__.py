@@ -16,6 +16,7 @@ from fedpact.tasks.minimax import Minimax
 from fedpact.tasks.model import Calibration, Model, PartyModel, RegressionModel, load_model
 from fedpact.tasks.neyman_pearson import NeymanPearson, neyman_pearson, neyman_pearson_share
 from fedpact.tasks.parties import LabelledParty, PartySource, Vertical
+from fedpact.tasks.profile import Profile
 from fedpact.tasks.regression import (
     class_accuracies,
     logistic_regression,
@@ -33,8 +34,11 @@ TASKS: dict[str, type[Task]] = {
     task.name: task
     for task in (NeymanPearson, GroupFairness, Classification, Regression, Minimax, LinearQP, Vertical, Custom)
 }
+#: What else owners may be asked: not by a job, but about its tables.
+QUESTIONS: dict[str, type[Task]] = {Profile.name: Profile}
 
 __all__ = [
+    "QUESTIONS",
     "TASKS",
     "Calibration",
     "ClassTask",
@@ -52,6 +56,7 @@ __all__ = [
     "NeymanPearson",
     "PartyModel",
     "PartySource",
+    "Profile",
     "Regression",
     "RegressionModel",
     "Requirement",

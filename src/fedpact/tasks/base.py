@@ -375,11 +375,11 @@ def digest_of_files(*paths: Path) -> str:
 
 def find_task(name: Any) -> type[Task]:
     """The class of the task of this name. Raises OptionError when there is none."""
-    from fedpact.tasks import TASKS  # the list of tasks imports the tasks, which import this
+    from fedpact.tasks import QUESTIONS, TASKS  # the list of tasks imports the tasks, which import this
 
-    if name not in TASKS:
+    if name not in TASKS and name not in QUESTIONS:
         raise OptionError(f"task {name!r} is unknown; choose {', '.join(TASKS)}", code="FP-OPTION-040", key="task")
-    return TASKS[name]
+    return TASKS.get(name) or QUESTIONS[name]
 
 
 def read_task(stated: Mapping[str, Any]) -> Task:

@@ -91,7 +91,7 @@ def some_of_each(owner: str, name: str, codes: Labels, needed: Iterable[int], le
         if not np.any(codes == value):
             level = levels[value] if levels else value
             raise DataError(
-                f"owner {owner!r}: no row has {name} = {level} among {len(codes)}; its mean loss is undefined: "
+                f"owner {owner!r}: no row has {name} = {level} among {len(codes)}; nothing can be bounded over none: "
                 "give this owner more data, merge it with another, or leave it out",
                 code="FP-DATA-047",
                 column=name,

@@ -1,11 +1,11 @@
-"""Regression with constraints: least squared, Huber or Poisson loss, with errors, losses and coefficients bounded."""
+"""Regression with constraints: of numbers, counts, two classes or times, with errors, losses, coefficients bounded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,45 +15,52 @@ from fedpact.data.cells import Cells
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.policy import Counts
 from fedpact.functions import (
-    Affine,
     Function,
-    HuberLoss,
     Map,
+    MeanError,
     MeanExponential,
-    PoissonLoss,
-    SquaredLoss,
     Stack,
     TwoSided,
     as_map,
 )
-from fedpact.problem import Constraint, Measure, Share
+from fedpact.functions.cox import TIES, Ties
+from fedpact.problem import Constraint, Share
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER, Bounded, key
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.coefficients import Coefficients
+from fedpact.tasks.families import FAMILIES, Errors, Survival
 from fedpact.tasks.model import RegressionModel
-from fedpact.tasks.tables import GroupedTask, Rows
+from fedpact.tasks.tables import GroupedTask, Measures, Rows
 from fedpact.tasks.weights import effective_rows
 from fedpact.types import Vector
 
-Family = Literal["squared", "huber", "poisson"]
-FAMILIES: tuple[str, ...] = get_args(Family)
-#: What each family minimises, in words.
-LOSSES = {"squared": "squared error", "huber": "Huber loss", "poisson": "Poisson deviance"}
+FamilyName = Literal["squared", "huber", "poisson", "logistic", "cox"]
+#: Keys that a family has no use for.
+UNFIT = {"cox": ("max_gap", "max_mean_error", "offset"), "logistic": ("max_mean_error",)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Regression(GroupedTask):
-    """A linear (or, for counts, log-linear) model of a number, with constraints at every owner and on coefficients.
+    """A linear, log-linear, logistic or proportional hazards model, with constraints at owners and on coefficients.
 
     min_w sum_i weight_i loss_i(w) + h(w), loss_i the mean loss of owner i's rows: half the squared error, Huber's loss,
-    or half the Poisson deviance, so that zero is a perfect prediction. A bound that is an empty table is none.
+    half the Poisson deviance, the log loss, so that zero is a perfect prediction; or the negative log partial
+    likelihood of Cox's model, whose baseline hazards are each owner's own (stratified by owner). A bound that is an
+    empty table is none.
     """
 
     name: ClassVar[str] = "regression"
     title: ClassVar[str] = "a number is predicted; its errors at every owner, and the coefficients, are bounded"
 
-    family: Family = key("squared", "loss: of squares, robust, or of counts", "text", choices=FAMILIES)  # noqa: RUF009
+    family: FamilyName = key(  # noqa: RUF009
+        "squared", "loss: of squares, robust, of counts, of 0 and 1, or of times to an event", "text",
+        choices=tuple(FAMILIES),
+    )  # fmt: skip
+    event: str = key(
+        "", "cox: column that is 1 where the event was seen, 0 where the row is censored", "text", example='"died"'
+    )
+    ties: Ties = key("efron", "cox: how events at one time count", "text", choices=TIES)  # noqa: RUF009
     delta: float = key(1.0, "huber: errors above it, in units of the label, count by their size only", "number")
     offset: str = key(
         "",
@@ -90,6 +97,13 @@ class Regression(GroupedTask):
                 f"family = {self.family!r} is unknown; choose {', '.join(FAMILIES)}", code="FP-OPTION-718", key="family"
             )
         checks.check_positive("delta", self.delta)
+        self._check_bounds()
+        if self.family == "cox":
+            self._check_cox()
+        elif self.event:
+            raise OptionError(
+                f'event = {self.event!r} goes with family = "cox"; leave it out', code="FP-OPTION-987", key="event"
+            )
         for kind in KINDS.values():
             checks.check_bounds(getattr(self, kind.key), kind.key)
         if self.max_gap != {} and not self.group:
@@ -98,39 +112,72 @@ class Regression(GroupedTask):
             )
         self._coefficients.check()
 
+    def _check_bounds(self) -> None:
+        """Raise OptionError for what the family does not have."""
+        for name in UNFIT.get(self.family, ()):
+            if getattr(self, name):
+                raise OptionError(
+                    f'family = "{self.family}" has no {name}; leave it out', code="FP-OPTION-988", key=name
+                )
+
+    def _check_cox(self) -> None:
+        """Raise OptionError for what a model of times cannot have; its intercept is in the owners' baselines."""
+        object.__setattr__(self, "intercept", False)
+        if not self.event:
+            raise OptionError(
+                'family = "cox" needs event=, the column that is 1 where the event was seen',
+                code="FP-OPTION-989",
+                key="event",
+            )
+        if self.ties not in TIES:
+            raise OptionError(
+                f"ties = {self.ties!r} is unknown; choose {', '.join(TIES)}", code="FP-OPTION-990", key="ties"
+            )
+
     @property
     def _coefficients(self) -> Coefficients:
         return Coefficients(self.coefficients, self.monotone, self.encoding, self.scaling, self.parameters)
 
     @property
-    def log(self) -> bool:
-        """Whether the model is log-linear."""
-        return self.family == "poisson"
+    def link(self) -> str:
+        """From scores to predictions."""
+        return FAMILIES[self.family].link
 
     # ------------------------------------------------------------------------------------------------- at the owner
 
     @property
     def columns_read(self) -> tuple[str, ...]:
-        if not self.offset:
-            return super().columns_read
-        return (*super().columns_read, self.offset)
+        more = (self.offset, self.event)
+        return (*super().columns_read, *(column for column in more if column))
 
     @property
     def reading(self) -> object:
-        return super().reading, self.offset, self.log
+        return super().reading, self.offset, self.event, self.family
 
     def read_label(self, cells: Cells) -> Vector:
         values = cells.numbers(self.label, feature=False)
-        negative = np.flatnonzero(values < 0)
-        if self.log and negative.size:
+        if self.family in ("poisson", "cox"):
+            what = "counts" if self.family == "poisson" else "times"
+            self._refuse(cells, self.label, values, values < 0, f"{what} are at least 0")
+        if self.family == "logistic":
+            self._refuse(cells, self.label, values, ~np.isin(values, (0, 1)), "the label is 0 or 1")
+        if self.family != "cox":
+            return values
+        event = cells.numbers(self.event, feature=False)
+        self._refuse(cells, self.event, event, ~np.isin(event, (0, 1)), "an event is 1, a row without one 0")
+        return np.column_stack([values, event])
+
+    def _refuse(self, cells: Cells, column: str, values: Vector, wrong: NDArray[np.bool_], words: str) -> None:
+        """Raise DataError where some values of a column are wrong, with the first of them."""
+        rows = np.flatnonzero(wrong)
+        if rows.size:
             raise DataError(
-                f"{cells.path}: column {self.label!r} holds {values[negative[0]]:g} in {cells.line(int(negative[0]))}; "
-                'counts are at least 0: correct it, or use family = "squared"',
+                f"{cells.path}: column {column!r} holds {values[rows[0]]:g} in {cells.line(int(rows[0]))}; {words}: "
+                "correct it, or use another family",
                 code="FP-DATA-711",
-                column=self.label,
-                rows=len(negative),
+                column=column,
+                rows=len(rows),
             )
-        return values
 
     def read_offset(self, cells: Cells) -> Vector | None:
         if not self.offset:
@@ -139,15 +186,21 @@ class Regression(GroupedTask):
 
     def build(self, owner: str, rows: Rows) -> Share:
         X = checks.features(owner, rows.X)
-        rows = replace(rows, X=X, y=_check_label(owner, rows.y, len(X)))
+        label = _check_label(owner, rows.y, (len(X), 2) if self.family == "cox" else (len(X),))
+        rows = replace(rows, X=X, y=label)
         rows = replace(rows, group=self._check_groups(owner, rows))
         loss = self.loss(rows)
         return Share(
             self.weight_of(owner, rows) * loss,
             self._constraint(owner, rows),
             name=owner,
-            measures=Errors(rows, loss, self.log, len(self.groups)),
+            measures=self._measures(rows, loss),
         )
+
+    def _measures(self, rows: Rows, loss: Function) -> Measures:
+        if self.family == "cox":
+            return Survival(rows, loss)
+        return Errors(rows, loss, self.link, len(self.groups))
 
     def _check_groups(self, owner: str, rows: Rows) -> Labels | None:
         """The groups of the rows; those that the job does not name are left out."""
@@ -156,22 +209,16 @@ class Regression(GroupedTask):
         return checks.check_codes(owner, "group", rows.group, len(rows.X), len(self.groups))
 
     def loss(self, rows: Rows) -> Function:
-        """The mean loss of these rows; zero is a perfect prediction."""
-        if self.family == "huber":
-            return HuberLoss(rows.X, rows.y, self.delta, rows.weight, rows.offset)
-        if self.family == "squared":
-            return SquaredLoss(rows.X, rows.y, rows.weight, rows.offset)
-        counts = PoissonLoss(rows.X, rows.y, rows.weight, rows.offset)
-        return counts - counts.least
+        """The mean loss of these rows; zero is a perfect prediction, where there can be one."""
+        return FAMILIES[self.family].loss(self, rows)
 
     def mean_error(self, rows: Rows, limit: float) -> Map:
         """(mean of prediction - label) - limit and -(mean of prediction - label) - limit."""
-        if self.log:
-            return TwoSided(MeanExponential(rows.X, rows.y, rows.weight, rows.offset), -limit, limit)
+        if self.family == "poisson":
+            mean = MeanExponential(rows.X, rows.y, rows.weight, rows.offset)
+            return TwoSided(mean if rows.numbers is None else mean.of_rows(rows.numbers), -limit, limit)
         known = -rows.y if rows.offset is None else rows.offset - rows.y
-        slope = np.average(rows.X, axis=0, weights=rows.weight)
-        constant = np.average(known, weights=rows.weight)
-        return Affine(np.stack([slope, -slope]), np.array([constant - limit, -constant - limit]))
+        return MeanError(rows.X, known, limit, rows.weight, rows.numbers)
 
     def parts(self, owner: str, rows: Rows) -> list[Rows]:
         """The rows of each group; all rows where there are no groups. Raises DataError for a group without rows."""
@@ -179,7 +226,7 @@ class Regression(GroupedTask):
             return [rows]
         counted = rows.group if rows.weight is None else rows.group[rows.weight > 0]
         checks.some_of_each(owner, self.group, counted, range(len(self.groups)), self.groups)
-        return [select(rows, rows.group == g) for g in range(len(self.groups))]
+        return [rows.select(rows.group == g) for g in range(len(self.groups))]
 
     def _constraint(self, owner: str, rows: Rows) -> Constraint | None:
         if not self.constrained:
@@ -207,6 +254,8 @@ class Regression(GroupedTask):
 
     def count(self, held: Rows) -> Counts:
         counts = super().count(held)
+        if self.family == "cox":  # a partial likelihood rests on the rows with an event
+            return replace(counts, classes=(int(np.sum(held.y[:, 1])),))
         if held.group is None or held.weight is None:
             return counts
         groups = [held.weight[held.group == g] for g in range(len(self.groups))]
@@ -216,11 +265,11 @@ class Regression(GroupedTask):
 
     def model(self, w: Vector) -> RegressionModel:
         return RegressionModel.of(
-            w, self.encoding, scaling=self.scaling, intercept=self.intercept, log=self.log, offset=self.offset
+            w, self.encoding, scaling=self.scaling, intercept=self.intercept, link=self.link, offset=self.offset
         )
 
     def sentence(self) -> str:
-        asked = [f"Regression of {self.label} with the least {LOSSES[self.family]}"]
+        asked = [f"Regression of {self.label} with the least {FAMILIES[self.family].words}"]
         for kind in KINDS.values():
             stated = getattr(self, kind.key)
             if stated != {}:
@@ -242,27 +291,20 @@ class Regression(GroupedTask):
                 yield Bounded(owner, what, float(values[part].max() + limit), limit, float(price[part].max()))
 
 
-def _check_label(owner: str, y: NDArray[Any], rows: int) -> Vector:
-    """y as finite numbers, one per row; those of a file are checked as it is read."""
+def _check_label(owner: str, y: NDArray[Any], shape: tuple[int, ...]) -> Vector:
+    """y as finite numbers, one per row, or time and event; those of a file are checked as it is read."""
     try:
         values = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError) as error:
         words = f"owner {owner!r}: the label is not a vector of numbers ({error}); give one number a row"
         raise DataError(words, code="FP-DATA-712") from error
-    if values.shape != (rows,) or not np.all(np.isfinite(values)):
+    if values.shape != shape or not np.all(np.isfinite(values)):
         raise DataError(
-            f"owner {owner!r}: the label has shape {values.shape}, or is missing or infinite in a row; give one finite "
-            f"number for each of {rows} rows",
+            f"owner {owner!r}: the label has shape {values.shape}, or is missing or infinite in a row; give finite "
+            f"numbers of shape {shape} (of times to an event: time and event)",
             code="FP-DATA-713",
         )
     return values
-
-
-def select(rows: Rows, inside: NDArray[np.bool_]) -> Rows:
-    """Some of the rows."""
-    weight = None if rows.weight is None else rows.weight[inside]
-    offset = None if rows.offset is None else rows.offset[inside]
-    return Rows(rows.X[inside], rows.y[inside], None, weight, offset)
 
 
 # ------------------------------------------------------------------------------------------------- kinds of constraint
@@ -323,55 +365,3 @@ KINDS: dict[str, Kind] = {
         "max_gap", 2, _gap_maps, _gap_words, lambda task: f"gap in mean loss between groups of {task.group}"
     ),
 }
-
-# ------------------------------------------------------------------------------------------------------------- measures
-
-
-@dataclass(frozen=True, eq=False)
-class Errors:
-    """Errors of a model on the owner's rows: their mean, mean size and root of the mean square, and by group the mean.
-
-    Means are weighted like the loss; they tell of as many rows as their weights carry.
-    """
-
-    rows: Rows
-    loss: Function
-    log: bool
-    groups: int
-
-    def __call__(self, w: Vector) -> dict[str, Measure]:
-        error = self._predict(w) - self.rows.y
-        weight = self.rows.weight
-        rows = len(error)
-        carried = effective_rows(rows, weight)
-        told = {
-            "rows": Measure.count(rows),
-            "mean error": Measure(np.average(error, weights=weight), carried),
-            "mean absolute error": Measure(np.average(np.abs(error), weights=weight), carried),
-            "root mean squared error": Measure(np.sqrt(np.average(error**2, weights=weight)), carried),
-            "mean loss": Measure(self.loss.value(w), carried),
-        }
-        if self.rows.group is not None:
-            told |= self._by_group(error, self.rows.group)
-        return told
-
-    def _predict(self, w: Vector) -> Vector:
-        score = self.rows.X @ w
-        if self.rows.offset is not None:
-            score = score + self.rows.offset
-        if not self.log:
-            return np.asarray(score)
-        with np.errstate(over="ignore"):  # a model that was stopped early may predict infinity
-            return np.exp(score)
-
-    def _by_group(self, error: Vector, group: Labels) -> dict[str, Measure]:
-        weight = np.ones(len(error)) if self.rows.weight is None else self.rows.weight
-        members = [group == g for g in range(self.groups)]
-        carried = [effective_rows(int(inside.sum()), weight[inside]) for inside in members]
-        cell = min(carried)  # what is told of all groups but one, beside all rows, tells of that one
-        told = {}
-        for g, inside in enumerate(members):
-            mean = float(np.average(error[inside], weights=weight[inside])) if carried[g] else np.nan
-            told[f"rows of group {g}"] = Measure.count(int(inside.sum()), cell)
-            told[f"mean error of group {g}"] = Measure(mean, carried[g], cell)
-        return told

@@ -80,9 +80,10 @@ class Holding:
         task = self.task
         if task.relaxed:
             return Quadratic(np.zeros((self.X.shape[1], self.X.shape[1])), self.factor * self._last_variable())
-        chosen = self.select(self._minimised_rows())
+        rows = self._minimised_rows()
+        chosen = self.select(rows)
         if not task.minimises_errors:
-            return self.factor * mean_loss(chosen.X, chosen.y, self.classes, chosen.weight)
+            return self.factor * mean_loss(chosen.X, chosen.y, self.classes, chosen.weight, rows)
         wrong = np.ones((len(chosen.y), self.classes)) * chosen.parts[:, None]
         wrong[np.arange(len(wrong)), chosen.y] = 0.0
         weights, constant = fold(self.factor * wrong)
@@ -248,12 +249,12 @@ class Holding:
         if one.of:
             rows = self.y == self.task.levels.class_of(one)
         if not one.is_gap:
-            return as_map(mean_loss(self.X[rows], self.y[rows], self.classes) - limit)
+            return as_map(mean_loss(self.X[rows], self.y[rows], self.classes, rows=rows) - limit)
         assert self.group is not None
         means = []
         for g in range(len(self.task.groups)):
             inside = rows & (self.group == g)
-            means.append(mean_loss(self.X[inside], self.y[inside], self.classes))
+            means.append(mean_loss(self.X[inside], self.y[inside], self.classes, rows=inside))
         gaps = [TwoSided(second - first, -limit, limit) for first, second in combinations(means, 2)]
         return gaps[0] if len(gaps) == 1 else Stack(gaps)
 
@@ -273,7 +274,8 @@ class Holding:
             rows = self.y == k
             total = self.task.cells[f"class {k}"]
         part = float(rows.sum()) / total
-        return as_map(part * (mean_loss(self.X[rows], self.y[rows], self.classes) - bound_of(one, self.owner)))
+        mean = mean_loss(self.X[rows], self.y[rows], self.classes, rows=rows)
+        return as_map(part * (mean - bound_of(one, self.owner)))
 
 
 def own_threshold(

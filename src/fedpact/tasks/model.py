@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from fedpact.data.cells import Cells
 from fedpact.data.encoding import Encoding, Scaling, categories_from
@@ -18,6 +19,12 @@ from fedpact.errors import FedpactError, OptionError
 from fedpact.types import Matrix, Vector
 
 FORMAT = "fedpact-model-1"
+#: From the score of a regression to its prediction.
+LINKS: dict[str, Callable[[Vector], Vector]] = {
+    "identity": lambda score: score,
+    "log": lambda score: np.asarray(np.exp(score)),
+    "logit": lambda score: np.asarray(expit(score)),
+}
 #: Of a model whose coefficients are with the parties.
 PARTIES = "fedpact-party-model-1"
 ARRAYS = ("coefficients", "intercept", "mean")
@@ -157,13 +164,13 @@ class Model(LinearModel):
 
 @dataclass(frozen=True, eq=False)
 class RegressionModel(LinearModel):
-    """Predicts a number: the score of a row, or, where the model is log-linear, its exponential.
+    """Predicts a number: the score of a row, its exponential, or the probability of 1 whose log-odds it is.
 
-    log:    whether it is log-linear
+    link:   "identity", "log" or "logit"; of Cox's model "log": the hazard relative to the owner's baseline
     offset: column whose values are added to the scores; empty: there is none
     """
 
-    log: bool = False
+    link: str = "identity"
     offset: str = ""
 
     @classmethod
@@ -174,20 +181,18 @@ class RegressionModel(LinearModel):
         *,
         scaling: Scaling | None,
         intercept: bool,
-        log: bool = False,
+        link: str = "identity",
         offset: str = "",
     ) -> RegressionModel:
         """The model that w is, freed of the scaling of the columns."""
-        return cls(**arrays_of(w[None, :], encoding, scaling, intercept), log=log, offset=offset)
+        return cls(**arrays_of(w[None, :], encoding, scaling, intercept), link=link, offset=offset)
 
     def predict(self, X: Matrix, offset: Vector | None = None) -> Vector:
         """The number of every row; `offset` has the values of its column, where the model has one."""
         score = self.scores(X)[:, 0]
         if offset is not None:
             score = score + offset
-        if self.log:
-            return np.exp(score)
-        return score
+        return LINKS[self.link](score)
 
     def predict_table(self, cells: Cells) -> Vector:
         """The number of every row of a table, its offset included."""
@@ -195,7 +200,7 @@ class RegressionModel(LinearModel):
         return self.predict(self.matrix(cells), offset)
 
     def about(self) -> dict[str, Any]:
-        return {**super().about(), "log": self.log, "offset": self.offset}
+        return {**super().about(), "log": self.link == "log", "link": self.link, "offset": self.offset}
 
 
 def arrays_of(table: Matrix, encoding: Encoding, scaling: Scaling | None, intercept: bool) -> dict[str, Any]:
@@ -212,23 +217,39 @@ def arrays_of(table: Matrix, encoding: Encoding, scaling: Scaling | None, interc
 
 @dataclass(frozen=True)
 class PartyModel:
-    """The coordinator's part of a vertical classifier: the sum of the parties' scores and the intercept decides.
+    """The coordinator's part of a vertical model: the sum of the parties' scores and the intercept decides.
 
-    columns: by party, the names of its columns; their coefficients are in the party's own `Piece`
+    classes:   none where a number is predicted
+    intercept: one for each score of a person
+    columns:   by party, the names of its columns; their coefficients are in the party's own `Piece`
+    loss:      its name, as the job states it
     """
 
     classes: tuple[str, ...]
-    intercept: float
+    intercept: tuple[float, ...]
     columns: dict[str, tuple[str, ...]]
+    loss: str = "logistic"
+
+    def add_intercept(self, scores: Vector) -> Vector:
+        """Everyone's scores from the sums over the parties."""
+        return np.asarray(scores + np.repeat(self.intercept, scores.size // len(self.intercept)))
 
     def predict(self, scores: Vector) -> NDArray[np.int64]:
         """The number of everyone's class. scores: of all parties together, with the intercept"""
+        if len(self.intercept) > 1:
+            return np.asarray(np.argmax(scores.reshape(len(self.intercept), -1), axis=0))
         return (scores > 0).astype(np.int64)
 
     def probabilities(self, scores: Vector) -> Matrix:
         """(people, classes)"""
+        if len(self.intercept) > 1:
+            return np.asarray(softmax(scores.reshape(len(self.intercept), -1), axis=0).T)
         second = expit(scores)
         return np.column_stack([1 - second, second])
+
+    def numbers(self, scores: Vector) -> Vector:
+        """What is predicted, where it is a number: the mean of counts, or the score itself."""
+        return np.exp(scores) if self.loss == "poisson" else scores
 
     def save(self, folder: Path) -> None:
         """model.json; the parties write their pieces."""
@@ -237,7 +258,8 @@ class PartyModel:
     @classmethod
     def read(cls, about: dict[str, Any]) -> Self:
         columns = {party: tuple(names) for party, names in about["columns"].items()}
-        return cls(tuple(about["classes"]), float(about["intercept"]), columns)
+        intercept = tuple(np.atleast_1d(about["intercept"]).tolist())
+        return cls(tuple(about["classes"]), intercept, columns, about.get("loss", "logistic"))
 
 
 def load_model(folder: str | Path) -> Model | RegressionModel | PartyModel:
@@ -253,7 +275,8 @@ def load_model(folder: str | Path) -> Model | RegressionModel | PartyModel:
         with np.load(source / about["arrays"], allow_pickle=False) as file:
             arrays = {key: file[key] for key in ARRAYS}
         if "log" in about:
-            return RegressionModel(encoding, **arrays, log=about["log"], offset=about["offset"])
+            before = "log" if about["log"] else "identity"  # files of version 0.2.0 have no link
+            return RegressionModel(encoding, **arrays, link=about.get("link", before), offset=about["offset"])
         return Model(encoding, **arrays, **_read_decisions(about))
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         words = f"{source} holds no readable model ({error}); run the job again"

@@ -21,7 +21,7 @@ from fedpact.data.cells import Cells, read_cells
 from fedpact.data.encoding import Encoding, categories_from
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.policy import Counts
-from fedpact.problem import Party, Piece
+from fedpact.problem import Party, Piece, scored
 from fedpact.problem.certificate import TOGETHER
 from fedpact.problem.gaps import Gap
 from fedpact.problem.party import CONSTANT, RUN, NewRows, build_party
@@ -34,6 +34,10 @@ from fedpact.tasks.tables import check_distinct
 from fedpact.types import Vector
 
 Codes = NDArray[np.int64]
+#: Numbers of classes, or the numbers to predict.
+Labels = NDArray[Any]
+#: Losses by name: "logistic" is of classes, and of more than two of them softmax's.
+Loss = Literal["logistic", "squared", "huber", "poisson"]
 #: Begins the name of a gap among the measures.
 GAP = "gap of mean loss, "
 
@@ -42,8 +46,8 @@ GAP = "gap of mean loss, "
 class LabelledParty(Party):
     """What a party trains on: its columns of the people in common, and labels and groups if it holds them."""
 
-    labels: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    groups: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    labels: Labels = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    groups: Codes = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +59,7 @@ class LabelledRows(NewRows):
     held: Cells
 
     @property
-    def labels(self) -> Codes:
+    def labels(self) -> Labels:
         return self.task.labels(self.owner, self.held)
 
     @property
@@ -65,7 +69,7 @@ class LabelledRows(NewRows):
 
 @dataclass(frozen=True, kw_only=True)
 class Vertical(Task):
-    """A linear classifier of people whose columns are at different parties; gaps between groups are bounded.
+    """A linear model of people whose columns are at different parties; gaps of mean loss between groups are bounded.
 
     The fields are keys of a job.
     """
@@ -82,9 +86,21 @@ class Vertical(Task):
         "", "the party that has the label", "text", shown="the coordinator, in [server]", example='"bank"'
     )
     classes: tuple[str, ...] = key(("0", "1"), "what the label may be; more than two are fine", "list")
+    loss: Loss = key(  # noqa: RUF009 - a field
+        "logistic",
+        "what is minimised: the logistic loss of classes (softmax's of several), or a loss of numbers",
+        "text",
+        choices=get_args(Loss),
+    )
     group: str = key("", "column of the groups", "text", example='"sex"')
     groups: tuple[str, ...] = key(("0", "1"), "what it may be", "list")
     group_at: str = key("", "the party that has the groups", "text", shown="who has the label", example='"bank"')
+    attributes: Mapping[str, tuple[str, ...]] = key(
+        dict,
+        "several protected attributes in the place of group, each a column and what it may be; one party has them all",
+        "levels",
+        example='{sex = ["f", "m"], age = ["old", "young"]}',
+    )
     columns: Mapping[str, tuple[str, ...]] = key(
         dict,
         "the columns that a party brings, by party",
@@ -140,13 +156,9 @@ class Vertical(Task):
         if not re.fullmatch(r"[\w-]{0,64}", self.model):  # a party has a folder of this name
             raise OptionError(f"model = {self.model!r} is not the name of a run", code="FP-OPTION-927", key="model")
         check_distinct("classes", self.classes, 2)
-        if len(self.classes) > 2:
-            raise OptionError(
-                f"classes are {list(self.classes)}; a vertical model has two: leave label values out, or join them",
-                code="FP-OPTION-921",
-                key="classes",
-            )
-        check_distinct("groups", self.groups, 2)
+        self._check_loss()
+        for column, levels in self.protected.items():
+            check_distinct("groups" if column == self.group else "attributes", levels, 2, column)
         for column, levels in self.categories.items():
             check_distinct("categories", levels, 1, column)
         self._check_fairness()
@@ -175,19 +187,48 @@ class Vertical(Task):
         object.__setattr__(self, "groups", tuple(self.groups))
         object.__setattr__(self, "columns", {party: tuple(names) for party, names in self.columns.items()})
         object.__setattr__(self, "categories", categories_from(self.categories))
+        object.__setattr__(self, "attributes", categories_from(self.attributes))
+
+    def _check_loss(self) -> None:
+        """A loss of numbers has no classes, so neither gaps of one class nor decisions."""
+        if self.loss not in get_args(Loss):
+            raise OptionError(
+                f"loss = {self.loss!r}: choose {', '.join(map(repr, get_args(Loss)))}", code="FP-OPTION-980", key="loss"
+            )
+        if self.of_classes:
+            return
+        if self.protected and self.gap != "all":
+            raise OptionError(
+                f'gap = {self.gap!r} needs classes, which loss = {self.loss!r} has not; state gap = "all"',
+                code="FP-OPTION-981",
+                key="gap",
+            )
+        if self.constraints:
+            raise OptionError(
+                f"a list of constraints is about classes, which loss = {self.loss!r} has not; bound the gap of mean "
+                "loss by max_gap",
+                code="FP-OPTION-982",
+                key="constraints",
+            )
 
     def _check_fairness(self) -> None:
         """A gap is between groups: both are stated, or neither."""
         if self.max_gap is not None:
             checks.check_nonnegative("max_gap", self.max_gap)
-        if self.group and self.max_gap is None and not self.constraints:
+        if self.group and self.attributes:
             raise OptionError(
-                f"group = {self.group!r} is stated without max_gap, the largest gap between groups; state it, or take "
-                "group out",
-                code="FP-OPTION-924",
-                key="group",
+                "group and attributes are both stated; list all of them under attributes",
+                code="FP-OPTION-983",
+                key="attributes",
             )
-        if self.max_gap is not None and not self.group:
+        if self.protected and self.max_gap is None and not self.constraints:
+            raise OptionError(
+                f"{', '.join(self.protected)}: groups are stated without max_gap, the largest gap between them; state "
+                "it, or take them out",
+                code="FP-OPTION-924",
+                key="group" if self.group else "attributes",
+            )
+        if self.max_gap is not None and not self.protected:
             raise OptionError(
                 "max_gap is stated without group, the column of the groups; state it, or take max_gap out",
                 code="FP-OPTION-925",
@@ -204,6 +245,13 @@ class Vertical(Task):
                 '"loss", gap = true',
                 code="FP-OPTION-933",
                 key="max_gap",
+            )
+        if self.attributes and any(one.is_gap for one in self.constraints):
+            raise OptionError(
+                "gaps in decisions are between the groups of one column; state it as group, or bound gaps of mean loss "
+                "by max_gap",
+                code="FP-OPTION-984",
+                key="attributes",
             )
         for one in self.constraints:
             by_owner = isinstance(one.at_least, Mapping) or isinstance(one.at_most, Mapping)
@@ -262,6 +310,7 @@ class Vertical(Task):
     def share(self, owner: str, held: Cells) -> LabelledParty:
         encoding = self.encoding(owner, held)
         X = encoding.matrix(held)
+        outputs = self.outputs
         mean = np.zeros(X.shape[1])
         scale = np.ones(X.shape[1])
         if self.standardize:
@@ -271,7 +320,7 @@ class Vertical(Task):
             scale = np.where(encoding.numeric & varies, deviation, 1.0)
         weight = 2.0 / len(X) if self.regularization is None else self.regularization
         scaled = (X - mean) / scale
-        built = build_party(owner, scaled, SquaredL2(weight), len(X), encoding.names, standardize=False, keep=None)
+        built = build_party(owner, scaled, SquaredL2(weight), len(X), encoding.names, False, None, outputs)
         own = {**vars(built), "mean": mean, "scale": scale}
         return LabelledParty(**own, labels=self.labels(owner, held), groups=self.members(owner, held))
 
@@ -282,17 +331,19 @@ class Vertical(Task):
         encoding = Encoding(names, {name: levels for name, levels in self.categories.items() if name in names})
         return LabelledRows(piece, encoding.matrix(held), self, owner, held)
 
-    def labels(self, owner: str, held: Cells) -> Codes:
-        """The number of everyone's class, at their holder; elsewhere none."""
+    def labels(self, owner: str, held: Cells) -> Labels:
+        """The number of everyone's class, or the number to predict, at their holder; elsewhere none."""
         if owner != self.label_holder:
             return np.zeros(0, dtype=np.int64)
+        if not self.of_classes:
+            return held.numbers(self.label, feature=False)
         return held.codes(self.label, self.classes, "classes")
 
     def members(self, owner: str, held: Cells) -> Codes:
-        """The number of everyone's group, at their holder; elsewhere none."""
-        if not self.group or owner != self.group_holder:
-            return np.zeros(0, dtype=np.int64)
-        return held.codes(self.group, self.groups, "groups")
+        """The number of everyone's group, one row an attribute, at their holder; elsewhere none."""
+        if not self.protected or owner != self.group_holder:
+            return np.zeros((0, held.rows), dtype=np.int64)
+        return np.stack([held.codes(column, levels, "groups") for column, levels in self.protected.items()])
 
     def _check_table(self, owner: str, cells: Cells) -> None:
         """Raise DataError when the table does not fit the job."""
@@ -314,7 +365,7 @@ class Vertical(Task):
         if not names:
             special = {self.id, self.label}
             if party == self.group_holder:
-                special.add(self.group)
+                special |= self.protected.keys()
             names = tuple(name for name in cells.names if name not in special and self._is_feature(cells, name))
         if not names:
             raise DataError(
@@ -342,25 +393,52 @@ class Vertical(Task):
         return self.label_at or SERVER
 
     @property
+    def of_classes(self) -> bool:
+        """Whether the label is one of some classes, and not a number."""
+        return self.loss in scored.OF_CLASSES
+
+    @property
+    def problem_loss(self) -> scored.Loss:
+        """The loss as `VerticalProblem` calls it."""
+        return "softmax" if self.outputs > 1 else self.loss
+
+    @property
+    def outputs(self) -> int:
+        """Scores of each person."""
+        return len(self.classes) if self.of_classes and len(self.classes) > 2 else 1
+
+    @property
+    def protected(self) -> Mapping[str, tuple[str, ...]]:
+        """The protected attributes: column -> what it may be."""
+        if self.group:
+            return {self.group: self.groups}
+        return self.attributes
+
+    @property
     def group_holder(self) -> str:
         return self.group_at or self.label_holder
 
     def sentence(self) -> str:
         asked = f"A classifier for {self.label} from the columns of {self.owners} parties"
+        if not self.of_classes:
+            asked = f"A model of {self.label} ({self.loss} loss) from the columns of {self.owners} parties"
         if self.constraints and self.constrained:
             return f"{asked}; over all people together: {', '.join(one.words for one in self.constraints)}."
-        if not self.group or not self.constrained:
+        if not self.protected or not self.constrained:
             return f"{asked}."
         rows = {
-            "positives": f"people with {self.label} = {self.classes[1]}",
+            "positives": f"people with {self.label} = {self.classes[-1]}",
             "all": "all people",
-            "classes": f"people of either {self.label}",
+            "classes": f"people of each {self.label}",
         }[self.gap]
-        between = f"any two groups of {self.group}"
+        between = f"any two groups of {' and of '.join(self.protected)}"
         return f"{asked}; the gap of mean loss between {between}, over {rows}, is at most {self.max_gap:g}."
 
     def one_class(self, told: Mapping[str, float]) -> str:
-        """Everyone gets one class where all of it are found and none of the other."""
+        """Everyone gets one class where all of it are found and none of the other; of several, as it is told."""
+        if self.outputs > 1:
+            given = [level for level in self.classes if told.get(f"decided {level}") == 1]
+            return f"{self.label} = {given[0]}" if given else ""
         for code, (found, other) in enumerate((("specificity", "recall"), ("recall", "specificity"))):
             if told.get(found) == 1 and told.get(other) == 0:
                 return f"{self.label} = {self.classes[code]}"
@@ -414,8 +492,12 @@ class PartySource(FileSource):
             return super().counts(asked, rows)
         held = self._taken(asked, rows)
         parameters = 0 if asked.evaluating else len(asked.encoding(self.owner, held).names)
-        classes = _tally(asked.labels(self.owner, held), asked.classes)
-        return Counts(held.rows, classes, _tally(asked.members(self.owner, held), asked.groups), parameters)
+        classes: tuple[int, ...] = ()
+        if asked.of_classes:
+            classes = _tally(asked.labels(self.owner, held), asked.classes)
+        levels = asked.protected.values()
+        tallies = [_tally(codes, each) for codes, each in zip(asked.members(self.owner, held), levels, strict=False)]
+        return Counts(held.rows, classes, tuple(rows for tally in tallies for rows in tally), parameters)
 
     def piece(self, run: str) -> Path | None:
         """The file of its piece of the model of a run; None: it keeps none. A folder here is of one run only."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedpact.functions import Function, LogisticLoss, SoftmaxLoss
 from fedpact.functions.arrays import Data
@@ -24,8 +24,15 @@ Features = ArrayLike | sp.sparray | sp.spmatrix
 # -------------------------------------------------------------------------------------------------------- linear models
 
 
-def mean_loss(X: Data, y: Labels, classes: int, weight: Vector | None = None) -> Function:
-    """Mean logistic loss for two classes, mean cross entropy for more; `weight` of the rows, all the same when None."""
+def mean_loss(
+    X: Data, y: Labels, classes: int, weight: Vector | None = None, rows: NDArray[np.bool_] | None = None
+) -> Function:
+    """Mean logistic loss for two classes, mean cross entropy for more; `weight` of the rows, all the same when None.
+
+    rows: which of the owner's rows these are; all of them when None
+    """
+    if classes == 2 and rows is not None:
+        return LogisticLoss(X, y, weight).of_rows(np.flatnonzero(rows))
     if classes == 2:
         return LogisticLoss(X, y, weight)
     return SoftmaxLoss(X, y, classes, weight)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedpact.data import with_intercept
 from fedpact.data.cells import Cells, column_names, read_cells
+from fedpact.data.columns import free_unused
 from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.policy import Counts
@@ -46,6 +47,7 @@ class Rows:
     group:  the number of its group
     weight: of the row in means over rows; None: all the same
     offset: known part of its score; None: zero
+    numbers: which of the owner's rows these are; None: all of them, in order
     """
 
     X: Matrix
@@ -53,13 +55,15 @@ class Rows:
     group: Labels | None = None
     weight: Vector | None = None
     offset: Vector | None = None
+    numbers: NDArray[np.intp] | None = None
 
     def select(self, chosen: NDArray[np.bool_]) -> Rows:
         """Some of the rows."""
         group = None if self.group is None else self.group[chosen]
         weight = None if self.weight is None else self.weight[chosen]
         offset = None if self.offset is None else self.offset[chosen]
-        return Rows(self.X[chosen], self.y[chosen], group, weight, offset)
+        numbers = np.arange(len(self.X)) if self.numbers is None else self.numbers
+        return Rows(self.X[chosen], self.y[chosen], group, weight, offset, numbers[chosen])
 
     @classmethod
     def of(cls, X: ArrayLike, y: ArrayLike, group: ArrayLike | None = None) -> Rows:
@@ -169,7 +173,10 @@ class TableTask(Task):
         X = self.encoding.matrix(cells)
         y = self.read_label(cells)
         weight = read_weights(cells, self.sample_weight)
-        return Rows(X, y, self.read_groups(cells), weight, self.read_offset(cells))
+        rows = Rows(X, y, self.read_groups(cells), weight, self.read_offset(cells))
+        del cells
+        free_unused()
+        return rows
 
     @abstractmethod
     def read_label(self, cells: Cells) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from fedpact.federation.messages import summed_fields
 from fedpact.fitting.agreement import Finished, measure
 from fedpact.functions import Affine, Function, LogisticLoss, MeanProbability, Quadratic, Smooth
 from fedpact.solvers import METHODS, Run
-from fedpact.solvers.constrained.accelerated import Moved
+from fedpact.solvers.constrained.accelerated_owner import Moved
 from fedpact.solvers.constrained.interior_point import InteriorPoint, Server
 from fedpact.solvers.run import Verdict
 

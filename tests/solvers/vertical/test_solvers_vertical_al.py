@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from marks import slow_but
 from raising import raises_code
-from scipy.optimize import bisect, minimize
+from scipy.optimize import minimize
 from vertical_cases import (
     CUTS,
     EPS,
@@ -30,7 +30,8 @@ import fedpact as fp
 from fedpact.errors import OptionError
 from fedpact.federation import read_record, secure_sum, tickets
 from fedpact.problem import Piece
-from fedpact.solvers.vertical.vertical_al import Advance, Block, direction, line_search
+from fedpact.solvers.vertical import vertical_al
+from fedpact.solvers.vertical.vertical_al import Advance, Block, line_search
 
 
 @pytest.fixture(autouse=True)
@@ -51,17 +52,18 @@ def undisturbed() -> fp.Solution:
 
 @pytest.mark.parametrize(
     ("name", "seeds", "limit"),
-    slow_but([("compas", 1, 20), ("compas", 5, 20), ("communities", 5, 40), ("adult", 2, 80)], ("compas", 1, 20)),
+    slow_but([("compas", 1, 30), ("compas", 5, 30), ("communities", 5, 60), ("adult", 2, 70)], ("compas", 1, 30)),
 )
-def test_one_percent_of_the_optimum_in_tens_of_exchanges(name: str, seeds: int, limit: int, data_folder: Path) -> None:
+def test_a_millionth_in_tens_of_exchanges(name: str, seeds: int, limit: int, data_folder: Path) -> None:
     """The optimum is that of the interior point on pooled columns. ADULT: two seeds of five, for time."""
     for seed in range(seeds):
         asked, optimum = real(name, seed, data_folder)
-        found = fp.solve(asked, "vertical-al", tol=1e-5, max_rounds=2 * limit + 8)
+        found = fp.solve(asked, "vertical-al", tol=1e-6)
+        assert found.solved, seed
+        assert found.rounds <= limit, seed
+        assert found.objective == pytest.approx(optimum, rel=1e-5), seed
         rounds, off, violation = misses(found, optimum).T
-        assert np.any((rounds <= limit) & (off <= 1e-2) & (violation <= 1e-3)), seed
-        assert rounds[-1] >= 2 * limit
-        assert np.all((off <= 1e-3) & (violation <= 1e-3) | (rounds < 2 * limit)), seed
+        assert np.any((rounds <= limit / 2) & (off <= 1e-2) & (violation <= 1e-3)), seed
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -169,79 +171,57 @@ def test_separable_rows_without_a_regularizer_have_no_minimiser() -> None:
 # ---------------------------------------------------------------------------------------------- the iterations
 
 
-def two_loops(pairs: list[tuple[np.ndarray, np.ndarray]], gradient: np.ndarray) -> np.ndarray:
-    """Nocedal and Wright, Algorithm 7.4, with H0 = s'y / y'y."""
-    q, alphas = gradient.copy(), []
-    for s, y in reversed(pairs):
-        alphas.append(s @ q / (s @ y))
-        q -= alphas[-1] * y
-    if pairs:
-        s, y = pairs[-1]
-        q *= s @ y / (y @ y)
-    for (s, y), alpha in zip(pairs, reversed(alphas), strict=True):
-        q += (alpha - y @ q / (s @ y)) * s
-    return -q
-
-
-def plain(asked: fp.VerticalProblem, steps: int, tol: tuple[float, float]) -> list[np.ndarray]:
-    """The method on pooled columns, with explicit vectors: theta of every iteration.
-
-    The augmented Lagrangian is written with a price for each side, as in Nocedal and Wright (17.65): mu = max(mu + beta
-    c, 0); its net price is what the method keeps.
-    """
-    X, curvature = matrix(asked)
-    scored, eps = asked.scored, asked.max_gap
-    theta, beta = np.zeros(X.shape[1]), 5 / np.mean(scored.losses(np.zeros(len(X))))
-    price, pairs, path = np.zeros((2, len(eps))), [], []
-    count, settled_at, violated = 0, np.inf, np.inf
-    step, before, keep = None, np.zeros(0), False
-
-    def prices(at: np.ndarray) -> np.ndarray:
-        gaps = scored.rows @ scored.losses(X @ at)
-        return np.maximum(price + beta * np.array([gaps - eps, -gaps - eps]), 0)
-
-    def gradient(at: np.ndarray) -> np.ndarray:
-        net = np.array([1, -1]) @ prices(at)
-        return X.T @ ((1 / len(X) + net @ scored.rows) * scored.slopes(X @ at)) + curvature * at
-
-    for _ in range(steps):
-        if step is not None:
-            theta = theta + step
-        g = gradient(theta)
-        if step is not None and keep:
-            pairs = [*pairs, (step, g - before)][-20:]
-        path.append(theta)
-        before, size, keep = g, np.linalg.norm(g), True
-        count += 1
-        settled_at = size if settled_at == np.inf else settled_at
-        if (count >= 3 and size <= max(0.3 * settled_at, 0.3 * tol[0])) or count >= 15:
-            gaps = np.abs(scored.rows @ scored.losses(X @ theta))
-            price = prices(theta)
-            if max(np.max(gaps - eps), 0) > max(0.25 * violated, 0.3 * tol[1]):
-                beta *= 2
-            count, settled_at, violated, keep = 0, size, max(np.max(gaps - eps), 0), False
-        convex = [(s, y) for s, y in pairs if s @ y > 1e-12 * np.linalg.norm(s) * np.linalg.norm(y)]
-        d = two_loops(convex, g)
-        d = d if gradient(theta) @ d < 0 else -g
-        high = 1.0
-        while gradient(theta + high * d) @ d < 0:
-            high *= 4
-        step = bisect(lambda a: gradient(theta + a * d) @ d, 0, high, xtol=1e-15, rtol=1e-14, maxiter=200) * d  # noqa: B023
-    return path
-
-
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("variant", ["plain", "three groups", "both classes", "squared"])
-def test_iterates_are_those_of_a_plain_pooled_transcription(variant: str, secure: bool) -> None:
+def test_every_point_solves_the_problem_on_the_span_of_the_gradients_before(variant: str, secure: bool) -> None:
+    """Its optimality conditions: a point of that span, the gradient of the Lagrangian orthogonal to it, and prices that
+    fit the gaps."""
     asked = small(0, intercept=False, **VARIANTS[variant])
     watch = Door()
-    fp.solve(asked, tol=1e-9, max_rounds=30, engine=watch, secure_sum=secure)
+    found = fp.solve(asked, tol=1e-9, engine=watch, secure_sum=secure)
+    assert found.solved
+    X, curvature = matrix(asked)
+    thetas = [np.concatenate(parts) for parts in zip(*(theta_path(watch, name) for name in CUTS), strict=True)]
+    assert len(thetas) >= 8
+    orders = [order for name, order, _ in watch.sent if name == "bank" and isinstance(order, Advance)]
+    gradients = [X.T @ order.slopes + curvature * theta for order, theta in zip(orders, thetas, strict=True)]
+    for k in range(1, 7):
+        span = np.linalg.qr(np.array(gradients[:k]).T)[0]
+        np.testing.assert_allclose(span @ (span.T @ thetas[k]), thetas[k], atol=1e-9)
+        np.testing.assert_allclose(span.T @ gradients[k], 0.0, atol=1e-8)
+        assert found.history.outer[k].feasibility <= 1e-6
+
+
+def test_without_a_gap_squared_losses_are_solved_as_by_conjugate_gradients() -> None:
+    asked = small(2, None, loss="squared", gap="all", intercept=False, regularizer=fp.prox.SquaredL2(0.3))
+    X, curvature = matrix(asked)
+    H = X.T @ X / len(X) + np.diag(curvature)
+    w = np.zeros(8)
+    residual = direction = X.T @ asked.scored.y / len(X)
+    path = [w]
+    for _ in range(6):
+        length = residual @ residual / (direction @ H @ direction)
+        w = w + length * direction
+        after = residual - length * H @ direction
+        direction = after + (after @ after) / (residual @ residual) * direction
+        residual = after
+        path.append(w)
+    watch = Door()
+    fp.solve(asked, tol=1e-10, engine=watch)
     ours = [np.concatenate(parts) for parts in zip(*(theta_path(watch, name) for name in CUTS), strict=True)]
-    theirs = plain(asked, 14, (1e-9, 1e-9))
-    assert len(ours) > 14
-    asked_of_bank = [order for name, order, _ in watch.sent if name == "bank" and isinstance(order, Advance)]
-    assert any(order.combination.size and not order.keep for order in asked_of_bank[:14])  # prices have moved
-    np.testing.assert_allclose(ours[:14], theirs, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(ours[:7], path, atol=1e-9)
+
+
+def test_vectors_that_no_longer_fit_leave_the_last_step_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for five vectors of nine columns it takes more exchanges, to the same answer."""
+    expected = undisturbed()
+    monkeypatch.setattr(vertical_al, "MEMORY", 5)
+    watch = Door()
+    found = fp.solve(small(), tol=1e-7, engine=watch)
+    assert found.solved
+    assert found.rounds > expected.rounds
+    assert found.objective == pytest.approx(expected.objective, abs=1e-9)
+    assert max(len(block.vectors) for block in watch.states["bank"] if isinstance(block, Block)) == 5
 
 
 def theta_path(watch: Door, name: str) -> list[np.ndarray]:
@@ -264,29 +244,6 @@ def test_any_division_of_the_columns_gives_the_same_iterations() -> None:
             assert a.stationarity == pytest.approx(b.stationarity, abs=1e-8)
 
 
-@pytest.mark.parametrize("kept", [0, 1, 5])
-def test_directions_are_those_of_the_dense_bfgs_matrix(kept: int) -> None:
-    """H <- (I - rho s y') H (I - rho y s') + rho s s', from H0 = s'y / y'y I of the last pair."""
-    rng = np.random.default_rng(kept)
-    d = 7
-    A = rng.normal(size=(d, d))
-    curved = A @ A.T + np.eye(d)
-    steps = rng.normal(size=(kept, d))
-    changes = steps @ curved
-    if kept == 5:
-        changes[2] = -changes[2]  # not convex along this one: left out
-    gradient, theta = rng.normal(size=(2, d))
-    vectors = np.vstack([steps, changes, gradient, theta])
-    found = direction(vectors @ vectors.T) @ vectors[:-1]
-    pairs = [(s, y) for s, y in zip(steps, changes, strict=True) if s @ y > 0]
-    H = np.eye(d) if not pairs else (pairs[-1][0] @ pairs[-1][1]) / (pairs[-1][1] @ pairs[-1][1]) * np.eye(d)
-    for s, y in pairs:
-        V = np.eye(d) - np.outer(y, s) / (s @ y)
-        H = V.T @ H @ V + np.outer(s, s) / (s @ y)
-    assert len(pairs) == (4 if kept == 5 else kept)
-    np.testing.assert_allclose(found, -H @ gradient, rtol=1e-9)
-
-
 @pytest.mark.parametrize("root", [1e-6, 0.3, 1.0, 3.7, 2e6])
 def test_the_line_search_is_exact(root: float) -> None:
     assert line_search(lambda t: t - root) == pytest.approx(root, rel=1e-9, abs=1e-11)
@@ -301,7 +258,7 @@ def test_no_partys_scores_are_in_the_transcript_unless_sums_are_open(secure: boo
     watch = Door()
     found = fp.solve(small(), tol=1e-4, engine=watch, secure_sum=secure, record=tmp_path / "record")
     own = {
-        (name, block.number): party.X @ block.gradient
+        (name, block.number): party.X @ block.vectors[-1]
         for name, party in zip(CUTS, small().shares, strict=True)
         for block in watch.states[name]
         if block is not None
@@ -363,7 +320,7 @@ def test_a_third_of_the_messages_lost_and_the_same_bits(seed: int) -> None:
 
 
 @pytest.mark.parametrize("party", CUTS)
-@pytest.mark.parametrize("at", [4, 5, 15])
+@pytest.mark.parametrize("at", [4, 5, 9])
 def test_ctrl_c_while_some_parties_have_moved_gives_the_point_that_was_certified(
     at: int, party: str, tmp_path: Path
 ) -> None:

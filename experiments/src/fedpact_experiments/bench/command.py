@@ -9,6 +9,7 @@ from fedpact_experiments.bench.decisions import decisions
 from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.growth import growth
 from fedpact_experiments.bench.house import house
+from fedpact_experiments.bench.jobs import jobs
 from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
@@ -19,7 +20,9 @@ from fedpact_experiments.bench.promises import promises
 from fedpact_experiments.bench.rounds import rounds
 from fedpact_experiments.bench.seconds import seconds
 from fedpact_experiments.bench.slow_party import slow_party
+from fedpact_experiments.bench.speed import speed
 from fedpact_experiments.bench.startup import startup
+from fedpact_experiments.bench.unconstrained import unconstrained
 from fedpact_experiments.bench.vertical import vertical
 
 
@@ -30,7 +33,9 @@ def bench() -> None:
     \b
     fedpact bench rounds --problems synthetic --owners 5     exchanges with the owners, against the paper's algorithm
     fedpact bench time                                       seconds, against centralized solvers on pooled data
+    fedpact bench speed                                      interior-point beside its arithmetic, IPOPT and SLSQP
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
+    fedpact bench unconstrained                              beside scikit-learn and Flower's simulation
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench calibration                                probabilities from scores, two ways, by sums
@@ -40,6 +45,7 @@ def bench() -> None:
     fedpact bench parties                                    a vertical job from files, for more people
     fedpact bench people                                     vertical methods with more and more people
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
+    fedpact bench jobs                                       whole jobs on large files: CPU seconds and memory
     fedpact bench slow-party                                 steps of the server where one vertical party is slow
     fedpact bench house                                      how the code reads, beside other projects of the field
 
@@ -51,6 +57,8 @@ def bench() -> None:
 for command in (
     rounds,
     seconds,
+    speed,
+    unconstrained,
     growth,
     local,
     neyman_pearson,
@@ -61,6 +69,7 @@ for command in (
     parties,
     people,
     engines,
+    jobs,
     owners,
     slow_party,
     startup,

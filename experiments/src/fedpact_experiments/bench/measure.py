@@ -18,6 +18,8 @@ from fedpact.functions import Vector
 from fedpact.problem import FederatedProblem, certify
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Progress, Solution
+from fedpact.solvers.base import Solver
+from fedpact_experiments.bench.fedsgm import FedSGM
 from fedpact_experiments.bench.output import Output, cell
 from fedpact_experiments.bench.problems import Instance
 from fedpact_experiments.counting import count_evaluations
@@ -26,7 +28,7 @@ from fedpact_experiments.trace import objective_at
 PAPER = "proximal-al-paper"
 CONIC = "cvxpy-clarabel"
 #: The rows of an instance, in the order in which they are measured: the paper's first, for the ratios to it.
-LABELS = (PAPER, "proximal-al", "accelerated", "interior-point", "centralized-proximal-al", CONIC)
+LABELS = (PAPER, "proximal-al", "accelerated", "interior-point", "centralized-proximal-al", FedSGM.name, CONIC)
 #: Methods that are asked for the reference, until one solves it.
 REFEREES = ("centralized-proximal-al", "interior-point")
 REFERENCE_TOL = 1e-9
@@ -137,10 +139,12 @@ def measure(
     instance: Instance, label: str, tol: float, budget: float, seed: int = 0, problem: FederatedProblem | None = None
 ) -> tuple[Measured, Solution | None]:
     """Run a method of `solve` on the instance, or on another form of its problem. Ctrl-C by the user is raised."""
-    method = "proximal-al" if label == PAPER else label
+    method: Solver[Any] | str = "proximal-al" if label == PAPER else label
     options: dict[str, Any] = dict(instance.paper) if label == PAPER else {}
+    if label == FedSGM.name:
+        method = FedSGM(slack=0.5 * tol)
     row = blank(instance, label, tol, "not available")
-    if method not in METHODS:
+    if isinstance(method, str) and method not in METHODS:
         return row, None
     asked, counts = count_evaluations(problem or instance.problem)
     clock = Budget(budget)
@@ -199,11 +203,11 @@ def measure_conic(instance: Instance, budget: float) -> Measured:
     return replace(
         row,
         objective=objective_at(instance.problem, conic.w.value),
-        certificate=_worst(instance.problem, conic.w.value, multipliers),
+        certificate=worst_residual(instance.problem, conic.w.value, multipliers),
     )
 
 
-def _worst(problem: FederatedProblem, w: Vector, multipliers: list[Vector]) -> float:
+def worst_residual(problem: FederatedProblem, w: Vector, multipliers: list[Vector]) -> float:
     """The certificate of another program's answer.
 
     A multiplier of an inequality that is smaller than the slack is an interior method's approximation of zero, and is
@@ -251,7 +255,7 @@ def measure_scipy(instance: Instance, method: str, tol: float, budget: float) ->
         last = np.array(w)
         clock()
         began = time.perf_counter()
-        met = bool(state) and _worst(pooled, w, [np.zeros(0), state[0].v[0]]) <= tol
+        met = bool(state) and worst_residual(pooled, w, [np.zeros(0), state[0].v[0]]) <= tol
         judging += time.perf_counter() - began
         return met
 
@@ -267,7 +271,7 @@ def measure_scipy(instance: Instance, method: str, tol: float, budget: float) ->
     row = replace(row, status="not judged", seconds=seconds, objective=objective.value(found.x))
     if multiplier is None:
         return row
-    worst = _worst(pooled, found.x, [np.zeros(0), multiplier])
+    worst = worst_residual(pooled, found.x, [np.zeros(0), multiplier])
     return replace(row, status="solved" if worst <= tol else "not solved", certificate=worst)
 
 

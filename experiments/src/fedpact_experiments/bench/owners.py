@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import click
 
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact_experiments.bench.output import MARKDOWN
-from fedpact_experiments.options import COUNT, among, several
+from fedpact_experiments.bench.people import peak
+from fedpact_experiments.options import COUNT, TOLERANCE, among, several
 from fedpact_experiments.tables import show_rows
 
 METHODS = ("interior-point", "accelerated")
@@ -26,49 +27,71 @@ LEAST = 3.0
 CELL = "import sys; from fedpact_experiments.bench.owners import print_cell; print_cell(*sys.argv[1:])"
 
 
-def _peak() -> float:
-    """Largest resident memory of this process so far, in MB."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
-
-
 def print_cell(method: str, *numbers: str) -> None:
     """One cell: status, exchanges, seconds and CPU seconds of the fastest solve, bytes, MB after and before."""
-    owners, rows, dim, max_rounds = map(int, numbers)
-    before = _peak()
+    owners, rows, dim, max_rounds = map(int, numbers[:4])
+    tol = float(numbers[4])
+    before = peak()
     problem = tasks.neyman_pearson(data.neyman_pearson(owners, rows, dim), BOUND)
     clock = cpu = float("inf")
     began = time.perf_counter()
     while time.perf_counter() - began <= LEAST:
         at = time.perf_counter()
         spent = time.process_time()
-        answer = fp.solve(problem, method, max_rounds=max_rounds)
+        answer = fp.solve(problem, method, tol=tol, max_rounds=max_rounds)
         clock = min(clock, time.perf_counter() - at)
         cpu = min(cpu, time.process_time() - spent)
-    print(json.dumps([answer.status, answer.rounds, clock, cpu, answer.communication.bytes, _peak(), before]))
+    print(json.dumps([answer.status, answer.rounds, clock, cpu, answer.communication.bytes, peak(), before]))
 
 
-def _measure_apart(method: str, owners: int, *numbers: int) -> tuple[dict[str, str], float]:
-    """A row of the table from a process of its own, and its CPU seconds per exchange and owner."""
+@dataclass(frozen=True)
+class Grown:
+    """One number of owners: what a solve with them took.
+
+    each: CPU seconds per exchange and owner; first: the same of the smallest number, where there is one
+    """
+
+    method: str
+    owners: int
+    status: str
+    exchanges: int
+    clock: float
+    cpu: float
+    sent: int
+    peak: float
+    before: float
+    first: float | None = None
+    problem: str = "neyman-pearson"
+    note: str = ""
+
+    @property
+    def each(self) -> float:
+        return self.cpu / self.exchanges / self.owners
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """As a line of a table."""
+        return {
+            "method": self.method,
+            "owners": f"{self.owners:,}",
+            "status": self.status,
+            "exchanges": str(self.exchanges),
+            "s / exchange": f"{self.clock / self.exchanges:.2g}",
+            "ms / exchange and owner": f"{1e3 * self.each:.3g}",
+            "growth": f"{self.each / (self.first or self.each):.2f}",
+            "MB / exchange": f"{self.sent / self.exchanges / 1e6:.3g}",
+            "peak MB": f"{self.peak:.0f}",
+            "without owners": f"{self.before:.0f}",
+        }
+
+
+def measure_apart(method: str, owners: int, *numbers: float) -> Grown:
+    """A cell, in a process of its own. numbers: rows, dim, exchanges at most, tolerance"""
     # One thread: before the child imports numpy.
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | os.environ
     command = [sys.executable, "-c", CELL, method, str(owners), *map(str, numbers)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
-    status, exchanges, clock, cpu, sent, after, before = json.loads(done.stdout)
-    each = cpu / exchanges / owners
-    row = {
-        "method": method,
-        "owners": f"{owners:,}",
-        "status": status,
-        "exchanges": str(exchanges),
-        "s / exchange": f"{clock / exchanges:.2g}",
-        "ms / exchange and owner": f"{1e3 * each:.3g}",
-        "growth": "",
-        "MB / exchange": f"{sent / exchanges / 1e6:.3g}",
-        "peak MB": f"{after:.0f}",
-        "without owners": f"{before:.0f}",
-    }
-    return row, each
+    return Grown(method, owners, *json.loads(done.stdout))
 
 
 @click.command()
@@ -77,8 +100,17 @@ def _measure_apart(method: str, owners: int, *numbers: int) -> tuple[dict[str, s
 @click.option("--rows", type=COUNT, default=100, show_default=True, help="Of every owner.")
 @click.option("--dim", type=click.IntRange(2), default=11, show_default=True, help="Length of w.")
 @click.option("--max-rounds", type=COUNT, default=40, show_default=True, help="Exchanges after which a solve ends.")
+@click.option("--tol", type=TOLERANCE, default=1e-3, show_default=True, help="Tolerance of the certificate.")
 @MARKDOWN
-def owners(methods: Sequence[str], owners: Sequence[int], rows: int, dim: int, max_rounds: int, markdown: bool) -> None:
+def owners(
+    methods: Sequence[str],
+    owners: Sequence[int],
+    rows: int,
+    dim: int,
+    max_rounds: int,
+    tol: float,
+    markdown: bool,
+) -> None:
     """How a solve grows with the number of owners, in process: time per exchange, time per owner, and memory.
 
     Neyman-Pearson problems in which every owner has the same number of rows, so the work of an exchange is proportional
@@ -96,9 +128,9 @@ def owners(methods: Sequence[str], owners: Sequence[int], rows: int, dim: int, m
     for method in methods:
         first = None
         for n in owners:
-            row, each = _measure_apart(method, n, rows, dim, max_rounds)
-            first = first or each
-            table.append(row | {"growth": f"{each / first:.2f}"})
+            found = measure_apart(method, n, rows, dim, max_rounds, tol)
+            first = first or found.each
+            table.append(replace(found, first=first).cells)
             click.echo(f"measured: {table[-1]}", err=True)
     show_rows(table, markdown, text=("status",))
     click.echo(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {rows} rows an owner, d = {dim}")

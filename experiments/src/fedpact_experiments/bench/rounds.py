@@ -94,7 +94,7 @@ def rounds(
 
     Every problem, number of owners and method is one row. The paper is that of He, Peng and Sun, cited in the README:
     proximal-al-paper is its Algorithm 1 with its settings, proximal-al the same with ours, centralized-proximal-al
-    its Algorithm 3.
+    its Algorithm 3. fedsgm is the switching gradient method, which is not of this package.
 
     \b
     fedpact bench rounds --problems synthetic,lcqp --owners 5,10 --budget 20

@@ -14,7 +14,7 @@ import numpy as np
 
 import fedpact as fp
 from fedpact.federation import Answers, Order, Ticket
-from fedpact.solvers.vertical.vertical_al import Memory
+from fedpact.solvers.vertical.vertical_al import survivors
 from fedpact.types import Matrix, Vector
 
 #: Parts of the largest eigenvalue below which an attacker takes one for noise; the best of them counts.
@@ -106,20 +106,13 @@ def attack(method: str, problem: fp.VerticalProblem, seen: Sequence[Seen]) -> fl
 def _from_gradients(seen: Sequence[Seen], weight: float) -> Pairs:
     """vertical-al: scores of gradients X (X' r + weight theta), and theta is a combination of earlier gradients."""
     found = Pairs()
-    z: Vector | None = None
-    for one in seen:
-        if not hasattr(one.order, "combination"):
-            continue
+    asked = [one for one in seen if hasattr(one.order, "combination")]
+    z = np.zeros(asked[0].reply.scores.size)
+    vectors = np.zeros((0, z.size))
+    for one in asked:
+        z = z + one.order.combination @ vectors
         gradient = one.reply.scores
-        if z is None:
-            z = np.zeros(gradient.size)
-            none = np.zeros((0, z.size))
-            memory = Memory(none, none, z)
-        step = None
-        if one.order.combination.size:
-            step = memory.of(one.order.combination)
-            z = z + step
-        memory.receive(gradient, step if one.order.keep else None)
+        vectors = np.vstack([survivors(one.order.combination) @ vectors, gradient])
         found.inputs.append(one.order.slopes)
         found.products.append(gradient - weight * z)
     return found

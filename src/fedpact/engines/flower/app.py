@@ -26,6 +26,7 @@ from fedpact.errors import FedpactError, OptionError
 from fedpact.federation.policy import read_policy
 from fedpact.jobs import JobFile, evaluate_run, read_job, run_job
 from fedpact.jobs.evaluation import score_party_run
+from fedpact.jobs.profile import profile_job
 from fedpact.jobs.site import open_site
 
 #: Entries of a site's config; state-path is where Flower's node number is kept.
@@ -61,6 +62,7 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     ask:   have the sites recompute what they signed about the run in this folder; the file `answer` gets what differs
     evaluate: have them measure the model of the run in this folder on tables that nobody trained on; `answer` gets it
     predict:  the same, and it gets the scores of a vertical model; server: the coordinator's table of these people
+    profile:  have them describe their tables; `answer` gets it
     """
     if run_config.get("sites"):
         log.info("%s%s", SITES, json.dumps(greet_all(grid, float(run_config["sites"]))))
@@ -72,8 +74,8 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
         failed = [asdict(one) for one in ask_sites(Path(str(folder)), file, grid)]
         Path(str(run_config["answer"])).write_text(json.dumps(failed))
         return
-    if run_config.get("evaluate") or run_config.get("predict"):
-        Path(str(run_config["answer"])).write_text(json.dumps(_ask_about_model(file, grid, run_config)))
+    if run_config.get("evaluate") or run_config.get("predict") or run_config.get("profile"):
+        Path(str(run_config["answer"])).write_text(json.dumps(_ask_sites(file, grid, run_config)))
         return
     record = run_job(file, engine=engine_of(file, grid), resume=bool(run_config.get("resume")))
     log.info("%s: %s", record.status, record.reason)
@@ -81,10 +83,12 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
         raise FedpactError(f"{record.status}: {record.reason}", code="FP-301")  # so that Flower's run counts as failed
 
 
-def _ask_about_model(file: JobFile, grid: Any, run_config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the sites measured or scored, or code and text of the error that kept them from it."""
+def _ask_sites(file: JobFile, grid: Any, run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the sites described, measured or scored, or code and text of the error that kept them from it."""
     server = own_table(Path(str(run_config["server"])) if run_config.get("server") else None)
     try:
+        if run_config.get("profile"):
+            return profile_job(file, engine_of(file, grid)).to_json()
         if folder := run_config.get("evaluate"):
             return evaluate_run(Path(str(folder)), file, server, engine_of(file, grid)).to_json()
         folder = Path(str(run_config["predict"]))

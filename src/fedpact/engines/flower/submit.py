@@ -19,9 +19,10 @@ import numpy as np
 
 from fedpact.errors import FedpactError, OptionError, class_of
 from fedpact.federation import Session
-from fedpact.fitting import Evaluation
+from fedpact.fitting import Description, Evaluation
 from fedpact.jobs.evaluation import evaluate_run, score_party_run
 from fedpact.jobs.job_file import JobFile
+from fedpact.jobs.profile import profile_job
 from fedpact.jobs.running import ENDED, is_finished, prepare, run_job, session_settings
 from fedpact.jobs.verification import ask_owners
 from fedpact.report.record import FILE, Failed, Record
@@ -52,6 +53,7 @@ sites = 0.0
 ask = ""
 evaluate = ""
 predict = ""
+profile = false
 server = ""
 answer = ""
 """
@@ -154,12 +156,21 @@ def predict_on_flower(folder: Path, file: JobFile, server: Path | None = None) -
     return told["ids"], np.array(told["scores"])
 
 
+def profile_on_flower(file: JobFile) -> Description:
+    """The sites of the job describe their tables, see `profile_job`; each if its policy allows the task "profile"."""
+    superlink = SuperLink.of(file.superlink, file.flower)
+    if superlink.secret is not None:
+        with superlink.take_run() as grid:
+            return profile_job(file, engine_of(file, grid))
+    return Description.from_json(_ask_there(superlink, file.output, None, job=file.path, profile=True))
+
+
 def own_table(server: Path | None) -> dict[str, Path] | None:
     """The coordinator's own table, as the only one that is given; None where it has none."""
     return None if server is None else {SERVER: server}
 
 
-def _ask_there(superlink: SuperLink, folder: Path, server: Path | None, **config: Path) -> dict[str, Any]:
+def _ask_there(superlink: SuperLink, folder: Path, server: Path | None, **config: Path | bool) -> dict[str, Any]:
     """What a coordinator at the SuperLink answers about a run; raises the error that it met."""
     if server is not None:
         config["server"] = server

@@ -25,9 +25,9 @@ from fedpact.cones import Cone
 from fedpact.federation import Order, Summed
 from fedpact.problem import Share, owner_evidence
 from fedpact.problem.infeasibility import SMALL, coupled_bending, gap
-from fedpact.problem.share import evaluate
+from fedpact.problem.share import expand
 from fedpact.prox import Prox
-from fedpact.solvers.constrained.condensation import apply, lagrangian_hessian, pack
+from fedpact.solvers.constrained.condensation import apply, pack
 from fedpact.solvers.evidence import Pull, Weighed, sendable
 from fedpact.types import Matrix, Vector
 
@@ -75,9 +75,9 @@ def stiffness(cone: Cone, jacobian: Matrix, weights: Vector) -> Matrix:
 def gather_evidence(share: Share, cone: Cone, w: Vector, weights: Vector, coupled: Vector) -> Balanced:
     """One owner's evidence at w for its weights and those of the coupled constraint, and its part of the next step."""
     found = sendable(owner_evidence(share, w, weights))
-    local = evaluate(share, w, coupled.size)
+    local, curvature = expand(replace(share, objective=None), w, coupled.size)
     bend, concave = coupled_bending(share, w, coupled)
-    bent = lagrangian_hessian(replace(share, objective=None), w, weights, coupled)
+    bent = curvature.lagrangian(weights, coupled)
     return Balanced(
         value=found.value,
         gradient=found.gradient,

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.cones import Cone, Product, Zero
-from fedpact.federation import Largest, Order, Reply, Summed, not_finite
-from fedpact.federation.messages import is_finite, summed_fields
+from fedpact.federation import Largest, Order, Reply, Summed
+from fedpact.federation.messages import content_fields, is_finite, summed_fields
 from fedpact.problem import Share, Terms, owner_terms
-from fedpact.problem.share import Local
+from fedpact.problem.share import Curvature, Local
 from fedpact.solvers.constrained.private_step import PrivateStep, keep_private, shorten
 from fedpact.types import Matrix, Vector
 
@@ -111,6 +111,10 @@ class System(Reply):
     private_slope: Largest[float]  # the same with the multiplier z of this point
 
 
+#: Fields that depend on the multiplier or were not looked at before: one that overflows makes the system void.
+PRICED = tuple(name for name in content_fields(System) if name not in ("usable", "diagonal", "gradient", "degree"))
+
+
 class NoRows(Zero):
     """The cone of a holder without constraints: {0} in R^0."""
 
@@ -121,6 +125,7 @@ class NoRows(Zero):
 
 
 NO_ROWS = NoRows()
+NO_TERMS = Terms(objective=0.0, gradient=np.zeros(0), coupled=np.zeros(0), feasibility=0.0, violation=0.0)
 
 
 def cone_of(share: Share, coupled: Cone | None = None) -> Cone:
@@ -135,18 +140,6 @@ def cone_of(share: Share, coupled: Cone | None = None) -> Cone:
     if len(cones) == 1:
         return cones[0]
     return Product(cones)
-
-
-def lagrangian_hessian(share: Share, w: Vector, multiplier: Vector, coupled: Vector) -> Matrix:
-    """hess f + sum_k multiplier_k hess c_k + sum_k coupled_k hess (coupled part)_k, at w."""
-    hessian = np.zeros((w.size, w.size))
-    if share.objective is not None:
-        hessian = share.objective.hessian(w)
-    if share.constraint is not None and not share.constraint.function.affine:
-        hessian = hessian + share.constraint.function.weighted_hessian(w, multiplier[: share.multiplier_length])
-    if share.coupled is not None and not share.coupled.affine:
-        hessian = hessian + share.coupled.weighted_hessian(w, coupled)
-    return hessian
 
 
 def first_pair(cone: Cone, local: Local, holders: int) -> tuple[Vector, Vector]:
@@ -198,56 +191,75 @@ def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing:
         assert origin.finish is not None  # the order before asked for it
         return origin.slack, origin.finish.multiplier(change, 0.0)
     assert origin.barrier is not None
-    slack_step = np.where(cone.has_slack, -(origin.local.value + origin.slack) - change, 0.0)
+    slack_step = -(origin.local.value + origin.slack) - change
     multiplier_step = origin.barrier.multiplier(change, target) - origin.multiplier
+    free = ~cone.has_slack  # equalities: nothing to keep inside
+    if free.any():
+        slack_step[free] = 0.0
     slack_length = min(1.0, FRACTION * cone.longest_step(origin.slack, slack_step))
-    multiplier_length = min(1.0, FRACTION * cone.longest_step(origin.multiplier, multiplier_step))
+    multiplier_length = min(1.0, FRACTION * cone.longest_dual_step(origin.multiplier, multiplier_step))
     slack = origin.slack + slack_length * slack_step
-    multiplier = origin.multiplier + np.where(cone.has_slack, multiplier_length, 1.0) * multiplier_step
+    multiplier = origin.multiplier + multiplier_length * multiplier_step
+    if free.any():
+        multiplier[free] = origin.multiplier[free] + multiplier_step[free]
     return slack, multiplier
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def condense(
-    share: Share, cone: Cone, w: Vector, local: Local, slack: Vector, multiplier: Vector, look: Look
+    share: Share,
+    cone: Cone,
+    w: Vector,
+    at: tuple[Local, Curvature],
+    pair: tuple[Vector, Vector],
+    look: Look,
 ) -> tuple[Point, System]:
     """Eliminate slack and multiplier at w: the holder's point, and its share of the systems that `look` asks for.
 
-    The rows of the server (and of its `local`) end with coupled ones. Where a number is not finite the system is void.
+    at:   the share at w; the rows of the server end with coupled ones
+    pair: slack and multiplier
+
+    Where a number is not finite the system is void.
     """
     # 1. the Hessian of the Lagrangian
+    local, curvatures = at
+    slack, multiplier = pair
     dim = w.size - share.private
+    own_rows = share.multiplier_length
     clean = cone.clean(multiplier, local.value, local.jacobian)
     weights = clean if look.finishing else multiplier
-    hessian = lagrangian_hessian(share, w, weights, look.coupled)
-    finite = math.isfinite(local.objective) and all(
-        is_finite(values) for values in (local.gradient, local.value, local.jacobian, hessian)
-    )
-    if not finite:
+    hessian = curvatures.lagrangian(weights[:own_rows], look.coupled)
+    if not (math.isfinite(local.objective) and is_finite_all(local.gradient, local.value, local.jacobian, hessian)):
         return Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     diagonal = np.abs(np.diagonal(hessian))
     curvature = look.curvature or float(np.mean(diagonal)) or 1.0
 
     # 2. how the multiplier answers a step of w, and what that leaves of the system
     barrier = None
-    if not look.finishing:
-        barrier = barrier_model(cone, local, slack, multiplier, curvature)
     finish = None
-    if look.near:
-        finish = finish_model(cone, local, multiplier, curvature)
+    try:
+        if not look.finishing:
+            barrier = barrier_model(cone, local, slack, multiplier, curvature)
+        if look.near:
+            finish = finish_model(cone, local, multiplier, curvature)
+    except np.linalg.LinAlgError:  # rounding has put the slack or the multiplier on the boundary of its cone
+        return Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     matrix, slope, centring, barrier = eliminate(hessian, local, barrier, dim)
     near_matrix, near_slope, _, finish = eliminate(hessian, local, finish, dim)
     point = Point(w, slack, multiplier, clean, local, barrier, finish)
 
     # 3. the terms of the certificate
-    terms = Terms(objective=0.0, gradient=np.zeros(0), coupled=np.zeros(0), feasibility=0.0, violation=0.0)
+    terms = NO_TERMS
     if look.judge:
-        own_rows = share.multiplier_length  # the server's are followed by coupled ones
         own = local
         if own_rows < local.value.size:
             own = replace(local, value=local.value[:own_rows], jacobian=local.jacobian[:own_rows])
         terms = owner_terms(share, w, clean[:own_rows], look.judged_coupled, own)
     price = local.jacobian.T @ multiplier
+    private_slope = 0.0
+    if share.private:
+        private_slope = float(np.max(np.abs(local.gradient + price)[dim:]))
+    residual = local.value + slack
     system = System(
         usable=True,
         matrix=matrix,
@@ -262,18 +274,18 @@ def condense(
         objective=local.objective,
         complementarity=float(slack @ multiplier),
         degree=cone.degree,
-        miss=float(np.sum((local.value + slack) ** 2)),
-        size=float(np.sum(local.value**2)),
+        miss=float(residual @ residual),
+        size=float(local.value @ local.value),
         coupled=local.coupled,
         coupled_jacobian=local.coupled_jacobian[:, :dim],
         judged=terms.gradient,
         feasibility=terms.feasibility,
         violation=terms.violation,
         private=terms.private,
-        private_slope=float(np.max(np.abs(local.gradient + price)[dim:], initial=0.0)),
+        private_slope=private_slope,
     )
     # Multipliers of constraints that exclude each other grow without bound; such a point is refused, not an error.
-    if not_finite(system) is not None:
+    if not is_finite_all(*[getattr(system, name) for name in PRICED]):
         return Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     return point, system
 
@@ -292,6 +304,8 @@ def eliminate(
     matrix = hessian + J.T @ apply(model.weight, J)
     slope = local.gradient + J.T @ model.pull
     centring = J.T @ model.inverse
+    if dim == slope.size:
+        return pack(matrix), slope, centring, model
     matrix, slope, centring, private = keep_private(matrix, slope, centring, dim)
     return pack(matrix), slope, centring, replace(model, private=private)
 
@@ -299,6 +313,8 @@ def eliminate(
 def barrier_model(cone: Cone, local: Local, slack: Vector, multiplier: Vector, curvature: float) -> Model:
     """D, D (c + s) and s^-1; an equality has no slack, its row is firm: z+ = z + D (c + J d)."""
     weight = cone.scaling(slack, multiplier)
+    if cone.has_slack.all():
+        return Model(weight, apply(weight, local.value + slack), cone.inverse(slack))
     firm = np.where(cone.has_slack, 0.0, FIRM * curvature / _mean_square(local.jacobian))
     if weight.ndim == 2:
         firm = np.diag(firm)
@@ -326,6 +342,11 @@ def finish_model(cone: Cone, local: Local, multiplier: Vector, curvature: float)
     return Model(0.5 * (weight + weight.T), multiplier + inverse @ gap, none)
 
 
+def is_finite_all(*values: float | Matrix) -> bool:
+    """Whether all of these numbers and arrays are finite, in one pass."""
+    return is_finite(np.concatenate(values, axis=None))
+
+
 def apply(weight: Matrix, columns: Matrix) -> Matrix:
     """weight @ columns, for a weight given as a matrix or as a diagonal."""
     if weight.ndim == 2:
@@ -341,20 +362,23 @@ def pack(matrix: Matrix) -> Vector:
 
 
 def unpack(packed: Vector, dim: int) -> Matrix:
-    flat = np.zeros(dim * dim)
+    flat = np.empty(dim * dim)
     flat[triangle(dim)] = packed
-    matrix = flat.reshape(dim, dim)
-    return matrix + np.triu(matrix, 1).T
+    flat[triangle(dim, lower=True)] = packed
+    return flat.reshape(dim, dim)
 
 
-@lru_cache(maxsize=8)
-def triangle(dim: int) -> NDArray[np.intp]:
-    """Positions of the upper triangle in a matrix that is read row by row."""
-    return np.ravel_multi_index(np.triu_indices(dim), (dim, dim))
+@lru_cache(maxsize=16)
+def triangle(dim: int, lower: bool = False) -> NDArray[np.intp]:
+    """Positions of the upper triangle in a matrix that is read row by row; of its mirror image where `lower`."""
+    rows, columns = np.triu_indices(dim)
+    if lower:
+        rows, columns = columns, rows
+    return np.ravel_multi_index((rows, columns), (dim, dim))
 
 
 def _mean_square(jacobian: Matrix) -> float:
-    return float(np.sum(jacobian**2)) / max(len(jacobian), 1) or 1.0
+    return float(np.vdot(jacobian, jacobian)) / max(len(jacobian), 1) or 1.0
 
 
 def largest_entry(system: System) -> float:

@@ -36,7 +36,7 @@ from fedpact.errors import DataError
 from fedpact.federation import Answers, add_up, client_step, named
 from fedpact.problem import Share, Terms, assemble, owner_evidence
 from fedpact.problem.infeasibility import row_evidence
-from fedpact.problem.share import Local, evaluate
+from fedpact.problem.share import Curvature, Local, evaluate, expand
 from fedpact.solvers.base import Needs, Solver
 from fedpact.solvers.constrained.balancing import (
     Balance,
@@ -54,7 +54,6 @@ from fedpact.solvers.constrained.condensation import (
     condense,
     cone_of,
     first_pair,
-    lagrangian_hessian,
     largest_entry,
     move_pair,
     unpack,
@@ -64,7 +63,7 @@ from fedpact.solvers.constrained.pace import Pace, Sums, lags
 from fedpact.solvers.evidence import Pull, pull
 from fedpact.solvers.local.damped_model import model_step
 from fedpact.solvers.run import HAND_OVER, Iterate, Run, Verdict
-from fedpact.solvers.scales import Introduce, introduce
+from fedpact.solvers.scales import check_start
 from fedpact.solvers.steps import Holder, Private, point_of, returned_by
 from fedpact.types import Matrix, Vector
 
@@ -82,6 +81,8 @@ WAIT = 2
 PROOF = 4
 #: Algorithm 1 goes on when it has not halved in this many, where the constraints may be non-convex.
 MISSED = 12
+#: A rescue, where there is one, is called when nothing has halved in this many.
+IDLE = 20
 #: A point this many times farther out than AWAY may have no end; it is asked again when it is as much farther still.
 FARTHER = 1e3
 AWAY = 1e4
@@ -126,12 +127,12 @@ class Advance(Look):
 @client_step
 def begin(share: Share, state: Any, order: Begin) -> tuple[State, System]:
     """Check the share at the start, choose the first slack and multiplier, and give their system."""
-    introduce(share, None, Introduce(w=order.w))
     cone = cone_of(share)
     w = point_of(share, None, order.w, -1)
-    local = evaluate(share, w, order.coupled.size)
-    slack, multiplier = first_pair(cone, local, order.holders)
-    point, system = condense(share, cone, w, local, slack, multiplier, order)
+    at = expand(share, w, order.coupled.size)
+    check_start(share, w, at[0])
+    pair = first_pair(cone, at[0], order.holders)
+    point, system = condense(share, cone, w, at, pair, order)
     check_usable(system)
     return replace(at_start(share, point), returned=returned_by(state)), system
 
@@ -143,12 +144,10 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     cone = cone_of(share)
     step = complete_step(share, origin, order.step, order.longer, order.target, order.finishing)
     w = origin.w + order.longer * step
-    slack, multiplier = move_pair(cone, origin, step, order.target, order.finishing)
-    local = evaluate(share, w, order.coupled.size)
-    point, system = condense(share, cone, w, local, slack, multiplier, order)
-    slope = float(np.max(np.abs(local.gradient), initial=1.0))
-    runs_away = np.max(multiplier, initial=0.0) > RUNAWAY * slope
-    if order.secure and runs_away and largest_entry(system) > SUMMABLE:
+    pair = move_pair(cone, origin, step, order.target, order.finishing)
+    at = expand(share, w, order.coupled.size)
+    point, system = condense(share, cone, w, at, pair, order)
+    if order.secure and runs_away(point) and largest_entry(system) > SUMMABLE:
         system = void_system(order.step.size, order)
     return move_to(share, state, order, point), system
 
@@ -165,6 +164,12 @@ def balance(share: Share, state: State, order: Balance) -> tuple[State, Balanced
     if share.constraint is not None:
         weights = share.constraint.cone.project_dual(weights)
     return replace(state, weights=weights), gather_evidence(share, cone, order.w, weights, order.coupled)
+
+
+def runs_away(point: Point) -> bool:
+    """Whether its multiplier is far out of proportion to the slope of the objective."""
+    slope = float(np.max(np.abs(point.local.gradient), initial=1.0))
+    return bool(np.max(point.multiplier, initial=0.0) > RUNAWAY * slope)
 
 
 def check_usable(system: System) -> None:
@@ -195,14 +200,19 @@ def origin_of(state: State, order: Advance) -> Point:
 def move_to(share: Share, state: State, order: Advance, point: Point) -> State:
     """The state after the step to `point`."""
     kept = state.latest if order.keep else state.kept
-    state = state.mark_best(order.best)
-    return replace(
-        state,
+    marked = state.mark_best(order.best)
+    return State(
         iteration=order.iteration,
         price=point.clean,
+        best_iteration=marked.best_iteration,
+        best_price=marked.best_price,
         private=Private.of(share, point.w),
+        best_private=marked.best_private,
+        returned=marked.returned,
+        weight=marked.weight,
         latest=point,
         kept=kept,
+        weights=marked.weights,
     )
 
 
@@ -220,6 +230,11 @@ class Coordinator:
         self.w = run.start
         self.state: State
 
+    @property
+    def idle(self) -> bool:
+        """Whether it holds nothing, so that the sums over the owners are all there is."""
+        return not self.problem.server.parts and not self.problem.coupled_length
+
     def begin(self) -> Sums:
         """One exchange: the first systems."""
         server = self.problem.server
@@ -227,12 +242,12 @@ class Coordinator:
         order = Begin(w=self.w, holders=len(self.run.owners) + 1, coupled=none, judged_coupled=none)
         replies = self.run.ask(begin, order)
         with named(server.label, begin.__name__):
-            introduce(server, None, Introduce(w=self.w))
-        local = self.local_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
+            check_start(server, self.w, evaluate(server, self.w))
+        at = self.expand_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
         # Without an objective of its own the server's multipliers are as strong as those of an owner on average.
         share_of_gradient = np.linalg.norm(replies.total.gradient) / order.holders
-        slack, multiplier = first_pair(self.cone, replace(local, gradient=np.array([share_of_gradient])), order.holders)
-        point, own = condense(server, self.cone, self.w, local, slack, multiplier, order)
+        pair = first_pair(self.cone, replace(at[0], gradient=np.array([share_of_gradient])), order.holders)
+        point, own = condense(server, self.cone, self.w, at, pair, order)
         with named(server.label, begin.__name__):
             check_usable(own)
         self.state = at_start(server, replace(point, clean=np.append(point.clean[: self.split], none)))
@@ -241,15 +256,19 @@ class Coordinator:
     def advance(self, order: Advance) -> Sums:
         """One exchange: everybody takes the step; the server's own multipliers are known before, so owners get them."""
         origin = origin_of(self.state, order)
+        self.w = origin.w + order.longer * order.step
+        if self.idle:
+            replies = self.run.ask(advance, order)
+            self.state = move_to(self.problem.server, self.state, order, replace(origin, w=self.w))
+            return self._sums(None, replies, order.coupled, order.judge)
         slack, multiplier = move_pair(self.cone, origin, order.step, order.target, order.finishing)
         expected = self.cone.clean(multiplier, -slack, origin.local.jacobian)[self.split :]
         if order.finishing:
             expected = self.price_coupled(multiplier[self.split :])
         order = replace(order, coupled=multiplier[self.split :], judged_coupled=expected)
-        self.w = origin.w + order.longer * order.step
         replies = self.run.ask(advance, order)
-        local = self.local_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
-        point, own = condense(self.problem.server, self.cone, self.w, local, slack, multiplier, order)
+        at = self.expand_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
+        point, own = condense(self.problem.server, self.cone, self.w, at, (slack, multiplier), order)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
         self.state = move_to(self.problem.server, self.state, order, point)
         return self._sums(own, replies, expected, order.judge)
@@ -260,23 +279,28 @@ class Coordinator:
             return multiplier
         return self.problem.coupled_cone.project_dual(multiplier)
 
-    def local_at(self, w: Vector, coupled: Vector, coupled_jacobian: Matrix) -> Local:
-        """The server's share at w, with the coupled constraint as further rows."""
+    def expand_at(self, w: Vector, coupled: Vector, coupled_jacobian: Matrix) -> tuple[Local, Curvature]:
+        """The server's share at w, with the coupled constraint as further rows, whose curvature owners have."""
         with named(self.problem.server.label, "evaluating the share"):
-            local = evaluate(self.problem.server, w, self.problem.coupled_length)
+            local, curvature = expand(self.problem.server, w, self.problem.coupled_length)
         if not self.problem.coupled_length:
-            return local
-        return replace(
-            local,
-            value=np.append(local.value, coupled),
-            jacobian=np.vstack([local.jacobian, coupled_jacobian]),
-        )
+            return local, curvature
+        value = np.append(local.value, coupled)
+        jacobian = np.vstack([local.jacobian, coupled_jacobian])
+        return replace(local, value=value, jacobian=jacobian), curvature
 
-    def _sums(self, own: System, replies: Answers[System], coupled: Vector, judged: bool) -> Sums:
-        """Add up the systems of all holders; with `judged`, assemble the certificate from their terms."""
-        if not own.usable or not all(reply.usable for reply in replies):
-            return Sums(usable=False, system=own)
-        total = add_up([own, replies.total]).total
+    def _sums(self, own: System | None, replies: Answers[System], coupled: Vector, judged: bool) -> Sums:
+        """Add up the systems of all holders; with `judged`, assemble the certificate from their terms.
+
+        own: the server's; None: it holds nothing
+        """
+        total = replies.total
+        usable = all(reply.usable for reply in replies)
+        if own is not None:
+            usable = usable and own.usable
+            total = add_up([own, replies.total]).total
+        if not usable:
+            return Sums(usable=False, system=total)
         slope = total.gradient + total.price
         common = self.problem.regularizer.subdifferential_distance(-slope, self.w)
         certificate = None
@@ -320,14 +344,14 @@ class Balancing:
         own, coupled = np.split(weights, [self.at.split])
         coupled = self.at.price_coupled(coupled)
         replies = self.at.run.ask(balance, replace(order, coupled=coupled))
-        local = self.at.local_at(order.w, replies.total.coupled, replies.total.coupled_jacobian)
+        local, curvature = self.at.expand_at(order.w, replies.total.coupled, replies.total.coupled_jacobian)
         self.weights = weights
         self.jacobian = local.jacobian
         held = {problem.server.label: owner_evidence(problem.server, order.w, own)}
         if coupled.size:
             rows = slice(self.at.split, None)
             held["coupled"] = row_evidence(local.value[rows], local.jacobian[rows], order.w, coupled)
-        bent = lagrangian_hessian(replace(problem.server, objective=None), order.w, own, np.zeros(0))
+        bent = replace(curvature, objective=None).lagrangian(own, np.zeros(0))
         matrix = unpack(replies.total.matrix, order.w.size) + stiffness(cone, local.jacobian, weights) + bent
         return pull(held, problem.names, replies), matrix
 
@@ -349,6 +373,8 @@ class Server:
     wait: int = WAIT
     away: float = AWAY
     judged: int = 0  # iteration of the latest certificate
+    smallest: float = np.inf  # residual, at the iteration where it last halved
+    eased: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,7 +382,7 @@ class InteriorPoint(Solver[Server]):
     """Federated primal-dual interior point: a dozen exchanges of d x d matrices. Nothing to tune."""
 
     name: ClassVar[str] = "interior-point"
-    needs: ClassVar[Needs] = Needs(constraints=True, symmetric=True, coupled=True, own=True, matrices=True)
+    needs: ClassVar[Needs] = Needs(constraints=True, interior=True, coupled=True, own=True, matrices=True)
     reserve: ClassVar[int] = 2
     patience: ClassVar[int] = 60
     doubt: ClassVar[int] = 60
@@ -441,7 +467,9 @@ class InteriorPoint(Solver[Server]):
         state.wait *= 2
         regularizer = run.problem.regularizer
         steps = run.rounds_left - PROOF
-        point, found = seek_conflict(Balancing(state.at).ask, regularizer, state.at.w, value, steps)
+        balancing = Balancing(state.at)
+        point, found = seek_conflict(balancing.ask, regularizer, state.at.w, value, steps)
+        run.balanced = (point, balancing.weights)
         return found.conflict(run, point)
 
     def _iterate(self, run: Run, state: Server) -> Iterate:
@@ -489,7 +517,13 @@ class InteriorPoint(Solver[Server]):
         return grows and waited and run.rounds_left > PROOF
 
     def _end(self, run: Run, state: Server) -> Verdict | None:
-        """Algorithm 1 goes on where the constraints stay missed and may be non-convex."""
+        """Algorithm 1 goes on where the constraints stay missed and may be non-convex; a rescue where nothing moves."""
+        residual = state.now.residual + state.now.complementarity
+        if residual <= 0.5 * state.smallest:
+            state.smallest = residual
+            state.eased = state.k
+        if run.rescue is not None and state.k - state.eased >= IDLE:
+            return Verdict("stalled", f"no progress in {IDLE} iterations", then=self.fallback(state))
         missed = state.k - state.halved >= MISSED
         if not missed or run.problem.convex or run.rounds_left <= HAND_OVER:
             return None

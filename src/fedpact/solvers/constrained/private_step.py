@@ -40,14 +40,12 @@ class PrivateStep:
 
 def keep_private(
     matrix: Matrix, slope: Vector, centring: Vector, dim: int
-) -> tuple[Matrix, Vector, Vector, PrivateStep | None]:
-    """Matrix, slope and d slope / d tau of the first `dim` variables, and how all others answer; None: there are none.
+) -> tuple[Matrix, Vector, Vector, PrivateStep]:
+    """Matrix, slope and d slope / d tau of the first `dim` variables, and how all others answer.
 
     A server that makes the first positive definite makes the whole so, since E is: the steps of w and v together then
     lead downhill on the function whose model this is.
     """
-    if dim == slope.size:
-        return matrix, slope, centring, None
     B = matrix[:dim, dim:]
     inverse = positive_inverse(matrix[dim:, dim:])
     answer = PrivateStep(inverse @ slope[dim:], inverse @ centring[dim:], inverse @ B.T)

@@ -16,6 +16,7 @@ import numpy as np
 from fedpact.functions import Matrix, Vector
 from fedpact.prox import Prox
 from fedpact.solvers.local.base import Minimum
+from fedpact.solvers.local.quadratic_program import solve_polyhedral
 
 #: Parts of a Newton step that are tried; the residual must shrink by a tenth of the part.
 LENGTHS = (1.0, 0.5, 0.2, 0.05)
@@ -31,6 +32,8 @@ DIFFERENCE = 1e-7
 SHIFT = 1e-12
 #: Residuals below this, relative to the terms of M x + q, are rounding.
 ROUNDING = 1e-15
+#: The same for the quadratic program, whose solution is that of one linear system.
+PROGRAM_ROUNDING = 1e-13
 
 #: M counts as symmetric up to this part of its largest entry.
 SYMMETRIC = 1e-12
@@ -88,7 +91,11 @@ def composite_quadratic(matrix: Matrix, slope: Vector, regularizer: Prox, start:
     linear = slope - matrix @ start
     best = Minimum(start, np.inf, False, 0)
     steps = 0
-    for factor in RHOS:
+    for number, factor in enumerate(RHOS):
+        if number == 1:  # the first rho did not do: M is badly conditioned
+            best = _program_minimum(matrix, linear, regularizer, tolerance, best)
+            if best.converged:
+                return best
         rho = factor * typical
         inverse: Matrix = np.linalg.inv(matrix + rho * np.eye(start.size)).astype(np.float64)
         splitting = _Splitting(rho, rho * inverse, inverse @ linear, regularizer)
@@ -106,6 +113,21 @@ def composite_quadratic(matrix: Matrix, slope: Vector, regularizer: Prox, start:
             if best.residual <= max(tolerance, rounding):
                 return best
     return best
+
+
+def _program_minimum(matrix: Matrix, linear: Vector, regularizer: Prox, tolerance: float, best: Minimum) -> Minimum:
+    """The better of `best` and, where h is polyhedral, the solution of the quadratic program."""
+    found = solve_polyhedral(matrix, linear, regularizer)
+    if found is None:
+        return best
+    inside = found
+    if not regularizer.contains(found):
+        inside = regularizer.prox(found, 1.0)
+    miss = regularizer.subdifferential_distance(-(matrix @ inside + linear), inside)
+    rounding = PROGRAM_ROUNDING * float(np.max(np.abs(matrix) @ np.abs(inside) + np.abs(linear)))
+    if not miss < best.residual:
+        return best
+    return Minimum(inside, miss, miss <= max(tolerance, rounding), best.gradients)
 
 
 def _typical_size(matrix: Matrix) -> float:

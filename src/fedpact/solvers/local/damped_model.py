@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from fedpact.functions import Matrix, Vector
 from fedpact.prox import Prox
@@ -15,6 +15,8 @@ ROUNDING = 1e-14
 RAISE = 10.0
 #: ... and then once by this one, since M is nearly singular there.
 SAFE = 3.0
+#: No step is left of a model that needs more damping than this.
+MOST = 1e30
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -28,22 +30,23 @@ def model_step(
     M = matrix.copy()
     smooth = regularizer.curvature
     if smooth is not None:
-        M[np.diag_indices_from(M)] += smooth
+        M.flat[:: len(M) + 1] += smooth
         slope = slope + smooth * w
         diagonal = diagonal + smooth
     typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
     diagonal = np.maximum(diagonal, 1e-8 * np.where(np.diagonal(M) > 0, np.diagonal(M), typical))
     damping = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal)))
+    if not damping <= MOST:
+        return np.zeros_like(w), damping
     raised = False
     while True:
         damped = M + np.diag(damping * diagonal)
         scale = 1 / np.sqrt(np.maximum(np.diagonal(damped), 1e-300))
-        try:
-            factor = cho_factor(damped * np.outer(scale, scale), lower=True, check_finite=False)
-        except LinAlgError:
+        factor, failed = dpotrf(damped * np.outer(scale, scale), lower=True, clean=False)
+        if failed:
             damping = max(RAISE * damping, ROUNDING)
             raised = True
-            if not np.isfinite(damping * np.max(diagonal)):  # no damping makes this matrix positive
+            if damping > MOST or not np.isfinite(damping * np.max(diagonal)):  # none makes this matrix positive
                 return np.zeros_like(w), damping
             continue
         if not raised:
@@ -53,6 +56,6 @@ def model_step(
     if smooth is None:
         found = composite_quadratic(damped, slope, regularizer, w, tolerance)
         return found.w - w, damping
-    step = -scale * cho_solve(factor, scale * slope, check_finite=False)
-    refined = step - scale * cho_solve(factor, scale * (damped @ step + slope), check_finite=False)
+    step = -scale * dpotrs(factor, scale * slope, lower=True)[0]
+    refined = step - scale * dpotrs(factor, scale * (damped @ step + slope), lower=True)[0]
     return np.asarray(refined), damping

@@ -126,7 +126,7 @@ class CoordinateDescent(VerticalSolver[Descent]):
         if timed:
             run.note(TIMED.format(", ".join(timed)))
         holders = len(run.owners) + int(problem.intercept)
-        zero = Known(np.zeros(scored.y.size), 0.0, 0)
+        zero = Known(np.zeros(scored.length), 0.0, 0)
         return Descent(
             problem,
             self.pace(problem, begun.total, mine, holders),
@@ -180,7 +180,7 @@ class CoordinateDescent(VerticalSolver[Descent]):
     def reached(self, run: Run, state: Descent) -> Reached:
         answering = [name for name in state.known if name != state.share.name]
         numbers = [state.known[name].number for name in answering]
-        own = theta_at(state.place, state.known[state.share.name].number, state.share.width)
+        own = theta_at(state.place, state.known[state.share.name].number, state.share.size)
         return Reached(numbers, state.z, state.net, own)
 
 

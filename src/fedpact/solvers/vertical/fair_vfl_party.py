@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpact.errors import ProblemError
 from fedpact.federation import Largest, Order, Reply, Summed, client_step
-from fedpact.problem import Party, Scored
+from fedpact.problem import Party, Scored, score_losses
 from fedpact.solvers.vertical.shared import Placed, theta_at
 from fedpact.types import Vector
 
@@ -102,7 +102,7 @@ class Updated(Reply):
 @client_step
 def begin(share: Party, state: Any, order: Begin) -> tuple[Place, Begun]:
     """The party's start, theta = 0, and the size of its columns."""
-    zero = np.zeros(share.width)
+    zero = np.zeros(share.size)
     if not share.h.contains(zero):
         raise ProblemError(
             f"{share.label}: its regularizer {share.h!r} excludes zero, where this method starts; move its domain",
@@ -112,7 +112,7 @@ def begin(share: Party, state: Any, order: Begin) -> tuple[Place, Begun]:
     if share.X.size:
         size = float(np.linalg.norm(share.X, 2) ** 2)
     work = Work(**json.loads(order.work).get(share.name, {}))
-    place = Place(0, zero, zero, Scored(order.loss, order.y, order.rows), size, work)
+    place = Place(0, zero, zero, score_losses(order.loss, order.y, order.rows, share.outputs), size, work)
     return place, Begun(size=size, curvature=_curvature(share))
 
 
@@ -120,10 +120,9 @@ def begin(share: Party, state: Any, order: Begin) -> tuple[Place, Begun]:
 def update(share: Party, state: Place, order: Update) -> tuple[Place, Updated]:
     """Lines 4 to 7 of Algorithm 1, at least once and at most Q times with the same scores of the others."""
     scored = state.scored
-    weights = scored.weights(order.net)
-    eta = order.eta or default_eta(share, state, order, weights)
-    start = theta_at(state, order.base, share.width)
-    slope = share.X.T @ (weights * scored.slopes(order.scores))
+    eta = order.eta or default_eta(share, state, order)
+    start = theta_at(state, order.base, share.size)
+    slope = share.pull(scored.pull(order.scores, order.net))
     stationarity = share.h.subdifferential_distance(-slope, start)
     theta = start
     predicted = 0.0
@@ -135,14 +134,14 @@ def update(share: Party, state: Place, order: Update) -> tuple[Place, Updated]:
             if k > 0:
                 if clock() >= until:
                     break
-                slope = share.X.T @ (weights * scored.slopes(z))
+                slope = share.pull(scored.pull(z, order.net))
             moved = descend(share, theta, slope, eta)
             step = moved - theta
             theta = moved
-            z = z + share.X @ step
+            z = z + share.score(step)
             predicted += 0.5 * eta * float(step @ step)
         after = replace(state, number=order.number, before=start, theta=theta)
-    scores = share.X @ theta
+    scores = share.score(theta)
     if order.noise:  # from the system's entropy: whoever knows a seed can take it off again
         scores = scores + order.noise * np.random.default_rng().standard_normal(scores.size)
     return after, Updated(
@@ -161,8 +160,9 @@ def descend(share: Party, theta: Vector, slope: Vector, eta: float) -> Vector:
     return share.h.prox(theta - slope / eta, 1.0 / eta)
 
 
-def default_eta(share: Party, state: Place, order: Update, weights: Vector) -> float:
+def default_eta(share: Party, state: Place, order: Update) -> float:
     """scale * K * (curvature of the party's part of f)."""
+    weights = state.scored.weights(order.net)
     steepest = state.scored.smoothness(order.scores) * float(np.max(np.abs(weights)))
     own = steepest * state.size + _curvature(share)
     return order.scale * order.holders * max(own, 1e-300)

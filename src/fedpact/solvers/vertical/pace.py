@@ -50,11 +50,10 @@ class Theory:
     @classmethod
     def of(cls, scored: Scored, dual_step: float, size: float, curvature: float, updates: int) -> Theory:
         """L and L_12 bounded by sums over the parties: |X|^2 is at most that of |X_k|^2."""
-        lipschitz = scored.smoothness(np.zeros(scored.y.size)) * size / scored.y.size + curvature
-        largest = 1.0  # slope of a row's logistic or Huber's loss
-        if scored.loss == "squared":
-            largest = float(np.max(np.abs(scored.y), initial=0.0))
-        cross = float(np.sqrt(2 * size) * np.linalg.norm(scored.rows) * largest)  # of D - eps and of -D - eps
+        lipschitz = scored.smoothness(np.zeros(scored.length)) * size / scored.y.size + curvature
+        cross = float(
+            np.sqrt(2 * size) * np.linalg.norm(scored.rows) * scored.steepness()
+        )  # of D - eps and of -D - eps
         return cls(dual_step, lipschitz, cross, updates)
 
     def regularization(self, t: int) -> float:
@@ -123,5 +122,5 @@ def default_dual_step(scored: Scored) -> float:
     groups = [row > 0 for row in scored.rows] + [row < 0 for row in scored.rows]
     sizes = [np.count_nonzero(group) for group in groups if group.any()]
     smallest = min(sizes, default=scored.y.size) / scored.y.size
-    loss = float(np.mean(scored.losses(np.zeros(scored.y.size))))
+    loss = float(np.mean(scored.losses(np.zeros(scored.length))))
     return ASCENT * smallest / max(loss, 1e-300)

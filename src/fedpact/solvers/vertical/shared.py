@@ -45,7 +45,7 @@ def theta_at(state: Placed | None, number: int, dim: int) -> Vector:
 
 def gradient_of(share: Party, theta: Vector, slopes: Vector) -> Vector:
     """A party's gradient of the Lagrangian at theta, given the slopes by score; its h_k is quadratic."""
-    return np.asarray(share.X.T @ slopes + share.curvature * theta)
+    return np.asarray(share.pull(slopes) + share.curvature * theta)
 
 
 def certificate_of(problem: VerticalProblem, z: Vector, net: Vector, slopes: Sequence[float]) -> Certificate:
@@ -84,7 +84,7 @@ class Revealed(Concluded):
 @client_step
 def conclude(share: Party, state: Any, order: Conclude) -> tuple[Any, Concluded]:
     """The party writes its piece to its own file, if it has one, and judges it anew from its own columns."""
-    theta = theta_at(state, order.number, share.width)
+    theta = theta_at(state, order.number, share.size)
     share.keep_piece(theta, order.run)
     return state, judge_piece(share, theta, order.slopes)
 
@@ -93,15 +93,15 @@ def conclude(share: Party, state: Any, order: Conclude) -> tuple[Any, Concluded]
 def reveal(share: Party, state: Any, order: Conclude) -> tuple[Any, Revealed]:
     """The same, and it hands its piece out."""
     state, judged = conclude(share, state, order)
-    return state, Revealed(theta=theta_at(state, order.number, share.width), **vars(judged))
+    return state, Revealed(theta=theta_at(state, order.number, share.size), **vars(judged))
 
 
 def judge_piece(share: Party, theta: Vector, slopes: Vector) -> Concluded:
     """What a party's columns say about its coefficients."""
     return Concluded(
-        scores=share.X @ theta,
+        scores=share.score(theta),
         penalty=share.h.value(theta),
-        stationarity=share.h.subdifferential_distance(-(share.X.T @ slopes), theta),
+        stationarity=share.h.subdifferential_distance(-share.pull(slopes), theta),
     )
 
 
@@ -146,14 +146,14 @@ class VerticalSolver(Solver[S]):
             replies: Answers[Any] = revealed
         else:
             replies = run.ask(conclude, order)
-            parts = [np.full(party.width, np.nan) for party in problem.shares]
+            parts = [np.full(scored.outputs * party.width, np.nan) for party in problem.shares]
         own = judge_piece(problem.server, at.own, slopes)
         z = replies.total.scores + own.scores
         penalty = replies.total.penalty + own.penalty
         each = [own.stationarity, *(reply.stationarity for reply in replies)]
         certificate = certificate_of(problem, z, at.net, each)
         objective = float(np.mean(scored.losses(z))) + penalty
-        run.best.w = np.concatenate([*parts, at.own])
+        run.best.w = problem.join([*parts, at.own])
         run.best.multiplier = problem.multiplier(at.net)
         unbounded = _falls_forever(problem, z, penalty, max(certificate.violation, run.tol[1]))
         return Ending(certificate, objective, [np.zeros(0) for _ in problem.shares], unbounded, scores=z)
@@ -161,8 +161,8 @@ class VerticalSolver(Solver[S]):
 
 def start_of(problem: VerticalProblem) -> Reached:
     """theta = 0 everywhere."""
-    scores = np.zeros(problem.scored.y.size)
-    return Reached([0], scores, np.zeros(problem.price_length), np.zeros(problem.server.width))
+    scores = np.zeros(problem.scored.length)
+    return Reached([0], scores, np.zeros(problem.price_length), np.zeros(problem.server.size))
 
 
 def _falls_forever(problem: VerticalProblem, z: Vector, penalty: float, violation: float) -> bool:

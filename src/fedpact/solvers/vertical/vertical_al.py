@@ -1,4 +1,4 @@
-"""Fair vertical learning in tens of exchanges: an augmented Lagrangian whose L-BFGS steps are found at the coordinator.
+"""Fair vertical learning in tens of exchanges: an augmented Lagrangian, minimised over all that was sent so far.
 
     A(theta) = L(theta) + sum_j S_j(lambda_j + beta D_j)^2 / (2 beta),  S_j(t) = sign(t) max(|t| - beta eps_j, 0)
 
@@ -6,13 +6,17 @@ is the augmented Lagrangian of |D_j| <= eps_j with one net price lambda_j a gap 
 -D_j <= eps_j): its gradient is that of the Lagrangian at net_j = S_j(lambda_j + beta D_j), which is also the next
 lambda_j. In one exchange
 
-    down: r = weights(net) * l'(z) (n numbers), and the last step as coefficients of vectors that the parties hold
-    up:   X_k g_k (n numbers), g_k = X_k' r + grad h_k, and inner products of the party's vectors
+    down: r, the slopes of the Lagrangian by score (n numbers), and the last step as coefficients of vectors v_1, ...,
+          v_m that the parties hold: the gradients so far
+    up:   X_k g_k (n numbers), g_k = X_k' r + grad h_k, and the products of g_k with the party's vectors in the metric
+          of h_k; g becomes one more vector
 
-are enough for a whole iteration: directions are combinations of earlier steps, changes of gradients and the gradient
-(Chen, Wang and Zhou 2014), so their scores are combinations of scores the coordinator has, and the line search along
-them costs no exchange. Everything that comes up is only ever summed; for the certificate on the way, so are the squares
-of the largest entries of all g_k, the root of which is no less than the largest. The last exchange has that itself.
+The scores of a combination of vectors are the combination of scores that the coordinator has, and so is h there: A on
+theta + span(v_1, ..., v_m) is known to it. So it minimises A there by Newton steps, moves the prices, and does both
+again until the constrained problem is solved on that space, without an exchange (a sequential subspace method: Narkiss
+and Zibulevsky 2005; for a quadratic A these are conjugate gradients). Everything that comes up is only ever summed; for
+the certificate on the way, so are the squares of the largest entries of all g_k, the root of which is no less than the
+largest. The last exchange has that itself.
 
 Notation
     theta_k  coefficients of party k, which stay there          theta
@@ -33,86 +37,80 @@ from scipy.optimize import brentq
 from fedpact.federation import Largest, Order, Reply, Summed, client_step
 from fedpact.problem import VerticalProblem
 from fedpact.solvers.base import Needs, option
-from fedpact.solvers.run import MARGIN, Iterate, Run
+from fedpact.solvers.run import Iterate, Run
 from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, gradient_of
-from fedpact.types import Vector
+from fedpact.types import Matrix, Vector
 
-#: Pairs of steps and changes that are kept.
-MEMORY = 20
+#: Vectors that are kept: of n people the coordinator holds so many times n numbers.
+MEMORY = 60
+#: Vectors that are combinations of others up to this part of their square are left out.
+DEPENDENT = 1e-13
+#: The problem on the space of the vectors is solved better than the tolerance by this factor,
+CLOSER = 1e-2
+#: but not better than rounding allows,
+CLOSEST = 1e-13
+#: with at most so many Newton steps between two moves of the prices,
+NEWTON_STEPS = 30
+#: and so many moves between two exchanges.
+MOVES = 30
 #: beta at the start, relative to one over the mean loss at theta = 0 (losses have a unit, prices have none).
 START = 5.0
-#: Prices move when the gradient has come down to this part of what it was when they last did,
-ENOUGH = 0.3
-#: after at least so many steps,
-FEWEST = 3
-#: and after so many in any case.
-MOST = 15
 #: beta grows by this factor
 GROWTH = 2.0
-#: when more than this part of the violation is left since the prices last moved.
+#: when more than this part of the miss is left since the prices last moved,
 SLOW = 0.25
-#: A pair of step and change whose cosine is below this has no curvature that could be trusted.
-STRAIGHT = 1e-12
+#: up to this multiple of where it began: on a small space the constraints may be out of reach.
+MOST = 1e4
 
 # ---------------------------------------------------------------------------------------------------- the party's half
 
 
 @dataclass(frozen=True)
 class Block(Placed):
-    """What a party keeps: its gradient at theta, and its part of the last steps and changes of it, one a row."""
+    """What a party keeps: its part of the vectors, one a row."""
 
-    gradient: Vector
-    steps: Vector
-    changes: Vector
-
-    @property
-    def vectors(self) -> Vector:
-        """What directions and inner products are made of, one a row: steps, changes, gradient, theta."""
-        return np.vstack([self.steps, self.changes, self.gradient, self.theta])
+    vectors: Matrix
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advance(Order):
-    """combination: the step, of steps, changes and the gradient; empty: stay. keep: remember it as a pair?"""
+    """combination: the step, of the vectors; empty: stay"""
 
     slopes: Vector
     combination: Vector
-    keep: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advanced(Reply):
-    """The gradient after the step, as scores and inner products."""
+    """The gradient after the step, as scores and products."""
 
     scores: Summed[Vector]  # X_k g_k
-    products: Summed[Vector]  # of all vectors
-    curvatures: Summed[Vector]  # of all vectors, in the metric of h_k
+    curvatures: Summed[Vector]  # of g_k with all vectors, itself and theta_k, in the metric of h_k
     stationarity: Largest[float]  # of g_k
+
+
+def survivors(combination: Vector) -> Matrix:
+    """What is kept of the vectors once a step was taken, as combinations of them.
+
+    All, while there is room; then the step in the place of the two oldest, so that what they were good for stays.
+    """
+    everything = np.eye(combination.size)
+    if combination.size < MEMORY:
+        return everything
+    return np.vstack([combination, everything[2:]])
 
 
 @client_step
 def advance(share: Any, state: Block | None, order: Advance) -> tuple[Block, Advanced]:
     """Take the step, and answer with the gradient there."""
-    X = share.X
-    none = np.zeros((0, X.shape[1]))
-    zero = np.zeros(X.shape[1])
-    before = state or Block(0, zero, zero, zero, none, none)
-    step = zero
-    if order.combination.size:
-        step = order.combination @ before.vectors[:-1]
-    theta = before.theta + step
+    zero = np.zeros(share.size)
+    before = state or Block(0, zero, zero, np.zeros((0, share.size)))
+    theta = before.theta + order.combination @ before.vectors
     gradient = gradient_of(share, theta, order.slopes)
-    steps = before.steps
-    changes = before.changes
-    if order.keep:
-        steps = np.vstack([steps, step])[-MEMORY:]
-        changes = np.vstack([changes, gradient - before.gradient])[-MEMORY:]
-    after = Block(before.number + 1, before.theta, theta, gradient, steps, changes)
-    vectors = after.vectors
-    return after, Advanced(
-        scores=X @ gradient,
-        products=vectors @ vectors.T,
-        curvatures=vectors * share.curvature @ vectors.T,
+    vectors = np.vstack([survivors(order.combination) @ before.vectors, gradient])
+    return Block(before.number + 1, before.theta, theta, vectors), Advanced(
+        scores=share.score(gradient),
+        curvatures=np.vstack([vectors, theta]) @ (share.curvature * gradient),
         stationarity=float(np.max(np.abs(gradient), initial=0.0)),
     )
 
@@ -121,48 +119,207 @@ def advance(share: Any, state: Block | None, order: Advance) -> tuple[Block, Adv
 
 
 @dataclass
-class Memory:
-    """The scores of the parties' vectors: what X times a combination of them is."""
+class Space:
+    """What the coordinator knows of the parties' vectors, and of theta.
 
-    steps: Vector
-    changes: Vector
-    gradient: Vector
-
-    def of(self, combination: Vector) -> Vector:
-        """The scores of a combination of steps, changes and the gradient."""
-        return np.asarray(combination @ np.vstack([self.steps, self.changes, self.gradient]))
-
-    def receive(self, gradient: Vector, step: Vector | None) -> None:
-        """A new gradient's scores; with a step, the pair was kept."""
-        if step is not None:
-            self.steps = np.vstack([self.steps, step])[-MEMORY:]
-            self.changes = np.vstack([self.changes, gradient - self.gradient])[-MEMORY:]
-        self.gradient = gradient
-
-
-def direction(products: Vector) -> Vector:
-    """Minus the L-BFGS inverse Hessian times the gradient, as coefficients of [steps, changes, gradient].
-
-    products: of [steps, changes, gradient, theta]. The two loops of Nocedal (1980), on coefficients; pairs along which
-    A is not convex are left out.
+    scores:     of every vector, one a row
+    curvatures: products of the vectors in the metric of h
+    pull:       their products with theta, likewise; penalty: h(theta)
     """
-    kept = (len(products) - 2) // 2
-    among = products[:-1, :-1]
-    squares = np.diag(products)
-    every = [(j, kept + j) for j in range(kept)]
-    pairs = [(s, y) for s, y in every if among[s, y] > STRAIGHT * np.sqrt(squares[s] * squares[y]) > 0]
-    found = np.zeros(2 * kept + 1)
-    found[-1] = -1.0
-    first = {}
-    for step, change in reversed(pairs):
-        first[step] = among[step] @ found / among[step, change]
-        found[change] -= first[step]
-    if pairs:
-        step, change = pairs[-1]
-        found *= among[step, change] / among[change, change]
-    for step, change in pairs:
-        found[step] += first[step] - among[change] @ found / among[step, change]
-    return found
+
+    scores: Matrix
+    curvatures: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+    pull: Vector = field(default_factory=lambda: np.zeros(0))
+    penalty: float = 0.0
+
+    def take(self, combination: Vector) -> None:
+        """theta moves by this combination, as the parties know; some vectors may go."""
+        across = self.curvatures @ combination
+        self.penalty += float(combination @ (self.pull + 0.5 * across))
+        self.pull = self.pull + across
+        if combination.size == MEMORY:
+            kept = survivors(combination)
+            self.scores = kept @ self.scores
+            self.curvatures = kept @ self.curvatures @ kept.T
+            self.pull = kept @ self.pull
+
+    def add(self, scores: Vector, curvatures: Vector) -> None:
+        """One more vector. curvatures: with all vectors, itself and theta"""
+        among = curvatures[:-2, None]
+        self.scores = np.vstack([self.scores, scores])
+        self.curvatures = np.block([[self.curvatures, among], [among.T, curvatures[-2]]])
+        self.pull = np.append(self.pull, curvatures[-1])
+
+    def basis(self) -> Matrix:
+        """Combinations of the vectors, one a row, that are orthonormal in the metric of mean squared score and h."""
+        gram = self.scores @ self.scores.T / self.scores.shape[1] + self.curvatures
+        sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+        values, directions = np.linalg.eigh(gram / np.outer(sizes, sizes))
+        kept = values > DEPENDENT * values[-1]
+        return np.asarray((directions[:, kept] / np.sqrt(values[kept])).T / sizes)
+
+
+@dataclass
+class Prices:
+    """lambda and beta, and when they move."""
+
+    problem: VerticalProblem
+    prices: Vector
+    penalty: float
+    most: float
+    miss: float = np.inf
+
+    def net(self, gaps: Vector) -> Vector:
+        """S(lambda + beta D): the net prices at these gaps; a mean with no bound below has no price there."""
+        above = np.maximum(self.prices + self.penalty * (gaps - self.problem.max_gap), 0.0)
+        below = np.minimum(self.prices + self.penalty * (gaps - self.problem.least), 0.0)
+        return np.asarray(above + below)
+
+    def move(self, gaps: Vector, enough: float) -> bool:
+        """Update the multipliers; whether they were off by so much that A should be minimised again."""
+        net = self.net(gaps)
+        miss = float(np.max(np.abs(net - self.prices), initial=0.0)) / self.penalty
+        self.prices = net
+        if miss > max(SLOW * self.miss, enough):
+            self.penalty = min(GROWTH * self.penalty, self.most)
+        self.miss = miss
+        return miss > enough
+
+
+@dataclass
+class Coordinator:
+    """The coordinator's variables; `combination` says how the next point is reached."""
+
+    prices: Prices
+    z: Vector
+    space: Space
+    net: Vector
+    own: Block | None = None
+    combination: Vector = field(default_factory=lambda: np.zeros(0))
+    newton_steps: int = 0
+    k: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerticalAL(VerticalSolver[Coordinator]):
+    """Augmented Lagrangian over the space of all gradients so far: one vector down and one up an iteration."""
+
+    name: ClassVar[str] = "vertical-al"
+    needs: ClassVar[Needs] = replace(VerticalSolver.needs, loss_bounds=True, own_losses=True)
+    patience: ClassVar[int] = 500
+    doubt: ClassVar[int] = 500
+
+    penalty: float | None = option(None, "at the start; by default from the loss", letter="beta", above=0)
+
+    def init(self, run: Run) -> tuple[Coordinator, Iterate]:
+        problem: Any = run.problem
+        z = np.zeros(problem.scored.length)
+        loss = float(np.mean(problem.scored.losses(z)))
+        gaps = np.zeros(len(problem.gap_names))
+        penalty = self.penalty or START / max(loss, 1e-300)
+        prices = Prices(problem, gaps, penalty, MOST * penalty)
+        state = Coordinator(prices, z, Space(np.zeros((0, z.size))), gaps)
+        return state, self._exchange(run, state, z)
+
+    def step(self, run: Run, state: Coordinator) -> Iterate:
+        """Solve the problem on the space of the vectors; then one exchange."""
+        accuracy = max(CLOSER * min(run.tol), CLOSEST)
+        state.combination, state.newton_steps = solve_within(state.space, state.prices, state.z, accuracy)
+        z = state.z + state.combination @ state.space.scores
+        state.space.take(state.combination)
+        return self._exchange(run, state, z)
+
+    def reached(self, run: Run, state: Coordinator) -> Reached:
+        own = np.zeros(state.prices.problem.server.size) if state.own is None else state.own.theta
+        return Reached([state.k], state.z, state.net, own)
+
+    def _exchange(self, run: Run, state: Coordinator, z: Vector) -> Iterate:
+        """The parties take the step to where the scores are z, and answer with their gradient there."""
+        problem = state.prices.problem
+        net = state.prices.net(problem.scored.gaps(z))
+        order = Advance(slopes=problem.slopes(z, net), combination=state.combination)
+        replies = run.ask(advance, order)
+        state.own, mine = advance(problem.server, state.own, order)
+        state.z = z
+        state.net = net
+        state.k += 1
+        state.space.add(replies.total.scores + mine.scores, replies.total.curvatures + mine.curvatures)
+        objective = float(np.mean(problem.scored.losses(z))) + state.space.penalty
+        certificate = certificate_of(problem, z, net, [mine.stationarity, replies.total.stationarity])
+        return Iterate(
+            number=state.k - 1,  # the first order only looks at the start
+            w=np.zeros(0),
+            multiplier=problem.multiplier(net),
+            judged=(certificate, objective),
+            inner=state.newton_steps,
+            penalty=state.prices.penalty,
+            gradients=len(run.owners),
+        )
+
+
+@dataclass
+class Within:
+    """A on theta + span of the vectors, by coordinates in a basis of it.
+
+    F: scores of the basis, one a row; Q: its products in the metric of h; q: those with theta
+    """
+
+    prices: Prices
+    F: Matrix
+    Q: Matrix
+    q: Vector
+
+    def slopes(self, z: Vector) -> Vector:
+        """The derivatives of A - h by the scores."""
+        scored = self.prices.problem.scored
+        return scored.pull(z, self.prices.net(scored.gaps(z)))
+
+    def newton_step(self, z: Vector, gradient: Vector) -> Vector:
+        """A descent direction: rows whose loss counts against the sum add no curvature, so that A seems convex."""
+        scored = self.prices.problem.scored
+        net = self.prices.net(scored.gaps(z))
+        steep = self.F @ scored.pulls(z)[net != 0].T
+        hessian = scored.curve(self.F, z, np.maximum(scored.weights(net), 0.0)) + self.Q
+        hessian += self.prices.penalty * steep @ steep.T
+        tiny = np.finfo(np.float64).eps * np.trace(hessian) + 1e-300
+        return -np.linalg.solve(hessian + tiny * np.eye(len(hessian)), gradient)
+
+    def minimize(self, z: Vector, at: Vector, accuracy: float) -> tuple[Vector, Vector, int]:
+        """Newton's method with exact line search, from scores z and coordinates `at`: where it ends, and its steps."""
+        for number in range(NEWTON_STEPS):
+            across = self.Q @ at + self.q
+            gradient = self.F @ self.slopes(z) + across
+            if np.max(np.abs(gradient), initial=0.0) <= accuracy:
+                return z, at, number
+            step = self.newton_step(z, gradient)
+            u = step @ self.F
+            falls = float(step @ across)
+            bends = float(step @ self.Q @ step)
+
+            def slope(length: float, z: Vector = z, u: Vector = u, falls: float = falls, bends: float = bends) -> float:
+                return float(self.slopes(z + length * u) @ u) + falls + length * bends
+
+            if not slope(0.0) < 0:
+                return z, at, number  # as good as rounding allows
+            length = line_search(slope)
+            z = z + length * u
+            at = at + length * step
+        return z, at, NEWTON_STEPS
+
+
+def solve_within(space: Space, prices: Prices, z: Vector, accuracy: float) -> tuple[Vector, int]:
+    """Solve the constrained problem on the space of the vectors: the step, as their combination, and Newton steps."""
+    basis = space.basis()
+    within = Within(prices, basis @ space.scores, basis @ space.curvatures @ basis.T, basis @ space.pull)
+    at = np.zeros(len(basis))
+    steps = 0
+    prices.miss = np.inf  # on a larger space it begins anew
+    for _ in range(MOVES):
+        z, at, more = within.minimize(z, at, accuracy)
+        steps += more
+        if not prices.move(prices.problem.scored.gaps(z), accuracy):
+            break
+    return at @ basis, steps
 
 
 def line_search(slope: Callable[[float], float]) -> float:
@@ -175,148 +332,3 @@ def line_search(slope: Callable[[float], float]) -> float:
         low = high
         high *= 4.0
     return low
-
-
-@dataclass
-class Prices:
-    """lambda and beta, and when they move."""
-
-    problem: VerticalProblem
-    prices: Vector
-    penalty: float
-    count: int = 0
-    slope: float = np.inf
-    violation: float = np.inf
-
-    def net(self, gaps: Vector) -> Vector:
-        """S(lambda + beta D): the net prices at these gaps; a mean with no bound below has no price there."""
-        above = np.maximum(self.prices + self.penalty * (gaps - self.problem.max_gap), 0.0)
-        below = np.minimum(self.prices + self.penalty * (gaps - self.problem.least), 0.0)
-        return np.asarray(above + below)
-
-    def move(self, gaps: Vector, slope: float, tol: tuple[float, float]) -> bool:
-        """Update the multipliers once the subproblem is accurate enough. Returns True if they changed.
-
-        slope: norm of the gradient, a sum over the parties, so that it does not matter who has which columns
-        """
-        self.count += 1
-        if self.slope == np.inf:
-            self.slope = slope
-        accurate = slope <= max(ENOUGH * self.slope, 0.3 * tol[0])
-        due = (accurate and self.count >= FEWEST) or self.count >= MOST
-        if not len(self.prices) or not due:
-            return False
-        excess = np.maximum(gaps - self.problem.max_gap, self.problem.least - gaps)
-        violation = float(np.max(np.maximum(excess, 0.0)))
-        self.prices = self.net(gaps)
-        if violation > max(SLOW * self.violation, MARGIN * tol[1]):
-            self.penalty *= GROWTH
-        self.count = 0
-        self.slope = slope
-        self.violation = violation
-        return True
-
-
-@dataclass
-class Coordinator:
-    """The coordinator's variables; `combination`, `step` and `keep` say how the next point is reached."""
-
-    prices: Prices
-    z: Vector
-    memory: Memory
-    net: Vector
-    own: Block | None = None
-    products: Vector | None = None
-    curvatures: Vector | None = None
-    combination: Vector = field(default_factory=lambda: np.zeros(0))
-    step: Vector | None = None
-    keep: bool = False
-    k: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerticalAL(VerticalSolver[Coordinator]):
-    """Augmented Lagrangian with L-BFGS formed from inner products: one vector down and one up an iteration."""
-
-    name: ClassVar[str] = "vertical-al"
-    needs: ClassVar[Needs] = replace(VerticalSolver.needs, loss_bounds=True, own_losses=True)
-    patience: ClassVar[int] = 500
-    doubt: ClassVar[int] = 500
-
-    penalty: float | None = option(None, "at the start; by default from the loss", letter="beta", above=0)
-
-    def init(self, run: Run) -> tuple[Coordinator, Iterate]:
-        problem: Any = run.problem
-        scored = problem.scored
-        z = np.zeros(scored.y.size)
-        loss = float(np.mean(scored.losses(z)))
-        gaps = np.zeros(len(problem.gap_names))
-        prices = Prices(problem, gaps, self.penalty or START / max(loss, 1e-300))
-        none = np.zeros((0, z.size))
-        state = Coordinator(prices, z, Memory(none, none, z), gaps)
-        return state, self._exchange(run, state, z)
-
-    def step(self, run: Run, state: Coordinator) -> Iterate:
-        """A step along the L-BFGS direction, as far as the line search says; then one exchange."""
-        assert state.products is not None
-        assert state.curvatures is not None
-        gaps = state.prices.problem.scored.gaps(state.z)
-        slope = float(np.sqrt(max(state.products[-2, -2], 0.0)))  # of steps, changes, gradient, theta
-        changed = state.prices.move(gaps, slope, run.tol)
-        combination, length = find_step(state.prices, state.z, state.memory, state.products, state.curvatures)
-        state.combination = length * combination
-        state.step = state.memory.of(state.combination)
-        state.keep = not changed and length > 0  # a pair is of one function; prices that moved make it another
-        return self._exchange(run, state, state.z + state.step)
-
-    def reached(self, run: Run, state: Coordinator) -> Reached:
-        own = np.zeros(state.prices.problem.server.width) if state.own is None else state.own.theta
-        return Reached([state.k], state.z, state.net, own)
-
-    def _exchange(self, run: Run, state: Coordinator, z: Vector) -> Iterate:
-        """The parties take the step to where the scores are z, and answer with their gradient there."""
-        problem = state.prices.problem
-        scored = problem.scored
-        net = state.prices.net(scored.gaps(z))
-        slopes = problem.slopes(z, net)
-        order = Advance(slopes=slopes, combination=state.combination, keep=state.keep)
-        replies = run.ask(advance, order)
-        state.own, mine = advance(problem.server, state.own, order)
-        state.z = z
-        state.net = net
-        state.k += 1
-        kept = state.step if state.keep else None
-        state.memory.receive(replies.total.scores + mine.scores, kept)
-        state.products = replies.total.products + mine.products
-        state.curvatures = replies.total.curvatures + mine.curvatures
-        objective = float(np.mean(scored.losses(z)) + 0.5 * state.curvatures[-1, -1])
-        each = [mine.stationarity, replies.total.stationarity]
-        certificate = certificate_of(problem, z, net, each)
-        return Iterate(
-            number=state.k - 1,  # the first order only looks at the start
-            w=np.zeros(0),
-            multiplier=problem.multiplier(net),
-            judged=(certificate, objective),
-            inner=state.prices.count,
-            penalty=state.prices.penalty,
-            gradients=len(run.owners),
-        )
-
-
-def find_step(state: Prices, z: Vector, memory: Memory, products: Vector, curvatures: Vector) -> tuple[Vector, float]:
-    """A descent direction of A and how far to go along it."""
-    scored = state.problem.scored
-    newton = direction(products)
-    for combination in (newton, np.append(np.zeros(newton.size - 1), -1.0)):
-        u = memory.of(combination)
-        across = float(combination @ curvatures[:-1, -1])
-        along = float(combination @ curvatures[:-1, :-1] @ combination)
-
-        def slope(length: float, u: Vector = u, across: float = across, along: float = along) -> float:
-            ahead = z + length * u
-            weights = scored.weights(state.net(scored.gaps(ahead)))
-            return float(weights * scored.slopes(ahead) @ u + across + length * along)
-
-        if slope(0.0) < 0:
-            return combination, line_search(slope)
-    return newton, 0.0

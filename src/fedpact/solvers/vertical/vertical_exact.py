@@ -38,6 +38,7 @@ from fedpact.errors import OptionError, OwnerError
 from fedpact.federation import Answers, Largest, Order, Reply, Session, Summed, client_step
 from fedpact.functions import Quadratic
 from fedpact.problem import FederatedProblem, Party, VerticalProblem
+from fedpact.problem.party import score_columns
 from fedpact.solvers.base import Needs, option
 from fedpact.solvers.constrained.interior_point import InteriorPoint
 from fedpact.solvers.loop import run_solver
@@ -137,7 +138,8 @@ def omega(seed: int, rows: int, length: int) -> Matrix:
 
 def roots_of(share: Party) -> Vector:
     """The roots of the curvatures by which columns are divided; 1 for columns that are not shrunk."""
-    return np.sqrt(np.where(share.curvature > 0, share.curvature, 1.0))
+    curvature = share.curvature[: share.width]  # the same for every score of a person
+    return np.sqrt(np.where(curvature > 0, curvature, 1.0))
 
 
 @client_step
@@ -148,8 +150,8 @@ def sketch(share: Party, state: Any, order: Sketch) -> tuple[Shaded, Sketched]:
         raise OwnerError(f"{asked} numbers are asked for at once, more than {BLOCK}", code="FP-OWNER-340")
     X = share.X / roots_of(share)
     if order.first == 0:
-        zero = np.zeros(share.width)
-        shrunk = share.curvature > 0
+        zero = np.zeros(share.size)
+        shrunk = share.curvature[: share.width] > 0
         by_shrunk = X.T @ omega(order.seed, len(X), order.length) * shrunk[:, None]
         by_free = X.T @ omega(order.seed + 1, len(X), order.free_length) * ~shrunk[:, None]
         state = Shaded(0, zero, zero, np.hstack([by_shrunk, by_free]))
@@ -160,25 +162,25 @@ def sketch(share: Party, state: Any, order: Sketch) -> tuple[Shaded, Sketched]:
     return state, Sketched(
         products=products,
         gram=state.shadow.T @ state.shadow,
-        free=float(np.sum(share.curvature == 0)),
+        free=float(np.sum(share.curvature[: share.width] == 0)),
     )
 
 
 @client_step
 def move(share: Party, state: Shaded, order: Move) -> tuple[Shaded, Moved]:
     """Judge where the party is, and go where the weights say."""
-    here = theta_at(state, order.base, share.width)
+    here = theta_at(state, order.base, share.size)
     roots = roots_of(share)
     basis = state.shadow @ order.mix
     theta = here
     if order.weights.size:
-        theta = basis @ order.weights / roots
+        theta = np.asarray(order.weights.reshape(share.outputs, -1) @ basis.T / roots).ravel()
     before = judge_piece(share, here, order.slopes)
     return replace(state, number=order.number, before=here, theta=theta), Moved(
-        scores=share.X @ theta,
+        scores=share.score(theta),
         penalty=share.h.value(theta),
         gram=basis.T @ basis,
-        pull=basis.T @ (share.X.T @ order.slopes / roots),
+        pull=np.asarray(share.pull(order.slopes).reshape(share.outputs, -1) / roots @ basis).ravel(),
         stationarity=before.stationarity,
     )
 
@@ -267,7 +269,9 @@ class VerticalExact(VerticalSolver[Coordinator]):
         features = learn(run.ask, problem, run.seed, self.noise)
         rank = features.mix.shape[1]
         nothing = np.zeros(problem.price_length)
-        start = Point(0, np.zeros(rank), np.zeros(problem.server.width), nothing, np.zeros(problem.scored.y.size), 0.0)
+        scored = problem.scored
+        weights = np.zeros(rank * scored.outputs)
+        start = Point(0, weights, np.zeros(problem.server.size), nothing, np.zeros(scored.length), 0.0)
         accuracy = (max(CLOSER * run.tol[0], CLOSEST), max(CLOSER * run.tol[1], CLOSEST))
         state = Coordinator(problem, features, start, start, accuracy)
         found, slope = self._move(run, state)
@@ -295,9 +299,9 @@ class VerticalExact(VerticalSolver[Coordinator]):
     def _move(self, run: Run, state: Coordinator) -> tuple[Solution, float]:
         """Solve, and let the parties go there: the solution, and the largest slope of anybody's where they were."""
         found = solve_here(state)
-        weights, own = np.split(found.w, [state.features.mix.shape[1]])
+        weights, own = split_model(found.w, state.features, state.problem)
         replies = run.ask(move, self._order(state, weights))
-        scores = replies.total.scores + state.problem.server.X @ own
+        scores = replies.total.scores + state.problem.server.score(own)
         net = state.problem.net(found.multipliers[0])
         state.point = Point(state.point.number + 1, weights, own, net, scores, replies.total.penalty)
         state.features = replace(state.features, gram=replies.total.gram)
@@ -381,22 +385,32 @@ def find_features(products: Matrix, gram: Matrix, length: int) -> Features:
     return Features(products @ mix, mix, shrunk, mix.T @ gram @ mix)
 
 
+def split_model(w: Vector, features: Features, problem: VerticalProblem) -> tuple[Vector, Vector]:
+    """Weights of the features and the coordinator's own coefficients, each of one score after the other."""
+    by_score = w.reshape(problem.scored.outputs, -1)
+    rank = features.mix.shape[1]
+    return by_score[:, :rank].ravel(), by_score[:, rank:].ravel()
+
+
 def solve_here(state: Coordinator) -> Solution:
     """Solve on the features, corrected by what the parties said about the last judged point."""
     problem = state.problem
     known = state.features
     at = state.judged
+    outputs = problem.scored.outputs
+    rank = known.mix.shape[1]
     X = np.hstack([known.features, problem.server.X])
+    start = problem.join([at.weights, at.own])
     offset = None
-    linear = np.zeros(X.shape[1])
+    linear = np.zeros((outputs, X.shape[1]))
     if at.number:
-        offset = at.scores - X @ np.concatenate([at.weights, at.own])
-        slopes = problem.slopes(at.scores, at.net)
-        linear[: at.weights.size] = state.pull - known.features.T @ slopes
+        offset = at.scores - score_columns(X, start, outputs)
+        slopes = problem.slopes(at.scores, at.net).reshape(outputs, -1)
+        linear[:, :rank] = state.pull.reshape(outputs, -1) - slopes @ known.features
     curvature = np.zeros((X.shape[1], X.shape[1]))
-    curvature[: at.weights.size, : at.weights.size] = known.quadratic
-    posed = problem.pose(X, Quadratic(curvature, linear), offset)
-    return run_alone(posed, np.concatenate([at.weights, at.own]), state.accuracy)
+    curvature[:rank, :rank] = known.quadratic
+    smooth = Quadratic(np.kron(np.eye(outputs), curvature), linear.ravel())
+    return run_alone(problem.pose(X, smooth, offset), start, state.accuracy)
 
 
 def run_alone(problem: FederatedProblem, start: Vector, tol: tuple[float, float]) -> Solution:

@@ -1,0 +1,81 @@
+"""The table of a fit: coefficients in the units of the columns, prices in the user's terms, each with its error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpact.errors import OptionError
+from fedpact.problem.certificate import TOGETHER
+from fedpact.statistics import Summary
+from fedpact.tasks import Model, RegressionModel, TableTask
+from fedpact.tasks.base import SERVER
+from fedpact.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from fedpact.fitting.result import Fit
+
+#: The intercept, among the names of the columns.
+INTERCEPT = "intercept"
+
+
+def summarize(found: Fit, level: float) -> Summary:
+    """Standard errors, tests and intervals of a fit that was made with `inference=...`.
+
+    A bound at an owner depends on its rows, and so do the scales of the columns; the coefficients in the units of the
+    columns do not depend on the scales, which are therefore taken as given.
+    """
+    inference = found.inference
+    task = found.task
+    if inference is None or not isinstance(task, TableTask):
+        raise OptionError(
+            'this fit has no standard errors: ask for them with fit(..., inference="sandwich"), for a model of rows',
+            code="FP-OPTION-991",
+            key="inference",
+        )
+    prices = [_describe_price(found, holder, row) for holder, row in inference.binding]
+    units = np.array([unit for _, unit in prices])
+    names = list_names(task)
+    return inference.describe(to_units(task), names, units, [words for words, _ in prices], level)
+
+
+def list_names(task: TableTask) -> list[str]:
+    """Of the coefficients, as w lists them: the columns of a score, then its intercept."""
+    own = list(task.encoding.names)
+    if task.common_intercept:
+        own.append(INTERCEPT)
+    if task.scores == 1:
+        return own
+    levels = getattr(task, "classes", range(task.scores))
+    return [f"{level}: {name}" for level in levels for name in own]
+
+
+def to_units(task: TableTask) -> Matrix:
+    """The matrix that turns w into coefficients in the units of the columns, one after the other as in w."""
+    size = task.parameters
+    offset = _flatten(task, np.zeros(size))
+    return np.column_stack([_flatten(task, unit) - offset for unit in np.eye(size)])
+
+
+def _flatten(task: TableTask, w: Vector) -> Vector:
+    model = task.model(w)
+    assert isinstance(model, Model | RegressionModel)
+    if not task.common_intercept:
+        return model.coefficients.ravel()
+    return np.column_stack([model.coefficients, model.intercept]).ravel()
+
+
+def _describe_price(found: Fit, holder: str, row: int) -> tuple[str, float]:
+    """What a constraint bounds, in the user's words, and its price there per unit of price here."""
+    lengths = dict(zip((SERVER, *found.owners), found.solution.multipliers, strict=True))
+    coupled = found.solution.coupled_multiplier
+    size = coupled.size if holder == TOGETHER else lengths[holder].size
+    values = found.values.get(holder, np.zeros(size))
+    told = found.together if holder == TOGETHER else found.measures.get(holder, {})
+    price = np.zeros(size)
+    price[row] = 1.0
+    for one in found.task.bounded(holder, values, price, told):
+        if one.price:
+            return f"{holder}: {one.what}", one.price
+    return f"{holder}[{row}]", 1.0

@@ -1,0 +1,66 @@
+"""What "auto" does when interior-point stalls, where all shares are in this process: it asks whether a point exists.
+
+The feasibility problem (`problem/elastic.py`) has interior points whatever the problem is. Its solution is either a
+proof that the constraints exclude each other, checked by `prove_infeasible`, or a point to start from again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpact.federation import Communication
+from fedpact.problem import FederatedProblem, Proof
+from fedpact.problem.elastic import ElasticProblem
+from fedpact.solvers import Solution
+from fedpact.solvers.run import Rescue
+from fedpact.types import Vector
+
+#: Weights of the proximal term, one solve each, from the solution before: at a solution it moves nothing any more.
+WEIGHTS = (1e-4, 1e-7, 1e-8)
+#: Accuracy of the feasibility problem.
+ACCURACY = 1e-9
+#: Exchanges of one such solve at most.
+ROUNDS = 60
+
+
+def can_rescue(problem: object, method: str) -> bool:
+    """Whether the feasibility problem can be posed: all shares are here, convex, and have no private variables."""
+    if type(problem) is not FederatedProblem or method != "interior-point":
+        return False
+    return problem.convex and not problem.private and problem.has_hessian
+
+
+@dataclass
+class Rescuer:
+    """Solves the feasibility problem of `problem`, and then the problem from where that has room.
+
+    loosened, again: how to solve the one and the other, from a start
+    """
+
+    problem: FederatedProblem
+    loosened: Callable[[FederatedProblem, Vector], Solution]
+    again: Callable[[Vector], Solution]
+
+    def __call__(self, w: Vector) -> Rescue:
+        near = w
+        spent = Communication(0, {})
+        for weight in WEIGHTS:
+            elastic = ElasticProblem(self.problem, near, weight)
+            found = self.loosened(elastic, elastic.start_at(near))
+            spent = spent + found.communication
+            if not np.all(np.isfinite(found.w)) or found.status == "interrupted":
+                return Rescue(spent)
+            near = found.w[:-1]
+            if found.w[-1] <= 0:  # there is room
+                break
+            weights, coupled = elastic.read_weights(found.multipliers, found.coupled_multiplier)
+            proof = Proof(near, tuple(weights), coupled)
+            if names := proof.check(self.problem):
+                return Rescue(spent, names, proof)
+        answer = self.again(near)
+        if answer.status in ("solved", "unbounded", "infeasible"):
+            return Rescue(spent, answer=answer)
+        return Rescue(spent + answer.communication)

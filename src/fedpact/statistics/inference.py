@@ -1,0 +1,170 @@
+"""Standard errors, intervals and tests of estimates, as a table that prints, saves and shows itself."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from fedpact.types import Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One estimated number.
+
+    se: its standard error; zero for what a constraint fixes
+    z:  estimate / se; p: of the two-sided test that it is zero; low, high: ends of its interval. NaN where se is zero
+    """
+
+    name: str
+    estimate: float
+    se: float
+    z: float
+    p: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, name: str, estimate: float, se: float, level: float, degrees: float) -> Estimate:
+        """degrees: of freedom of Student's t; infinite: the normal distribution"""
+        if not se > 0:
+            return cls(name, estimate, se, math.nan, math.nan, estimate, estimate)
+        z = estimate / se
+        p = 2 * float(stats.t.sf(abs(z), degrees))
+        width = float(stats.t.ppf(0.5 + level / 2, degrees)) * se
+        return cls(name, estimate, se, z, p, estimate - width, estimate + width)
+
+
+#: Equations whose solution would have this relative error, from rounding alone, do not determine it.
+SINGULAR = 1e-6
+#: Columns of a table of estimates.
+COLUMNS = tuple(f.name for f in fields(Estimate))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Estimates by name, with standard errors, tests and intervals.
+
+    coefficients: of the model
+    prices:       of the constraints that bind
+    covariance:   where the standard errors come from: "sandwich", "hc0", "model", "clustered", "bootstrap"
+    level:        of the intervals
+    notes:        what the numbers do not cover, in words
+    scale:        what the estimates are, in words, where they were transformed
+    """
+
+    coefficients: tuple[Estimate, ...]
+    prices: tuple[Estimate, ...]
+    covariance: str
+    level: float
+    notes: tuple[str, ...] = ()
+    scale: str = ""
+
+    def __getitem__(self, name: str) -> Estimate:
+        """The estimate of this name. KeyError when there is none."""
+        for one in (*self.coefficients, *self.prices):
+            if one.name == name:
+                return one
+        raise KeyError(name)
+
+    def ratios(self) -> Summary:
+        """exp of the coefficients and of their intervals: odds ratios, rate ratios or hazard ratios. p stays."""
+        found = []
+        for one in self.coefficients:
+            with np.errstate(over="ignore"):
+                centre, low, high = (float(end) for end in np.exp([one.estimate, one.low, one.high]))
+            found.append(replace(one, estimate=centre, se=centre * one.se, low=low, high=high))
+        return replace(self, coefficients=tuple(found), prices=(), scale="ratios (exp of the coefficients)")
+
+    # ------------------------------------------------------------------------------------------------------- as a table
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """The table as CSV text, written to `path` if it is given; `kind` is coefficient or price."""
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(["kind", *COLUMNS])
+        for kind, one in self._rows():
+            rows.writerow([kind, *asdict(one).values()])
+        if path is not None:
+            Path(path).write_text(text.getvalue(), encoding="utf-8")
+        return text.getvalue()
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame, by name. Needs pandas."""
+        import pandas
+
+        rows = [{"kind": kind, **asdict(one)} for kind, one in self._rows()]
+        return pandas.DataFrame(rows, columns=["kind", *COLUMNS]).set_index("name")
+
+    def _rows(self) -> list[tuple[str, Estimate]]:
+        found = [("coefficient", one) for one in self.coefficients]
+        return found + [("price", one) for one in self.prices]
+
+    def __str__(self) -> str:
+        percent = f"{100 * self.level:g} %"
+        header = ["", "estimate", "se", "z", "p", f"low {percent}", f"high {percent}"]
+        table = [header, *([one.name, *self._cells(one)] for one in self.coefficients)]
+        if self.prices:
+            table += [["price of", *[""] * (len(header) - 1)], *([one.name, *self._cells(one)] for one in self.prices)]
+        widths = [max(len(row[j]) for row in table) for j in range(len(header))]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in table]
+        about = f"standard errors: {self.covariance}"
+        if self.scale:
+            about = f"{self.scale}; {about}"
+        return "\n".join([*lines, about, *(f"note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        percent = f"{100 * self.level:g} %"
+        names = ["", "estimate", "se", "z", "p", f"low {percent}", f"high {percent}"]
+        rows = ["<tr>" + "".join(f"<th>{name}</th>" for name in names) + "</tr>"]
+        for kind, one in self._rows():
+            name = one.name if kind == "coefficient" else f"price of {one.name}"
+            cells = "".join(f"<td>{cell}</td>" for cell in self._cells(one))
+            rows.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table>{''.join(rows)}</table><p>standard errors: {escape(self.covariance)}</p>{notes}"
+
+    @staticmethod
+    def _cells(one: Estimate) -> list[str]:
+        p = "" if math.isnan(one.p) else f"{one.p:.3g}"
+        z = "" if math.isnan(one.z) else f"{one.z:.3f}"
+        return [f"{one.estimate:.5g}", f"{one.se:.3g}", z, p, f"{one.low:.5g}", f"{one.high:.5g}"]
+
+
+def estimates(
+    names: Sequence[str], values: Vector, covariance: Matrix, level: float, degrees: float
+) -> tuple[Estimate, ...]:
+    """Estimates with the standard errors that their covariance has on its diagonal."""
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    each = zip(names, values.tolist(), errors.tolist(), strict=True)
+    return tuple(Estimate.of(name, value, se, level, degrees) for name, value, se in each)
+
+
+def sandwich(system: Matrix, spread: Matrix) -> Matrix:
+    """K^-1 S K^-T: covariance of the solution of estimating equations with derivative K and covariance S.
+
+    What a constraint fixes has variance zero exactly. Raises numpy.linalg.LinAlgError when K is singular but for
+    rounding: the equations do not determine their solution.
+    """
+    scale = 1 / np.sqrt(np.maximum(np.abs(system).max(axis=1, initial=0.0), np.finfo(float).tiny))
+    balanced = scale[:, None] * system * scale
+    condition = float(np.linalg.cond(balanced)) if system.size else 1.0
+    rounding = np.finfo(float).eps * condition
+    if rounding > SINGULAR:
+        raise np.linalg.LinAlgError("the equations do not determine their solution")
+    half = np.linalg.solve(balanced, scale[:, None] * spread * scale)
+    found = np.linalg.solve(balanced, half.T)
+    variances = np.diag(found)
+    fixed = variances <= rounding * variances.max(initial=0.0)
+    found[fixed] = 0.0
+    found[:, fixed] = 0.0
+    return np.asarray(0.5 * scale[:, None] * (found + found.T) * scale)

@@ -1,0 +1,226 @@
+"""Fits with standard errors: units of the columns, families, bounds; against references on pooled rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedpact as fp
+from fedpact.errors import FedpactError
+from fedpact.federation.policy import ABOUT_TABLE, ABOUT_TASK, SitePolicy, check
+from fedpact.tasks import Regression, Rows
+
+SIZES = (60, 90, 50)
+OWNER = np.repeat(range(len(SIZES)), SIZES)
+COLUMNS = ("dose", "age", "load")
+
+
+def table(family: str, seed: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Columns in very different units, and labels of the family; of "cox" time and event."""
+    draw = np.random.default_rng(seed)
+    X = draw.standard_normal((OWNER.size, 3)) * [1.0, 12.0, 0.02] + [0.5, 60.0, 0.1]
+    score = 0.6 * X[:, 0] - 0.03 * (X[:, 1] - 60) + 10 * X[:, 2] - 1
+    if family == "squared":
+        return X, score + draw.standard_normal(OWNER.size)
+    if family == "poisson":
+        return X, draw.poisson(np.exp(score / 2)).astype(float)
+    if family == "logistic":
+        return X, (draw.random(OWNER.size) < 1 / (1 + np.exp(-score))).astype(float)
+    time = draw.exponential(np.exp(-score) * (1 + OWNER))
+    return X, np.column_stack([time, draw.random(OWNER.size) < 0.7]).astype(float)
+
+
+def rows_by_owner(X: np.ndarray, y: np.ndarray) -> dict[str, Rows]:
+    return {f"clinic {i}": Rows(X[i == OWNER], y[i == OWNER]) for i in range(len(SIZES))}
+
+
+def task_of(family: str, **more: object) -> Regression:
+    if family == "cox":
+        more["event"] = "seen"
+    about = {"standardize": True, "regularization": 0.0, "owners_weigh": "rows", **more}
+    return Regression(label="(y)", columns=COLUMNS, family=family, **about)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("family", ["squared", "logistic", "poisson"])
+def test_the_table_is_that_of_statsmodels_in_the_units_of_the_columns(family: str) -> None:
+    sm = pytest.importorskip("statsmodels.api")
+    X, y = table(family)
+    found = fp.fit(task_of(family), rows_by_owner(X, y), tol=1e-9, inference="model")
+    assert found.solved
+    assert found.solution.rounds + 1 <= 12  # besides: weights and scales of the columns, and measures
+    kind = {"squared": sm.OLS, "logistic": sm.Logit, "poisson": sm.Poisson}[family]
+    options = {} if family == "squared" else {"disp": 0, "tol": 1e-14, "method": "newton", "maxiter": 100}
+    reference = kind(y, np.column_stack([X, np.ones(len(X))])).fit(**options)
+    summary = found.summary()
+    assert [one.name for one in summary.coefficients] == [*COLUMNS, "intercept"]
+    np.testing.assert_allclose([one.estimate for one in summary.coefficients], reference.params, rtol=1e-8)
+    np.testing.assert_allclose([one.se for one in summary.coefficients], reference.bse, rtol=1e-8)
+    np.testing.assert_allclose([one.p for one in summary.coefficients], reference.pvalues, rtol=1e-6, atol=1e-12)
+
+
+def test_cox_from_tables_is_that_of_lifelines() -> None:
+    lifelines = pytest.importorskip("lifelines")
+    pandas = pytest.importorskip("pandas")
+    X, y = table("cox")
+    found = fp.fit(task_of("cox"), rows_by_owner(X, y), tol=1e-9, inference="model")
+    frame = pandas.DataFrame(X, columns=COLUMNS).assign(time=y[:, 0], seen=y[:, 1], owner=OWNER)
+    fitter = lifelines.CoxPHFitter(strata=["owner"])
+    reference = fitter.fit(frame, "time", "seen", fit_options={"precision": 1e-14}).summary
+    summary = found.summary()
+    np.testing.assert_allclose([one.estimate for one in summary.coefficients], reference["coef"], rtol=1e-8)
+    np.testing.assert_allclose([one.se for one in summary.coefficients], reference["se(coef)"], rtol=1e-8)
+    ratios = summary.ratios()
+    np.testing.assert_allclose([one.estimate for one in ratios.coefficients], reference["exp(coef)"], rtol=1e-8)
+    np.testing.assert_allclose([one.low for one in ratios.coefficients], reference["exp(coef) lower 95%"], rtol=1e-6)
+
+
+def pooled_cox(
+    X: np.ndarray, y: np.ndarray, most: float, loss_at: int, limit: float
+) -> tuple[np.ndarray, float, float]:
+    """w, price of the coefficient's bound, price of the loss bound, by a conic solver on all rows (no ties)."""
+    cp = pytest.importorskip("cvxpy")
+    w = cp.Variable(3)
+    losses = []
+    for i in range(len(SIZES)):
+        own = i == OWNER
+        score = X[own] @ w
+        terms = []
+        for t, row in zip(y[own, 0], range(int(own.sum())), strict=True):
+            if y[own][row, 1]:
+                terms.append(cp.log_sum_exp(score[np.flatnonzero(y[own, 0] >= t)]) - score[row])
+        losses.append(cp.sum(cp.hstack(terms)) / int(own.sum()))
+    total = sum(size / OWNER.size * loss for size, loss in zip(SIZES, losses, strict=True))
+    bounds = [w[0] <= most, losses[loss_at] <= limit]
+    problem = cp.Problem(cp.Minimize(total), bounds)
+    problem.solve("CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return np.asarray(w.value), float(bounds[0].dual_value), float(bounds[1].dual_value)
+
+
+def test_cox_under_a_coefficient_bound_and_a_loss_bound_at_one_owner_is_the_pooled_optimum() -> None:
+    X, y = table("cox")
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    most = {"dose": {"at_most": 0.4}}
+    free = fp.fit(task_of("cox", standardize=False, coefficients=most), rows_by_owner(X, y), tol=1e-9)
+    limit = float(free.measures["clinic 0"]["mean loss"]) - 0.005
+    bounds = {"clinic 0": limit, "clinic 1": 99.0, "clinic 2": 99.0}
+    task = task_of("cox", standardize=False, max_loss=bounds, coefficients=most)
+    found = fp.fit(task, rows_by_owner(X, y), tol=1e-9, inference="sandwich")
+    assert found.solved
+    w, price_of_bound, price_of_loss = pooled_cox(X, y, 0.4, 0, limit)
+    np.testing.assert_allclose(found.solution.w, w, atol=1e-6)
+    assert found.prices["server"][0] == pytest.approx(price_of_bound, abs=1e-6)
+    assert found.prices["clinic 0"][0] == pytest.approx(price_of_loss, abs=1e-6)
+    assert min(price_of_bound, price_of_loss) > 0.01
+    summary = found.summary()
+    assert summary["dose"].se == 0
+    assert summary["server: coefficient of dose"].se > 0
+    assert summary["clinic 0: mean loss"].se > 0
+
+
+def test_prices_of_coefficients_are_in_the_units_of_the_columns() -> None:
+    X, y = table("squared")
+    least = {"age": {"at_least": 0.01}}
+    scaled = fp.fit(task_of("squared", coefficients=least), rows_by_owner(X, y), tol=1e-9, inference="sandwich")
+    plain = fp.fit(
+        task_of("squared", coefficients=least, standardize=False), rows_by_owner(X, y), tol=1e-9, inference="sandwich"
+    )
+    for one, other in zip(scaled.summary().coefficients, plain.summary().coefficients, strict=True):
+        assert one.se == pytest.approx(other.se, rel=1e-5, abs=1e-12)
+    (one,) = scaled.summary().prices
+    (other,) = plain.summary().prices
+    assert one.name == other.name == "server: minus the coefficient of age"
+    assert one.estimate == pytest.approx(other.estimate, rel=1e-5)
+    assert one.se == pytest.approx(other.se, rel=1e-5)
+
+
+def test_constraints_on_groups_know_which_rows_they_are_about() -> None:
+    """Objective and constraints of one row vary together, so each must know the numbers of its rows."""
+    X, y = table("squared")
+    group = (np.arange(len(y)) % 3 == 0).astype(int)
+    task = task_of("squared", group="sex", max_mean_error=0.2, max_gap=0.1, standardize=False, owners_weigh="equal")
+    share = task.among(["clinic 0"]).share("clinic 0", Rows(X, y, group))
+    rows = share.constraint.function.contributions(np.zeros(4))  # type: ignore[union-attr]
+    numbers = [[one.numbers.tolist() for one in part] for part in rows]
+    first = np.flatnonzero(group == 0).tolist()
+    second = np.flatnonzero(group == 1).tolist()
+    assert numbers == [[first], [first], [second], [second], [second, first], [second, first]]
+
+
+def test_classifiers_have_a_table_and_smoothed_rates_say_that_they_have_none() -> None:
+    X, y = table("logistic")
+    classifier = fp.NeymanPearsonClassifier(bound=0.5, regularization=0.0, tol=1e-8, inference="sandwich")
+    classifier.fit(X, y, client=OWNER)
+    summary = classifier.summary()
+    np.testing.assert_allclose([one.estimate for one in summary.coefficients[:3]], classifier.coef_[0], rtol=1e-9)
+    assert all(one.se > 0 for one in summary.coefficients)
+    assert "estimate" in str(summary)
+    assert "<table>" in summary._repr_html_()
+    counted = fp.NeymanPearsonClassifier(min_recall=0.8, inference="sandwich").fit(X, y, client=OWNER)
+    assert any("smoothed rates" in note for note in counted.summary().notes)
+
+
+def test_tables_are_saved_and_read(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = table("squared")
+    summary = fp.fit(task_of("squared"), rows_by_owner(X, y), tol=1e-8, inference="sandwich").summary(level=0.9)
+    summary.to_csv(tmp_path / "table.csv")
+    read = pandas.read_csv(tmp_path / "table.csv").set_index("name")
+    pandas.testing.assert_frame_equal(read, summary.to_frame())
+    wide = fp.fit(task_of("squared"), rows_by_owner(X, y), tol=1e-8, inference="sandwich").summary()
+    assert wide["dose"].low < summary["dose"].low
+
+
+@pytest.mark.parametrize(
+    ("about", "code"),
+    [
+        ({"family": "cox"}, "FP-OPTION-989"),
+        ({"family": "cox", "event": "seen", "max_gap": 0.1, "group": "sex"}, "FP-OPTION-988"),
+        ({"family": "cox", "event": "seen", "ties": "exact"}, "FP-OPTION-990"),
+        ({"family": "logistic", "max_mean_error": 0.1}, "FP-OPTION-988"),
+        ({"event": "seen"}, "FP-OPTION-987"),
+    ],
+)
+def test_what_a_family_has_no_use_for_is_refused(about: dict[str, object], code: str) -> None:
+    with pytest.raises(FedpactError) as caught:
+        Regression(label="(y)", columns=COLUMNS, **about)  # type: ignore[arg-type]
+    assert caught.value.code == code
+
+
+def test_fits_without_standard_errors_say_how_to_ask_for_them() -> None:
+    X, y = table("squared")
+    with pytest.raises(FedpactError) as caught:
+        fp.fit(task_of("squared"), rows_by_owner(X, y)).summary()
+    assert caught.value.code == "FP-OPTION-991"
+    with pytest.raises(FedpactError) as caught:
+        fp.fit(task_of("squared"), rows_by_owner(X, y), inference="bayes")
+    assert caught.value.code == "FP-OPTION-992"
+
+
+# ---------------------------------------------------------------------------------------------------------- disclosure
+
+
+def policy(**more: object) -> SitePolicy:
+    about = {"features": COLUMNS, "labels": ("(y)", "seen"), "tasks": ("regression",), **more}
+    return SitePolicy(name="clinic 0", data=Path("t"), state=Path("s"), key=Path("k"), **about)  # type: ignore[arg-type]
+
+
+def test_a_column_of_events_is_used_only_where_the_site_allows_it_as_a_label() -> None:
+    task = task_of("cox").stated()
+    check(policy(), ABOUT_TASK, task)
+    with pytest.raises(FedpactError) as caught:
+        check(policy(labels=("(y)",)), ABOUT_TASK, task)
+    assert caught.value.code == "FP-REFUSED-022"
+
+
+def test_too_few_events_are_refused_and_not_told() -> None:
+    X, y = table("cox")
+    y[:, 1] = np.arange(len(y)) < 3
+    task = task_of("cox", standardize=False, owners_weigh="equal")
+    with pytest.raises(FedpactError) as caught:
+        check(policy(), ABOUT_TABLE, task.count(Rows(X, y)))
+    assert caught.value.code == "FP-REFUSED-031"
+    share = task.among(["clinic 0"]).share("clinic 0", Rows(X, y))
+    told = share.measures(np.zeros(3))  # type: ignore[union-attr]
+    assert {name: one.cell for name, one in told.items()} == {"rows": len(y), "events": 3, "mean loss": 3}

@@ -1,0 +1,59 @@
+"""A guard of the hot path: calls of functions, which no other program on the machine disturbs, instead of seconds."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+from collections.abc import Callable
+
+import fedpact as fp
+from fedpact import data, tasks
+
+BOUND = 0.3
+#: Calls per owner and exchange of `interior-point`, NumPy's and Python's own included: 519 when this was written.
+CALLS = 570
+
+
+def count_calls(work: Callable[[], object]) -> int:
+    profile = cProfile.Profile()
+    profile.enable()
+    work()
+    profile.disable()
+    return pstats.Stats(profile).total_calls  # type: ignore[attr-defined, no-any-return]
+
+
+def build(n: int) -> fp.FederatedProblem:
+    return tasks.neyman_pearson(data.neyman_pearson(n, 40, 5), BOUND)
+
+
+def solve(problem: fp.FederatedProblem) -> fp.Solution:
+    return fp.solve(problem, "interior-point", tol=1e-6)
+
+
+def test_an_owner_costs_no_more_calls_than_it_did() -> None:
+    problem = build(60)
+    exchanges = solve(problem).rounds  # and whatever is computed once for all solves
+    found = count_calls(lambda: solve(problem)) / 60 / exchanges
+    assert found <= CALLS
+
+
+def test_building_a_problem_is_linear_in_its_owners() -> None:
+    build(10)
+    few, many = (count_calls(lambda n=n: build(n)) for n in (50, 200))  # type: ignore[misc]
+    assert many <= 4.2 * few
+
+
+def test_the_history_does_not_grow_with_owners_times_iterations() -> None:
+    """Of thousands of owners a record lists the largest violations; the certificate lists all."""
+    problem = fp.FederatedProblem(
+        [
+            fp.Share(
+                fp.functions.Quadratic([[1.0]], [-1.0]),
+                fp.Constraint(fp.functions.Affine([[1.0]], [-k / 1e4]), fp.cones.Nonnegative(1)),
+            )
+            for k in range(1100)
+        ]
+    )
+    answer = fp.solve(problem, "interior-point", max_rounds=8)
+    assert len(answer.certificate.violations) == 1100
+    assert all(len(record.violations) == 1000 for record in answer.history.outer)
