@@ -10,7 +10,7 @@ from fedpact.federation.wire import STEPS
 
 #: The language of messages. Raise it when an order, a reply, a task or what surrounds them changes its fields or its
 #: meaning; a new step needs no new number, since a site says which steps it has.
-PROTOCOL = 4
+PROTOCOL = 3
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from fedpact.problem import Share
 from fedpact.prox import Prox, Zero
 from fedpact.solvers.base import Solver, option
 from fedpact.solvers.constrained.coupling import for_server
-from fedpact.solvers.constrained.penalties import Plan, lagrangian_curvature, share_out
 from fedpact.solvers.local import Constant, anchored, keep_factor, minimize
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import default_consensus_penalty, look
@@ -38,15 +37,10 @@ from fedpact.solvers.solution import InnerRecord
 from fedpact.solvers.steps import Judged, certificate_of, judge_point, judged_terms
 from fedpact.types import Matrix, Vector
 
-#: rho_i over the curvature of the owner's Lagrangian at first.
-STIFFNESS = 1.0
-#: It moves by at most this factor at a time,
+#: The penalty moves when primal and dual residual differ by more than this factor,
+IMBALANCE = 3.0
+#: by this factor,
 PENALTY_FACTOR = 2.0
-#: and the mean penalty falls to no less than this part: for a moment no constraint may bind, and w would leap away;
-SHRINK = 0.25
-#: between these: where losses saturate the curvature says little,
-SOFTEST = 1.0
-STIFFEST = 1e3
 #: at first after this many rounds, then one round later each time,
 PATIENCE = 4
 #: and no more after this many: from there on Theorem 4.2 applies.
@@ -71,17 +65,16 @@ class Consensus:
     weight: float  # r_i
     slack: Vector  # s_i, as the server placed it last
     factor: Matrix | None = None  # of the constant Hessian of (15), when F_i is quadratic
-    curvature: float = 0.0  # of the Lagrangian, as last measured
-    bound: bool = False  # did the constraint bind then?
 
 
 @dataclass(frozen=True, kw_only=True)
-class Round(Plan, Order):
-    """Solve the owner's subproblem (15) around w to this accuracy; the penalties are those of the next round."""
+class Round(Order):
+    """Solve the owner's subproblem (15) around w to this accuracy."""
 
     w: Vector
     push: Vector  # of the slacks, see `coupling.py`; empty without a coupled constraint
     accuracy: float
+    next_penalty: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +83,8 @@ class Updated(Reply):
 
     proposal: Summed[Vector]
     stationarity: Summed[float]
-    primal: Summed[float]  # r_i |u_new - w|^2
-    dual: Summed[float]  # r_i |u_new - u_old|^2
-    weight: Summed[float]  # r_i of the next round
-    looseness: Summed[float]  # 1 / r_i of the next round, of those that hold a part of the coupled constraint
-    curvature: Summed[float]  # of the Lagrangian, when it was measured
-    bound: Summed[float]  # 1 for those whose constraint bound then
+    primal: Summed[float]  # |u_new - w|^2
+    dual: Summed[float]  # |u_new - u_old|^2
     converged: bool
     indefinite: bool
     gradients: Summed[int]
@@ -116,16 +105,8 @@ def begin(
     return _with_factor(function, fresh), point[:tied] + multiplier / rho
 
 
-def update(
-    function: Function,
-    state: Consensus,
-    order: Round,
-    measure: Callable[[Vector], tuple[float, bool]] = lambda u: (0.0, False),
-) -> tuple[Consensus, Updated]:
-    """The owner's round: solve (15), then (16), (17), (18).
-
-    measure: u -> the curvature of the owner's Lagrangian there, and whether its constraint binds
-    """
+def update(function: Function, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
+    """The owner's round: solve (15), then (16), (17), (18)."""
     rho = state.penalty
     proposed = state.u[: state.multiplier.size] + state.multiplier / rho
     slack = proposed[order.w.size :]
@@ -141,24 +122,16 @@ def update(
     # private variables, if their part of grad phi counts: these are the ones that the outer iteration takes.
     pull = np.append(state.multiplier - rho * (w - before), np.zeros_like(private))
     stationarity = function.gradient(np.append(w, private)) + pull
-    weight = order.choose_weight(state.weight, state.curvature, state.bound)
-    next_rho = weight * order.penalty
-    after = replace(state, u=found.w, multiplier=multiplier, penalty=next_rho, weight=weight, slack=slack)
-    if order.measure:
-        curvature, bound = measure(found.w)
-        after = replace(after, curvature=curvature, bound=bound)
+    next_rho = state.weight * order.next_penalty
+    after = replace(state, u=found.w, multiplier=multiplier, penalty=next_rho, slack=slack)
     if next_rho != rho:
         after = _with_factor(function, after)
     proposal = u + multiplier / next_rho  # (17), with the penalty of the next round
     return after, Updated(
-        proposal=for_server(proposal, order.w.size, order.push.size, weight),
+        proposal=for_server(proposal, order.w.size, order.push.size, state.weight),
         stationarity=float(np.max(np.abs(stationarity))),
-        primal=state.weight * float((u - w) @ (u - w)),
-        dual=state.weight * float((u - before) @ (u - before)),
-        weight=weight,
-        looseness=1 / weight if slack.size else 0.0,
-        curvature=after.curvature,
-        bound=float(after.bound),
+        primal=float((u - w) @ (u - w)),
+        dual=float((u - before) @ (u - before)),
         converged=found.converged,
         indefinite=found.indefinite,
         gradients=found.gradients + 1,
@@ -189,8 +162,8 @@ class Admm:
     server:   F_0; a quadratic regularizer becomes part of it
     weight:   sum of the owners' r_i
     slacks:   sum of the owners' s_i; those of their proposals follow w's in `proposals`
-    place:    (sum of proposed slacks, sum of 1 / rho_i) -> the push that minimises the server's function of their sum,
-              and the sum of the slacks after it
+    place:    (sum of proposed slacks, rho) -> the push that minimises the server's function of their sum, and the sum
+              of the slacks after it
     decay:    q
     adapt:    let the penalty follow the residuals. differs from He24, where rho is fixed
     residual: the left side of (19)
@@ -206,16 +179,13 @@ class Admm:
     decay: float
     penalty: float
     adapt: bool
-    looseness: float = 0.0
-    stiffness: float = STIFFNESS
     slacks: Vector = field(default_factory=lambda: np.zeros(0))
-    place: Callable[[Vector, float], tuple[Vector, Vector]] = lambda proposed, looseness: (proposed, proposed)
+    place: Callable[[Vector, float], tuple[Vector, Vector]] = lambda proposed, penalty: (proposed, proposed)
     rounds: int = 0
     residual: float = np.inf
     failure: str = ""
     _kept: Matrix | None = None
     _replies: Answers[Updated] | None = None
-    _measured: bool = False
     _patience: int = PATIENCE
     _wait: int = PATIENCE
     _lowest: float = np.inf
@@ -238,20 +208,15 @@ class Admm:
         proposals, proposed_slacks = np.split(self.proposals, [self.w.size])
         # (14), up to a constant: in w, and in closed form in the slacks
         subproblem = anchored(self.server, self.weight * self.penalty, proposals / self.weight)
-        push, self.slacks = self.place(proposed_slacks, self.looseness / self.penalty)
+        push, self.slacks = self.place(proposed_slacks, self.penalty)
         if self._kept is None and self.regularizer.curvature is not None:
             self._kept = keep_factor(subproblem)
         at_server = minimize(subproblem, self.w, accuracy, regularizer=self.regularizer, kept=self._kept)
         self.w = at_server.w
-        plan = self._plan(len(run.owners))
-        order = Round(w=self.w, push=push, accuracy=accuracy, **vars(plan))
+        next_penalty = self._next_penalty()
+        order = Round(w=self.w, push=push, accuracy=accuracy, next_penalty=next_penalty)
         replies = run.ask(step, order)
-        if plan.adjust or plan.penalty != self.penalty:
-            self._kept = None
-        self.penalty = plan.penalty
-        self.weight = replies.total.weight
-        self.looseness = replies.total.looseness
-        self._measured = plan.measure
+        self.penalty = next_penalty
         self.proposals = replies.total.proposal
         # (19); it bounds the stationarity of w only with what the server really reached, should it miss the accuracy
         self.residual = max(accuracy, at_server.residual) + replies.total.stationarity
@@ -263,31 +228,26 @@ class Admm:
         self.rounds += 1
         return replies.total
 
-    def _plan(self, owners: int) -> Plan:
-        """The penalties of the next round: every owner's near the curvature of its Lagrangian (`penalties.py`).
+    def _next_penalty(self) -> float:
+        """rho of the next round: |u - w| against |u - u_old|, both lengths of vectors of the same kind.
 
-        |u - w| against |u - u_old|, both lengths of vectors of the same kind, corrects them: their ratio times rho is
-        the curvature of the F_i along the last step (the change of lambda over the change of u). Where a subproblem
-        was not convex, rho must grow. differs from He24, where the rho_i are fixed: the right ones are not known.
+        Their ratio times rho is the curvature of the F_i along the last step (the change of lambda over the change of
+        u), and a penalty near that curvature is what ADMM likes. Where a subproblem was not convex, rho must grow.
         """
-        plan = Plan(penalty=self.penalty, stiffness=self.stiffness)
-        if not self.adapt or self._replies is None or self.rounds >= ADAPT_UNTIL:
-            return plan
-        if not self._measured:
-            return replace(plan, measure=self.rounds >= self._wait)
+        if not self.adapt or self._replies is None or not self._wait <= self.rounds < ADAPT_UNTIL:
+            return self.penalty
+        total = self._replies.total
+        ratio = np.sqrt(total.primal / max(total.dual, 1e-300))
+        if ratio > IMBALANCE or any(reply.indefinite for reply in self._replies):
+            factor = PENALTY_FACTOR
+        elif ratio < 1 / IMBALANCE:
+            factor = 1 / PENALTY_FACTOR
+        else:
+            return self.penalty
         self._patience += 1
         self._wait = self.rounds + self._patience
-        total = self._replies.total
-        ratio = float(np.sqrt(total.primal / max(total.dual, 1e-300)))
-        factor = float(np.clip(np.sqrt(ratio), 1 / PENALTY_FACTOR, PENALTY_FACTOR))
-        if any(reply.indefinite for reply in self._replies):
-            factor = PENALTY_FACTOR
-        if not total.curvature > 0:
-            return replace(plan, penalty=factor * self.penalty)
-        self.stiffness = float(np.clip(factor * self.stiffness, SOFTEST, STIFFEST))
-        shares = share_out(self.stiffness * total.curvature, total.bound, owners)
-        shares["least"] = max(shares["least"], SHRINK * self.penalty * self.weight / owners)
-        return replace(plan, stiffness=self.stiffness, **shares)
+        self._kept = None
+        return self.penalty * factor
 
     def _watch(self, failed: list[str], accuracy: float) -> None:
         """Note when the residual halves, and give up when it does not for long."""
@@ -331,10 +291,7 @@ def begin_alone(share: Share, state: Any, order: Begin) -> tuple[Consensus, Begu
 @skippable
 @client_step
 def update_alone(share: Share, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
-    def measure(u: Vector) -> tuple[float, bool]:
-        return lagrangian_curvature(share, u, np.zeros(0), u.size), False
-
-    return update(share.objective or Constant(order.w.size), state, order, measure)
+    return update(share.objective or Constant(order.w.size), state, order)
 
 
 @dataclass(frozen=True, kw_only=True)

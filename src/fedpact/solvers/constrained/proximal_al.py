@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.constrained import inexact_admm as admm
 from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
-from fedpact.solvers.constrained.penalties import lagrangian_curvature
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
@@ -63,9 +62,6 @@ GROWTH = 5.0
 FALL = 0.25
 #: and by this factor in all: where constraints conflict it would grow without end.
 MOST_GROWTH = 1e4
-#: s over the asked stationarity. differs from He24's experiments, where it is 1: multipliers that are still far off do
-#: not deserve it, and the theory allows any s.
-FIRST_ACCURACY = 30.0
 #: Outer iterations in which the constraints' part does not halve before evidence of a conflict is asked for.
 CONFLICT_AFTER = 3
 #: Outer iterations in which stationarity does not halve before it is asked whether the objective falls forever.
@@ -174,12 +170,7 @@ def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Up
     """One round of Algorithm 2 on P_{i,k}."""
     with_slack = add_slack(share, order.w.size, state.scale)
     function = local_function(with_slack, state.multiplier, state.penalty, state.holders, state.centre)
-
-    def measure(u: Vector) -> tuple[float, bool]:
-        price, _ = next_multiplier(with_slack, u, state.multiplier, state.penalty)
-        return lagrangian_curvature(with_slack, u, price, order.w.size), bool(np.any(price))
-
-    consensus, reply = admm.update(function, state.consensus, order, measure)
+    consensus, reply = admm.update(function, state.consensus, order)
     return replace(state, consensus=consensus), reply
 
 
@@ -194,8 +185,9 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
     own_point = np.concatenate([order.w, point[dim + with_slack.slack :]])
     price = multiplier[: share.multiplier_length]
     function = local_function(with_slack, multiplier, order.penalty, state.holders, point)
-    weight = state.consensus.weight
-    consensus, proposed = admm.begin(function, point, order.consensus_penalty, weight, with_slack.slack, share.private)
+    consensus, proposed = admm.begin(
+        function, point, order.consensus_penalty, state.weight, with_slack.slack, share.private
+    )
     after = replace(
         state,
         iteration=order.iteration,
@@ -208,7 +200,7 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
         consensus=consensus,
     )
     terms = judged_terms(share, own_point, price, order.coupled)
-    proposal = for_server(proposed, dim, order.coupled_length, weight)
+    proposal = for_server(proposed, dim, order.coupled_length, state.weight)
     return after, Repriced(change=change, proposal=proposal, **terms)
 
 
@@ -311,15 +303,6 @@ class Server:
         return np.append(self.multiplier, self.coupling.scale * self.coupled)
 
 
-class Held(NamedTuple):
-    """The penalties of the consensus from one subproblem to the next: rho, sum r_i, sum 1 / r_i, and the stiffness."""
-
-    penalty: float
-    weight: float
-    looseness: float
-    stiffness: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProximalAL(Solver[Server]):
     """Algorithm 1 over Algorithm 2: proximal augmented Lagrangian, any cones, d numbers a message.
@@ -339,7 +322,7 @@ class ProximalAL(Solver[Server]):
     )
     inner_decay: float = option(0.1, "decay of the subproblems' accuracies", letter="q", above=0, below=1)
     accuracy: float | None = option(
-        None, "of the outer subproblems; by default thirty times the asked stationarity", letter="s", above=0
+        None, "of the outer subproblems; by default the asked stationarity, as in the paper", letter="s", above=0
     )
 
     def weights(self, run: Run) -> Vector:
@@ -351,9 +334,7 @@ class ProximalAL(Solver[Server]):
         if beta is None:
             beta = default_penalty(scales)
         asked, weights = divide_penalty(self.consensus_penalty, run)
-        # The mean curvature of an owner's P_{i,0} where its constraint is missed: with less the first steps leap away.
-        stiff = beta * scales.slope / run.start.size
-        rho = asked or max(default_consensus_penalty(scales, len(run.owners)), stiff)
+        rho = asked or default_consensus_penalty(scales, len(run.owners))
         run.note(f"penalty beta = {beta:.3g}, consensus penalty rho = {rho:.3g} at the start")
         prices = first_prices(run)
         order = Start(
@@ -380,8 +361,7 @@ class ProximalAL(Solver[Server]):
             pace=Pace(run.tol),
         )
         slacks = state.coupling.first_slacks(replies.total.coupled)
-        held = Held(rho, float(len(run.owners)), state.coupling.looseness, admm.STIFFNESS)
-        state.subproblem = self._subproblem(run, state, held, replies.total.proposal, slacks)
+        state.subproblem = self._subproblem(run, state, rho, replies.total.proposal, slacks)
         judged = certificate_of(run.problem, run.start, prices, replies)
         return state, Iterate(
             number=run.first,
@@ -438,8 +418,7 @@ class ProximalAL(Solver[Server]):
         state.w = found.w
         state.penalty = next_beta
         state.k += 1
-        held = Held(found.penalty, found.weight, found.looseness, found.stiffness)
-        state.subproblem = self._subproblem(run, state, held, replies.total.proposal, found.slacks)
+        state.subproblem = self._subproblem(run, state, found.penalty, replies.total.proposal, found.slacks)
         end = None
         if found.failure:
             end = Verdict("stalled", found.failure)
@@ -456,30 +435,27 @@ class ProximalAL(Solver[Server]):
             end=end,
         )
 
-    def _subproblem(self, run: Run, state: Server, held: Held, proposals: Vector, slacks: Vector) -> admm.Admm:
+    def _subproblem(self, run: Run, state: Server, rho: float, proposals: Vector, slacks: Vector) -> admm.Admm:
         """Algorithm 2 on l_k, to the accuracy tau_k."""
-        s = self.accuracy or FIRST_ACCURACY * run.tol[0]
+        s = self.accuracy or run.tol[0]
         coupling = state.coupling
         beta = state.penalty
         price = state.coupled
 
-        def place(proposed: Vector, looseness: float) -> tuple[Vector, Vector]:
-            now = replace(coupling, looseness=looseness)
-            push = now.penalize(proposed, price, beta, 1.0)
-            return push, now.moved(proposed, push, 1.0)
+        def place(proposed: Vector, penalty: float) -> tuple[Vector, Vector]:
+            push = coupling.penalize(proposed, price, beta, penalty)
+            return push, coupling.moved(proposed, push, penalty)
 
         return admm.Admm(
             server=local_function(run.problem.server, state.multiplier, beta, len(run.owners) + 1, state.w),
             regularizer=run.problem.regularizer,
             w=state.w,
             proposals=proposals,
-            weight=held.weight,
-            looseness=held.looseness,
-            stiffness=held.stiffness,
+            weight=len(run.owners),
             slacks=slacks,
             place=place,
             tolerance=outer_accuracy(s, state.k, run.tol),
             decay=self.inner_decay,
-            penalty=held.penalty,
+            penalty=rho,
             adapt=self.consensus_penalty is None,
         )
