@@ -15,7 +15,8 @@ from fedpact.errors import FedpactError
 from fedpact.functions import Affine, Quadratic
 from fedpact.prox import L1, Box, Prox, SquaredL2
 from fedpact.solvers import METHODS
-from fedpact.solvers.constrained.accelerated import WAIT, Moved, Pace
+from fedpact.solvers.constrained.accelerated_owner import Moved
+from fedpact.solvers.constrained.accelerated_pace import WAIT, Pace
 from fedpact.solvers.local import keep_factor, minimize
 from fedpact.solvers.local.resolvent import Subproblem, resolvent
 
@@ -86,10 +87,12 @@ def test_a_residual_of_zero_moves_no_penalty() -> None:
     still = Moved(
         objective=0.0, gradient=none, feasibility=0.0, violation=0.0, private=0.0, coupled=none, residual=none,
         squared=0.0, products=none, against=none, stepped=0.0, moved=1e-30, turned=1.0,
+        weight=1.0, looseness=0.0, curvature=0.0, bound=0.0, misfits=0.0,
         converged=True, indefinite=False, gradients=1, hessians=0,
     )  # fmt: skip
     pace = Pace(fixed=False)
-    assert [pace.factor(still, False, 1.0) for _ in range(3 * WAIT)] == [1.0] * (3 * WAIT)
+    plans = [pace.plan(still, False, 1.0, 1) for _ in range(3 * WAIT)]
+    assert all(plan.penalty == 1.0 and not plan.adjust for plan in plans)
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])

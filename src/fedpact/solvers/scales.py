@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,17 +162,17 @@ def mean_curvature(function: Function, w: Vector) -> float:
     |J v| / sqrt(d) for operators, where v' J v may vanish (skew J). Changes of the size of rounding count as none.
     """
     v = np.random.default_rng(0).choice([-1.0, 1.0], w.size)
-    product = function.hessian_product(w, v) if function.has_hessian else _difference(function, w, v)
+    product = function.hessian_product(w, v) if function.has_hessian else difference(function.gradient, w, v)
     if function.gradient_field:
         return abs(float(v @ product)) / w.size
     return float(np.linalg.norm(product) / np.sqrt(w.size))
 
 
-def _difference(function: Function, w: Vector, v: Vector) -> Vector:
+def difference(gradient: Callable[[Vector], Vector], w: Vector, v: Vector) -> Vector:
     """J v by a difference of gradients; zero when the change is no more than rounding."""
     step = STEP * (1 + float(np.max(np.abs(w), initial=0.0)))
-    here = function.gradient(w)
-    change = function.gradient(w + step * v) - here
+    here = gradient(w)
+    change = gradient(w + step * v) - here
     if not np.linalg.norm(change) > ROUNDING * np.linalg.norm(here):
         return np.zeros_like(w)
     return change / step

@@ -11,7 +11,8 @@ import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cones import Nonnegative, SecondOrder, Zero
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth, as_map
-from fedpact.solvers.constrained.accelerated import Accelerated, Round, State, advance
+from fedpact.solvers.constrained.accelerated import Accelerated
+from fedpact.solvers.constrained.accelerated_owner import Round, State, advance
 from fedpact.solvers.constrained.anderson import RELAXATION
 from fedpact.solvers.local.constrained import Warm
 
@@ -208,10 +209,10 @@ def test_the_federated_acceleration_is_the_pooled_one():
     assert max(exchange.order.mix.size for exchange in watch.of("advance")) == 4
 
 
-def plain_order(w, rho):
+def plain_order(w, rho, **plan):
     return Round(
         w=w, push=np.zeros(0), mix=np.zeros(0), remember=0, penalty=rho, accuracy=1e-11, iteration=1, best=False,
-        judge=False, coupled=np.zeros(0),
+        judge=False, coupled=np.zeros(0), **{"stiffness": 2.0, **plan},
     )  # fmt: skip
 
 
@@ -282,6 +283,41 @@ def test_a_changed_penalty_keeps_the_multiplier_of_consensus():
     after = advance(share, state_at(z, residual, 0.5, none), plain_order(w, 4.0))[0]
     np.testing.assert_allclose(4.0 * (after.z - w), 0.5 * (z + RELAXATION * residual - w))
     assert after.steps == after.changes == ()
+
+
+def test_an_owner_sets_its_penalty_by_the_curvature_of_its_lagrangian():
+    """f has the Hessian diag(1, 3), c the Hessian 4 I, and the ball binds: 2 ((1 + 3) / 2 + 4 mu), and lambda stays."""
+    ball = Smooth(lambda w: (2 * float(w @ w) - 2, 4 * w), lambda w: 4 * np.eye(2))
+    share = fp.Share(Quadratic(np.diag([1.0, 3.0]), [-9.0, 0.0]), fp.Constraint(as_map(ball), Nonnegative(1)))
+    w = np.array([1.0, 0.5])
+    start = state_at(np.array([3.0, -1.0]), np.zeros(2), 0.5, np.zeros(1))
+    measured, told = advance(share, start, plain_order(w, 0.5, measure=True))
+    mu = measured.price[0]
+    assert mu > 0.1
+    assert told.curvature == pytest.approx(2 + 4 * mu, rel=1e-5)
+    assert told.bound == told.misfits == 1
+    order = plain_order(w, 0.5, adjust=True, least=0.1, least_bound=1.0)
+    after, told = advance(share, measured, order)
+    assert after.penalty == pytest.approx(2 * (2 + 4 * mu), rel=1e-5)
+    assert told.weight == pytest.approx(after.penalty / 0.5)
+    following = measured.z + RELAXATION * measured.residual
+    np.testing.assert_allclose(after.penalty * (after.z - w), 0.5 * (following - w))
+
+
+@pytest.mark.slow
+def test_exchanges_hardly_grow_with_the_number_of_owners():
+    """Means over more owners and as many bounds: each objective gets flatter, the few bounds that bind do not."""
+    counts = []
+    for n in (10, 40, 160):
+        owners = data.neyman_pearson(n, rows=40, d=5, seed=3)
+        problem = tasks.neyman_pearson(owners, 0.2)
+        answer = fp.solve(problem, "accelerated", tol=1e-3)
+        exact = fp.solve(problem, "interior-point", tol=1e-8)
+        assert answer.solved
+        assert answer.objective == pytest.approx(exact.objective, rel=5e-3)
+        counts.append(answer.rounds)
+    assert counts[0] <= 30
+    assert counts[-1] <= 2.5 * counts[0]
 
 
 # ---------------------------------------------------------------------------------------------------- what is exchanged

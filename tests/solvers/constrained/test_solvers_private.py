@@ -24,7 +24,7 @@ from fedpact.federation.messages import summed_fields
 from fedpact.fitting.agreement import Finished, measure
 from fedpact.functions import Affine, Function, LogisticLoss, MeanProbability, Quadratic, Smooth
 from fedpact.solvers import METHODS, Run
-from fedpact.solvers.constrained.accelerated import Moved
+from fedpact.solvers.constrained.accelerated_owner import Moved
 from fedpact.solvers.constrained.interior_point import InteriorPoint, Server
 from fedpact.solvers.run import Verdict
 
@@ -320,13 +320,14 @@ def test_norms_that_travel_do_not_tell_how_far_private_variables_moved(tmp_path:
     """In the clear |F|^2 stands beside the vector F; with the private part in it, it would tell that part."""
     found = fp.solve(neyman_pearson(clinics()), "accelerated", tol=1e-6, secure_sum=False, record=tmp_path / "messages")
     assert found.solved, found.reason
-    moves = [m["content"] for m in read_record(tmp_path / "messages") if m["type"].endswith("accelerated:Moved")]
+    moves = [m["content"] for m in read_record(tmp_path / "messages") if m["type"].endswith("accelerated_owner:Moved")]
     assert len(moves) > 10
     names = list(summed_fields(Moved))
     for content in moves:
         ends = np.cumsum([int(np.prod(shape, dtype=int)) for shape in content["shapes"]])[:-1]
         told = dict(zip(names, np.split(content["sums"], ends), strict=True))
-        assert told["squared"][0] == pytest.approx(told["residual"] @ told["residual"], rel=1e-12)
+        size = told["residual"] @ told["residual"] / told["weight"][0]  # of sqrt(r_i) F_i, where r_i F_i is told
+        assert told["squared"][0] == pytest.approx(size, rel=1e-12)
 
 
 def lengths_by_kind(path: Path) -> dict[tuple[bool, ...], set[tuple[int, ...]]]:

@@ -1,10 +1,10 @@
 """Accelerated consensus: Douglas-Rachford splitting with every constraint inside its holder's proximal step.
 
     w   = prox_{h / (rho N)}(mean_i z_i)                                              the server
-    u_i = argmin_u f_i(u) + rho/2 |u - (2 w - z_i)|^2   s.t.  c_i(u) <=_{K_i} 0       holder i, gives mu_i
+    u_i = argmin_u f_i(u) + rho_i/2 |u - (2 w - z_i)|^2   s.t.  c_i(u) <=_{K_i} 0     holder i, gives mu_i
     z_i <- z_i + beta F_i,  F_i = u_i - w,  accelerated by  - sum_j gamma_j (dz_ij + beta dF_ij)
 
-over the N holders: the owners, and the server when it has a share. It is a nonexpansive map in z = (z_1, ..., z_N), so
+over the holders: the owners, and the server when it has a share. It is a nonexpansive map in z = (z_1, ..., z_N), so
 Anderson's acceleration (type II) applies: gamma minimises |F - sum_j gamma_j dF_j|, where dz_j and dF_j are the last
 differences. Owners keep their own and send F_i and inner products. The server needs only sums over the owners: the sum
 of the next z follows from the sums it has, so one exchange a round is enough. Multipliers stay at their owners until
@@ -24,10 +24,12 @@ variables: inner products of v would tell how far it moved.
 Safeguards: a step that triples the residual is taken back; the memory is halved when the residual is far from what a
 linear map would give, and when that happens again and again the acceleration rests for longer and longer; and it rests
 while the residual is above the bound of A2DR (Fu, Zhang and Boyd 2020, Algorithm 2). So the iteration converges
-wherever the plain one does, once rho stays: it changes less and less often.
+wherever the plain one does, once the penalties stay: they change less and less often (`accelerated_pace.py`, which also
+says why every owner has its own). The owners' half is in `accelerated_owner.py`.
 
 Notation
     rho_i       penalty of u_i = w, r_i rho; lambda_i = rho_i (z_i - w) is kept when it changes          penalty, weight
+    N           sum_i r_i, and means are weighed by r_i                                                  holders
     F           residual of the fixed point                                                              residual
     beta        relaxation                                                                               RELAXATION
     dz, dF      differences of the last rounds                                                           steps, changes
@@ -38,50 +40,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from fedpact.federation import Answers, Order, Summed, client_step, named
-from fedpact.problem import Certificate, Share, add_slack, insert_slack
+from fedpact.federation import Answers, named
+from fedpact.problem import Certificate
 from fedpact.solvers.base import Needs, Solver, option
-from fedpact.solvers.constrained.anderson import Memory, Part, mix_next
-from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
-from fedpact.solvers.local.constrained import Proximal, Warm, constrained
-from fedpact.solvers.run import Iterate, Run, Verdict
-from fedpact.solvers.scales import Introduce, find_coupled_scale, introduce
-from fedpact.solvers.solution import InnerRecord
-from fedpact.solvers.steps import (
-    Holder,
-    Judged,
-    Private,
-    certificate_of,
-    first_prices,
-    judged_terms,
-    no_terms,
-    point_of,
-    price_of,
-    returned_by,
-    weight_of,
+from fedpact.solvers.constrained.accelerated_owner import (
+    MIXED,
+    Begin,
+    Moved,
+    Round,
+    State,
+    advance,
+    begin,
 )
+from fedpact.solvers.constrained.accelerated_pace import STIFFNESS, Pace
+from fedpact.solvers.constrained.anderson import Memory, mix_next
+from fedpact.solvers.constrained.coupling import Coupling, divide_penalty
+from fedpact.solvers.constrained.penalties import Plan
+from fedpact.solvers.run import Iterate, Run, Verdict
+from fedpact.solvers.scales import find_coupled_scale
+from fedpact.solvers.solution import InnerRecord
+from fedpact.solvers.steps import Holder, certificate_of, first_prices
 from fedpact.types import Vector
 
-#: rho at the start, relative to the mean curvature of one holder's objective.
-START = 2.0
-#: rho is looked at every so many rounds, and half as often after each change.
-WAIT = 8
-#: It moves when the curvature seen, averaged over so many rounds,
-WINDOW = 4
-#: is this many times larger,
-RISE = 3.0
-#: or this many times smaller;
-FALL = 30.0
-#: by at most this factor;
-LEAP = 10.0
-#: and only while WAIT rounds leave more than this part of the residual (to rise)
-SLOW = 0.2
-#: or than this (to fall).
-SLOWER = 0.9
 #: Local solves reach this part of the residual, as a length.
 FRACTION = 0.1
 #: The certificate is asked for when it is expected within this factor of the tolerances,
@@ -97,266 +81,7 @@ DOUBT = 3
 STUCK = 10
 #: Rounds without a halved certificate, the constraints missed, after which Algorithm 1 goes on.
 MISSED = 240
-#: rho is raised by this factor because a subproblem is not convex,
-RAISE = 4.0
-#: and at most so many times.
-RAISES = 8
-
 ELSEWHERE = 'method "proximal-al" or "interior-point" may do better; scale the columns'
-
-# ---------------------------------------------------------------------------------------------------- the owner's half
-
-
-@dataclass(frozen=True, kw_only=True)
-class State(Holder):
-    """What a holder keeps between rounds; `price` is mu_i."""
-
-    z: Vector
-    residual: Vector  # F_i
-    pull: Vector  # rho_i (v - u): the gradient of f_i + mu_i' c_i at u
-    penalty: float  # rho_i
-    scale: float  # of its part of the coupled constraint
-    slack: int  # entries of z behind w that are slacks
-    warm: Warm
-    drift: Vector  # P_{K*} of the last change of the multiplier
-    steps: tuple[Vector, ...] = ()
-    changes: tuple[Vector, ...] = ()
-
-    @property
-    def separator(self) -> tuple[Vector | None, Vector]:
-        """The drifts of owners in conflict balance at their own u_i, which stay a fixed way from w."""
-        return self.warm.u[: self.warm.u.size - self.slack], self.drift
-
-
-@dataclass(frozen=True, kw_only=True)
-class Begin(Order):
-    """Start at w."""
-
-    w: Vector
-    coupled: Vector
-    scale: float  # of the coupled maps
-    iteration: int
-    warm: int  # iteration of another method whose price is mu_i at the start; -1: zero
-    weighted: bool  # owners differ in r_i, and know theirs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Begun(Judged):
-    """Judged at the start; what rho and the first z are made of."""
-
-    curvature: Summed[float]
-    pull: Summed[Vector]  # grad f(w) + J'mu
-
-
-@dataclass(frozen=True, kw_only=True)
-class Round(Order):
-    """Mix the next z, and take the proximal step around 2 w - z."""
-
-    w: Vector
-    push: Vector  # of the slacks; empty without a coupled constraint
-    mix: Vector  # gamma; empty for a plain step
-    remember: int  # differences to keep, this round's included
-    penalty: float
-    accuracy: float
-    iteration: int
-    best: bool  # the multiplier of the round before is the best so far
-    judge: bool
-    coupled: Vector
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moved(Part, Judged):
-    """The round of one holder, judged when asked."""
-
-    moved: Summed[float]  # |change of u|^2
-    turned: Summed[float]  # |change of the pull|^2
-    converged: bool
-    indefinite: bool
-    gradients: Summed[int]
-    hessians: Summed[int]
-
-
-#: What the acceleration needs of the server too, when it is a holder.
-MIXED = ("residual", "squared", "products", "against", "stepped", "moved", "turned")
-
-
-@client_step
-def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
-    """Look at the share, and start from z = w - (grad f(w) + J'mu) / rho once rho is known."""
-    seen = introduce(share, None, Introduce(w=order.w))[1]
-    own_w = point_of(share, state, order.w, order.warm)
-    price = price_of(share, state, order.warm)
-    with_slack = add_slack(share, order.w.size, order.scale)
-    w = insert_slack(share, own_w, order.scale)
-    multiplier = price
-    if with_slack.slack:
-        multiplier = np.concatenate([price, order.coupled / order.scale])
-    gradient = np.zeros_like(w)
-    if with_slack.objective is not None:
-        gradient = with_slack.objective.gradient(w)
-    if with_slack.constraint is not None and order.warm >= 0:
-        gradient = gradient + with_slack.constraint.function.value_and_jacobian(w)[1].T @ multiplier
-    tied = w.size - share.private
-    gradient = np.append(gradient[:tied], np.zeros(share.private))  # private variables start at their z
-    private = Private.of(share, own_w)
-    fresh = State(
-        iteration=order.iteration,
-        price=price,
-        best_iteration=order.warm,
-        best_price=price,
-        private=private,
-        best_private=private,
-        returned=returned_by(state),
-        z=w,
-        residual=np.zeros_like(w),
-        pull=gradient,
-        penalty=0.0,
-        weight=weight_of(state, order.weighted),
-        scale=order.scale,
-        slack=with_slack.slack,
-        warm=Warm(w, multiplier),
-        drift=np.zeros_like(price),
-    )
-    terms = judged_terms(share, own_w, price, order.coupled)
-    return fresh, Begun(curvature=seen.curvature, pull=gradient[: order.w.size], **terms)
-
-
-@client_step
-def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
-    """z as the server mixed it, the proximal step there, and what the server needs to mix the next one."""
-    dim = order.w.size
-    tied = dim + state.slack
-    state = state.mark_best(order.best)
-    with_slack = add_slack(share, dim, state.scale)
-    penalty = state.weight * order.penalty
-
-    # 1. the next z; a new rho keeps lambda_i
-    first = state.penalty == 0
-    z = mix_next(state, order.mix)
-    if first:
-        z = state.z - state.pull / penalty
-    slacks = z[dim:tied]
-    if state.slack:
-        slacks = slacks - order.push / (state.penalty or penalty)  # the push is a price, which a new rho keeps
-    w = np.concatenate([order.w, slacks, z[tied:]])  # of private variables nobody else has a copy
-    if not first and penalty != state.penalty:
-        z = w + state.penalty / penalty * (z - w)
-
-    # 2. the proximal step under the constraint
-    anchor = 2 * w - z
-    found = constrained(with_slack, penalty, anchor, state.warm, order.accuracy)
-    residual = found.u - w
-    pull = penalty * (anchor - found.u)
-    drift = found.drift[: share.multiplier_length]
-    own_point = np.concatenate([order.w, found.u[tied:]])
-    price = found.multiplier[: share.multiplier_length]
-    if share.constraint is not None and found.converged:
-        drift = share.constraint.cone.project_dual(price - state.price)
-
-    # 3. differences for the acceleration
-    steps: tuple[Vector, ...] = ()
-    changes: tuple[Vector, ...] = ()
-    if order.remember:
-        steps = (*state.steps, z - state.z)[-order.remember :]
-        changes = (*state.changes, residual - state.residual)[-order.remember :]
-
-    after = replace(
-        state,
-        iteration=order.iteration,
-        price=price,
-        private=Private.of(share, own_point),
-        z=z,
-        residual=residual,
-        pull=pull,
-        penalty=penalty,
-        warm=found.warm,
-        drift=drift,
-        steps=steps,
-        changes=changes,
-    )
-    terms = no_terms()
-    if order.judge:
-        terms = judged_terms(share, own_point, price, order.coupled)
-    return after, report_round(state, after, found, terms, order)
-
-
-def report_round(before: State, after: State, found: Proximal, terms: dict[str, Any], order: Round) -> Moved:
-    """What the server needs of a holder's round to mix the next z and to choose rho.
-
-    Norms and products are of w and the slacks alone: beside the vector F_i they would tell how far v_i went. They are
-    weighed by r_i, since the iteration is nonexpansive in the norm that sums rho_i |z_i|^2.
-    """
-    dim = order.w.size
-    tied = dim + after.slack
-    r = after.weight
-    residual = after.residual[:tied]
-    changes = [change[:tied] for change in after.changes]
-    stepped = 0.0
-    if after.steps:
-        step = after.steps[-1][:tied]
-        stepped = r * float(step @ step)
-    moved = 0.0
-    turned = 0.0
-    if before.penalty != 0:  # not in the first round
-        moved = float(np.sum((found.u - before.warm.u)[:dim] ** 2))
-        turned = float(np.sum((after.pull - before.pull)[:dim] ** 2))
-    return Moved(
-        residual=for_server(residual, dim, order.push.size, r),
-        squared=r * float(residual @ residual),
-        products=np.array([r * float(changes[-1] @ change) for change in changes]),
-        against=np.array([r * float(change @ residual) for change in changes]),
-        stepped=stepped,
-        moved=moved,
-        turned=turned,
-        converged=found.converged,
-        indefinite=found.indefinite,
-        gradients=found.gradients,
-        hessians=found.hessians,
-        **terms,
-    )
-
-
-# --------------------------------------------------------------------------------------------------- the server's half
-
-
-@dataclass
-class Pace:
-    """Follows the residual and the curvature seen on the way, and moves rho."""
-
-    fixed: bool
-    residuals: list[float] = field(default_factory=list)  # since rho last changed
-    curvatures: list[float] = field(default_factory=list)
-    wait: int = WAIT
-    raises: int = 0
-
-    def factor(self, round: Moved, indefinite: bool, penalty: float) -> float:
-        """What to multiply rho by after this round.
-
-        |change of the pulls| / |change of the u_i| is the curvature along the last step, and rho near it is best.
-        A non-convex subproblem needs a larger rho, whoever chose it.
-        """
-        self.residuals.append(float(np.sqrt(round.squared)))
-        if round.moved > 0:  # a straight objective has none, and would not move rho
-            self.curvatures.append(max(float(np.sqrt(round.turned / round.moved)), 1e-15 * penalty))
-        if indefinite and self.raises < RAISES and len(self.residuals) > 1:
-            self.raises += 1
-            return self._changed(RAISE)
-        if self.fixed or len(self.residuals) < self.wait or len(self.curvatures) < WINDOW:
-            return 1.0
-        before = self.residuals[-WAIT]
-        if before == 0:  # at rest but for rounding
-            return 1.0
-        left = self.residuals[-1] / before
-        seen = float(np.exp(np.mean(np.log(self.curvatures[-WINDOW:])))) / penalty
-        if (seen > RISE and left > SLOW) or (seen < 1 / FALL and left > SLOWER):
-            self.wait *= 2
-            return self._changed(min(max(seen, 1 / LEAP), LEAP))
-        return 1.0
-
-    def _changed(self, factor: float) -> float:
-        self.residuals = []
-        self.curvatures = []
-        return factor
 
 
 @dataclass(frozen=True)
@@ -378,14 +103,15 @@ class Outcome:
 class Server:
     """The server's variables.
 
-    holders:   sum of the r_i of all holders, of which the server has 1
+    number:    of holders
+    holders:   sum of their r_i
     z:         sum_i r_i z_i over all holders, and the sum of their slacks' z behind it
     price:     of the coupled constraint, in the user's units; drift: its last change
-    following: rho of the next round
     expected:  certificate relative to the tolerances over residual, as last judged
     idle:      rounds since the certificate was last halved
     """
 
+    number: int
     holders: float
     own: State  # the server as a holder of its own share
     shared: bool  # has it one?
@@ -394,11 +120,11 @@ class Server:
     drift: Vector
     z: Vector
     penalty: float
-    following: float
     accuracy: float
     floor: float
     anderson: Memory
     pace: Pace
+    plan: Plan
     k: int = 0
     mix: Vector = field(default_factory=lambda: np.zeros(0))
     remember: int = 0
@@ -473,20 +199,21 @@ class Accelerated(Solver[Server]):
         begun = run.ask(begin, order)
         pull = begun.total.pull
         curvature = begun.total.curvature
-        holders = float(len(begun))
+        holders = len(begun)
         shared = bool(problem.server.parts)
         if shared:
             pull = pull + at_server.pull
             curvature += at_server.curvature
             holders += 1
-        penalty = asked or START * (curvature or 1.0) / holders
+        penalty = asked or STIFFNESS * (curvature or 1.0) / holders
         run.note(f"consensus penalty rho = {penalty:.3g} at the start")
         coupling = Coupling.of(problem, scale, weights)
         slacks = coupling.moved(coupling.first_slacks(begun.total.coupled), -coupled / scale, penalty)
         z = np.append(holders * run.start - pull / penalty, slacks)
         floor = 0.01 * run.tol[0] / holders
         server = Server(
-            holders=holders,
+            number=holders,
+            holders=float(holders),
             own=own,
             shared=shared,
             coupling=coupling,
@@ -494,11 +221,11 @@ class Accelerated(Solver[Server]):
             drift=np.zeros_like(coupled),
             z=z,
             penalty=penalty,
-            following=penalty,
             accuracy=max(FRACTION * float(np.max(np.abs(pull))) / holders, floor),
             floor=floor,
             anderson=Memory(self.memory, z),
             pace=Pace(self.consensus_penalty is not None),
+            plan=Plan(penalty=penalty, stiffness=STIFFNESS),
         )
         judged = certificate_of(problem, run.start, prices, begun)
         start = Iterate(number=run.first, w=run.start, multiplier=prices, judged=judged, consensus_penalty=penalty)
@@ -513,7 +240,7 @@ class Accelerated(Solver[Server]):
             push=push,
             mix=state.mix,
             remember=state.remember,
-            penalty=state.penalty,
+            **vars(state.plan),
             accuracy=state.accuracy,
             iteration=run.first + state.k,
             best=run.best.iteration == run.first + state.k - 1,
@@ -521,6 +248,8 @@ class Accelerated(Solver[Server]):
             coupled=np.zeros(0),
         )
         outcome = self._exchange(run, state, order)
+        if state.remember == 0:  # there are new penalties
+            self._reweigh(run, state, order, outcome.everyone)
 
         # 2. what it says
         judged = None
@@ -573,34 +302,38 @@ class Accelerated(Solver[Server]):
         return state.own.warm.u, np.append(state.own.drift, state.drift)
 
     def _point(self, run: Run, state: Server) -> tuple[Vector, Vector]:
-        """w = prox_{h / (rho N)}(mean_i z_i), and the push of the slacks; a new rho keeps every lambda_i."""
-        coupling = state.coupling
+        """w = prox_{h / (rho N)}(mean_i z_i), and the push of the slacks."""
         z, slacks = np.split(state.z, [run.start.size])
         w = run.problem.regularizer.prox(z / state.holders, 1 / (state.penalty * state.holders))
-        push = coupling.project(slacks, state.penalty)
+        push = state.coupling.project(slacks, state.penalty)
         before = state.price
-        state.price = coupling.scale * push
+        state.price = state.coupling.scale * push
         state.drift = state.price - before
-        if state.following != state.penalty:
-            placed = np.append(state.holders * w, coupling.moved(slacks, push, state.penalty))
-            state.z = placed + state.penalty / state.following * (state.z - placed)
-            state.penalty = state.following
         return w, push
 
+    def _reweigh(self, run: Run, state: Server, order: Round, everyone: Moved) -> None:
+        """The sum of z with the penalties that the owners took in this round: every lambda_i is kept, and so is w."""
+        z, slacks = np.split(state.z, [run.start.size])
+        multipliers = state.penalty * (z - state.holders * order.w)  # sum_i lambda_i
+        placed = state.coupling.moved(slacks, order.push, state.penalty)
+        state.penalty = order.penalty
+        state.holders = everyone.weight
+        state.coupling = replace(state.coupling, looseness=everyone.looseness)
+        moved = state.holders * order.w + multipliers / state.penalty
+        state.z = np.append(moved, placed + state.coupling.looseness / state.penalty * order.push)
+
     def _mix(self, run: Run, state: Server, outcome: Outcome) -> None:
-        """The sum of the next z, accelerated or plain, and rho; a new rho begins without a memory."""
+        """The sum of the next z, accelerated or plain, and the penalties; new ones begin without a memory."""
         plain = state.idle // PLAIN_AFTER % 2 == 1
         state.mix, state.remember = state.anderson.take(state.z, outcome.everyone, state.remember, plain=plain)
         state.z = mix_next(state.anderson, state.mix)
-        factor = state.pace.factor(outcome.everyone, outcome.indefinite, state.penalty)
-        if factor != 1:
-            state.following = factor * state.penalty
+        state.plan = state.pace.plan(outcome.everyone, outcome.indefinite, state.penalty, state.number)
+        if state.plan.adjust or state.plan.penalty != state.penalty:
             state.remember = 0
-            run.note(f"round {state.k}: consensus penalty rho = {state.following:.3g}")
 
     def _plan(self, run: Run, state: Server, norm: float) -> None:
         """Accuracy of the next proximal steps, and whether the next round asks for the certificate."""
-        length = FRACTION * state.penalty * norm / np.sqrt(state.holders * run.start.size)
+        length = FRACTION * state.penalty * norm / np.sqrt(state.number * run.start.size)
         state.accuracy = max(length, state.floor)
         near = norm * state.expected <= NEAR
         due = state.k - state.judged_at >= AT_LEAST

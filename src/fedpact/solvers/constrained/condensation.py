@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.cones import Cone, Nonnegative, Product, Zero
-from fedpact.federation import Largest, Order, Reply, Summed
+from fedpact.federation import Largest, Reply, Summed
 from fedpact.federation.messages import Fitted, Fitting, content_fields, is_finite, summed_fields
 from fedpact.problem import Share, Terms, owner_terms
 from fedpact.problem.share import Curvature, Local
