@@ -32,11 +32,18 @@ def test_functions_without_a_hessian_go_to_the_accelerated_method() -> None:
     np.testing.assert_allclose(answer.w, -np.ones(3) / 3, atol=1e-6)
 
 
-def test_other_cones_go_to_the_accelerated_method() -> None:
-    cone = fp.Constraint(fp.functions.Affine(-np.eye(3), [0.0, -1.0, 0.0]), fp.cones.Exponential())
-    method, why = choose(fp.FederatedProblem([fp.Share(QUADRATIC, cone)]), 3)
-    assert method == "accelerated"
-    assert "client 1 has the cone Exponential" in why
+class Other(fp.cones.Exponential):
+    has_interior = False
+
+
+def test_cones_whose_interior_is_known_go_to_interior_point_and_others_to_the_accelerated_method() -> None:
+    methods = []
+    for kind in (fp.cones.Exponential, Other):
+        cone = fp.Constraint(fp.functions.Affine(-np.eye(3), [0.0, -1.0, 0.0]), kind())
+        method, why = choose(fp.FederatedProblem([fp.Share(QUADRATIC, cone)]), 3)
+        methods.append(method)
+    assert methods == ["interior-point", "accelerated"]
+    assert "client 1 has the cone Other" in why  # and the user is told
 
 
 def test_many_variables_go_to_the_accelerated_method() -> None:

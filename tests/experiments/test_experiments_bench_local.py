@@ -44,7 +44,7 @@ def test_a_trace_counts_what_the_losses_are_asked(method: str, monkeypatch: pyte
     """The independent count is in the class of the losses."""
     problem, seen, limit = small(), {}, 7
     ids = {id(share.objective.terms[0][1]): i for i, share in enumerate(problem.shares)}  # type: ignore[union-attr]
-    plain = LogisticLoss.value_and_gradient
+    plain = LogisticLoss.expand
 
     def counting(self: Any, w: Any) -> Any:
         seen[ids[id(self)]] = seen.get(ids[id(self)], 0) + 1
@@ -56,7 +56,7 @@ def test_a_trace_counts_what_the_losses_are_asked(method: str, monkeypatch: pyte
         counts.append(tuple(seen.get(i, 0) for i in range(3)))
         return float(w @ w)
 
-    monkeypatch.setattr(LogisticLoss, "value_and_gradient", counting)
+    monkeypatch.setattr(LogisticLoss, "expand", counting)
     trace = record_trace(problem, method, measure, rounds(limit), tol=1e-12)
     assert [point.rounds for point in trace.points] == list(range(limit + 1))
     assert [point.gradients for point in trace.points] == counts

@@ -679,7 +679,7 @@ def test_no_step_of_these_methods_lets_more_be_read_of_one_owner() -> None:
     allowed = {name for names in READ.values() for name in names} | DOUBT
     described = ("dim", "objective", "cone", "coupled", "hessian", "convex", "private", "operator", "split")
     allowed |= {f"Described.{name}" for name in described}
-    files = ("interior_point", "accelerated", "proximal_al", "inexact_admm")
+    files = ("interior_point", "accelerated_owner", "proximal_al", "inexact_admm")
     modules = [f"fedpact.solvers.constrained.{f}" for f in files]
     modules += [f"fedpact.solvers.{f}" for f in ("steps", "evidence", "scales")]
     steps = [step for name, step in STEPS.items() if name.partition(":")[0] in modules]

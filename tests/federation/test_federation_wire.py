@@ -561,7 +561,7 @@ def test_what_is_no_sealed_reply_is_refused(tree: Any) -> None:
 
 def test_the_steps_of_every_method_are_registered() -> None:
     modules = {name.partition(":")[0] for name in STEPS if name.startswith("fedpact.")}
-    files = ("interior_point", "accelerated", "proximal_al", "inexact_admm")
+    files = ("interior_point", "accelerated_owner", "proximal_al", "inexact_admm")
     methods = {f"fedpact.solvers.constrained.{file}" for file in files}
     shared = {f"fedpact.solvers.{name}" for name in ("steps", "evidence", "scales")}
     assert modules >= methods | shared | {"fedpact.federation.secure_sum"}
@@ -707,6 +707,8 @@ def test_the_states_of_every_method_are_written_and_read(
     assert answer.solved
     assert len(engine.states) == 3
     expected = {f"constrained.{method.replace('-', '_')}:{state}"}
+    if method == "accelerated":
+        expected = {"constrained.accelerated_owner:State"}
     if method == "ifeddr":
         expected = {"consensus.splitting:State", "consensus.ifeddr_owner:Moving"}
     assert kinds == {f"fedpact.solvers.{kind}" for kind in expected}

@@ -54,7 +54,7 @@ def test_labels_and_groups_are_with_their_holder_only(tmp_path: Path) -> None:
     party = PartySource("bank", bank)(TASK, ROWS)
     assert party.columns == ("income",)
     assert party.labels.tolist() == [1, 0, 1]
-    assert party.groups.tolist() == [1, 1, 0]
+    assert party.groups.tolist() == [[1, 1, 0]]  # one list an attribute
     with raises_code("FP-DATA-920", "", "ill"):
         PartySource("shop", bank).people(TASK)
 

@@ -306,7 +306,7 @@ class Path:
                 w = solution.w
                 if best is None or found.better_than(best):
                     best = found
-            conflict = solution.status == "infeasible" and found.missed > 0
+            conflict = bool(solution.conflict) and found.missed > 0
             if (found.holds and not lost) or (conflict and not tighter):
                 break
             if found.missed:

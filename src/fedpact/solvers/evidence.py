@@ -23,6 +23,10 @@ UNBOUNDED = (
     "the objective keeps falling without end and stays feasible: it has no minimiser (separable data without a "
     "regularizer does this); add one, for example regularizer=fp.prox.SquaredL2(1e-3), or bound w with fp.prox.Box"
 )
+ASTRAY = (
+    "around the best point found the constraints of {} exclude each other: it misses them by {:.3g}. They may not be "
+    "convex, so that a point elsewhere may meet them: give another start w0, or loosen a bound"
+)
 INFEASIBLE = (
     "the constraints of {} exclude each other: the best point found misses them by {:.3g}, and (for convex constraints "
     "this is a proof) no point of any size that doubles can tell apart meets them all; loosen at least one bound"

@@ -19,7 +19,7 @@ from fedpact.errors import OwnerLost
 from fedpact.federation import NotFinite
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
-from fedpact.solvers.evidence import UNBOUNDED, falls_forever, infeasible
+from fedpact.solvers.evidence import ASTRAY, UNBOUNDED, falls_forever, infeasible
 from fedpact.solvers.run import HAND_OVER, SOLVED, Best, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import equip_all, judge_point
@@ -180,7 +180,10 @@ class Watch:
         return falls_forever(run, iterate.w, *iterate.judged)
 
     def _conflict(self, iterate: Iterate, state: Any) -> Verdict | None:
-        """Infeasible, when it can be proved that no point meets all constraints: a few exchanges at most."""
+        """Infeasible, when it can be proved that no point meets all constraints: a few exchanges at most.
+
+        Where constraints may not be convex, the same weights say so of the points around here only: stalled.
+        """
         run = self.run
         best = run.best.certificate
         if not self.solver.needs.constraints or run.rounds_left <= self.solver.reserve or best is None:
@@ -189,15 +192,14 @@ class Watch:
             return None
         if run.problem.private:  # a proof would have to balance at every owner's private variables too
             return None
-        known = run.problem.convex or all(share.constraints_convex for share in run.problem.holders)
-        if not known:  # weights prove nothing about points elsewhere
-            return None
         if iterate.judged is not None and iterate.judged[0].violation <= run.tol[1]:
             return None
         names = self.solver.conflict(run, state, iterate.w)
         if not names:
             return None
-        return infeasible(names, best)
+        if run.problem.convex or all(share.constraints_convex for share in run.problem.holders):
+            return infeasible(names, best)
+        return Verdict("stalled", ASTRAY.format(", ".join(names), best.violation), names)
 
 
 # ------------------------------------------------------------------------------------------------------------ hand-over

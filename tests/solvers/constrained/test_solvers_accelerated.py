@@ -421,7 +421,7 @@ def test_a_conflict_with_the_server_with_the_domain_and_of_curved_constraints():
 
 
 def test_an_owner_whose_own_constraint_has_no_point_is_named_at_once():
-    ball = Smooth(lambda w: (float(w @ w + 1), 2 * w), hess=lambda w: 2 * np.eye(3), dim=3)
+    ball = Smooth(lambda w: (float(w @ w + 1), 2 * w), hess=lambda w: 2 * np.eye(3), dim=3, convex=True)
     shares = [fp.Share(None, fp.Constraint(ball, Nonnegative(1)), name="bad"), half_space([0, 0, 1.0], -1.0, "good")]
     answer = fp.solve(fp.FederatedProblem(shares), "accelerated")
     assert answer.status == "infeasible"

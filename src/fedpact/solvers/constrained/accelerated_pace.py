@@ -32,6 +32,9 @@ STILL = 0.95
 CHANGE = 2.0
 #: the penalties follow it by at most this one.
 LEAP = 10.0
+#: Where constraints exclude each other multipliers grow without end, and with them the curvature: penalties that followed
+#: would make them grow by factors. They stay where they are once it is this many times what it was at first.
+MOST_GROWTH = 1e4
 #: rho is raised by this factor because a subproblem is not convex,
 RAISE = 4.0
 #: and at most so many times.
@@ -48,6 +51,7 @@ class Pace:
     wait: float = WAIT
     stiffness: float = STIFFNESS
     measured: bool = False
+    first: float = 0.0  # curvature of all holders when it was first measured
     raises: int = 0
 
     def plan(self, everyone: Moved, indefinite: bool, penalty: float, holders: int) -> Plan:
@@ -83,7 +87,8 @@ class Pace:
         off = seen > RISE or (seen < FALL and self.left > STILL)
         if everyone.misfits and everyone.curvature > 0:
             off = True
-        if not off:
+        self.first = self.first or everyone.curvature
+        if not off or everyone.curvature > MOST_GROWTH * self.first > 0:
             return plan
         self._restart()
         if not everyone.curvature > 0:

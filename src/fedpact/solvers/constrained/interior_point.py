@@ -87,6 +87,8 @@ WAIT = 2
 PROOF = 4
 #: Algorithm 1 goes on when it has not halved in this many, where the constraints may be non-convex.
 MISSED = 12
+#: Damping, relative to the curvature, beyond which a step is lost in rounding.
+MOST_DAMPING = 1e16
 #: A rescue, where there is one, is called when nothing has halved in this many.
 IDLE = 25
 #: A point this many times farther out than AWAY may have no end; it is asked again when it is as much farther still.
@@ -541,6 +543,8 @@ class InteriorPoint(Solver[Server]):
         if residual <= 0.5 * state.smallest:
             state.smallest = residual
             state.eased = state.k
+        if state.pace.damping > MOST_DAMPING:
+            return Verdict("stalled", "steps that are too short to matter are refused", then=self.fallback(state))
         if run.rescue is not None and state.k - state.eased >= IDLE:
             return Verdict("stalled", f"no progress in {IDLE} iterations", then=self.fallback(state))
         missed = state.k - state.halved >= MISSED
