@@ -32,8 +32,8 @@ STILL = 0.95
 CHANGE = 2.0
 #: the penalties follow it by at most this one.
 LEAP = 10.0
-#: Where constraints exclude each other multipliers grow without end, and with them the curvature: penalties that followed
-#: would make them grow by factors. They stay where they are once it is this many times what it was at first.
+#: Where constraints exclude each other multipliers grow without end, and with them the curvature: penalties that
+#: followed would make them grow by factors. They stay where they are once it is this many times what it was at first.
 MOST_GROWTH = 1e4
 #: rho is raised by this factor because a subproblem is not convex,
 RAISE = 4.0
