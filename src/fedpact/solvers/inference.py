@@ -1,4 +1,4 @@
-"""Standard errors of a solution and of its prices: one exchange of sums (MATH.md, section 8).
+"""Standard errors of a solution and of its prices: one exchange of sums.
 
 The solution w and the prices mu of the constraints that bind solve the equations
 
