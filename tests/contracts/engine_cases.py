@@ -197,7 +197,14 @@ def deployed(disk: Path) -> Iterator[FlowerDeployed]:
     from fedpact.engines.flower.submit import APP
 
     tests = Path(__file__).parents[1]
-    rooms = [QUICK, tests, tests / "contracts", tests / "federation", os.environ.get("PYTHONPATH", "")]
+    rooms = [
+        QUICK,
+        tests,
+        tests / "contracts",
+        tests / "federation",
+        tests / "solvers",
+        os.environ.get("PYTHONPATH", ""),
+    ]
     app = disk / "app"
     app.mkdir()
     about = APP.replace("fedpact.engines.flower.app:", "flower_owners:")

@@ -32,13 +32,13 @@ class Done(Reply):
 
 
 def hospitals(gate: threading.Event, hanging: threading.Event | None = None) -> fp.FederatedProblem:
-    """Three owners; the function of the second waits at the gate from its eleventh call on, and says so."""
+    """Three owners; the function of the second waits at the gate from its sixth call on, and says so."""
     calls: list[int] = []
     says = hanging or threading.Event()
 
     def slow(w: np.ndarray) -> tuple[float, np.ndarray]:
         calls.append(1)
-        if len(calls) > 10:
+        if len(calls) > 5:
             says.set()
             gate.wait()
         return 0.5 * float(w @ w) - w[0], w - np.array([1.0, 0.0])
