@@ -212,7 +212,7 @@ def _conclude(
         covariance = sandwich(system, factor * equations.spread)
     except np.linalg.LinAlgError:
         return replace(nothing, notes=(SINGULAR,))
-    shift = np.linalg.solve(system, np.column_stack([pull, equations.score + pull]))
+    shift = np.asarray(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
     found = Inference(order.w, equations.prices, equations.binding, covariance, kind, degrees, (), shift=shift)
     errors = np.sqrt(np.diag(covariance))
     notes = [*_note_weak(found, errors), *_note_near(found, server, parts), *_note_owners(kind, parts)]
