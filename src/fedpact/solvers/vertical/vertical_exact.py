@@ -73,9 +73,8 @@ CLOSER = 0.01
 CLOSEST = 1e-13
 #: Iterations of the coordinator's own solver: they cost no exchange.
 OWN_LIMIT = 2000
-#: Exchanges besides those of the blocks: two for keys, a move and two judgements, two for columns not shrunk, and one
-#: for standard errors.
-OTHERS = 8
+#: Exchanges besides those of the blocks: two for keys, a move and two judgements, and two for columns not shrunk.
+OTHERS = 7
 #: Parties are not drawn from many, so errors clustered by party mean nothing.
 INFERENCES = ("none", *(kind for kind in COVARIANCES if kind != "clustered"))
 
@@ -146,7 +145,7 @@ class VerticalExact(VerticalSolver[Coordinator]):
     name: ClassVar[str] = "vertical-exact"
     needs: ClassVar[Needs] = replace(VerticalSolver.needs, loss_bounds=True, own_losses=True, score_cones=True)
     patience: ClassVar[int] = 4
-    reserve: ClassVar[int] = 4
+    reserve: ClassVar[int] = 3
 
     noise: float = option(
         0.0, "of every number of the sketch, relative to their root mean square; added by every party", least=0
@@ -163,7 +162,7 @@ class VerticalExact(VerticalSolver[Coordinator]):
                 code="FP-OPTION-937",
                 key="inference",
             )
-        needed = len(blocks(problem.scored.y.size, length_of(problem))) + OTHERS
+        needed = len(blocks(problem.scored.y.size, length_of(problem))) + OTHERS + (self.inference != "none")
         if run.max_rounds < needed:
             raise OptionError(
                 f'max_rounds = {run.max_rounds}: "vertical-exact" needs up to {needed} exchanges for these rows and '
