@@ -122,6 +122,9 @@ class FairVerticalClassifier(CertifiedClassifier):
             regularizer=None if self.weight is None else SquaredL2(self.weight),
             standardize=self.standardize,
         )
+        options: dict[str, Any] = {}
+        if self.inference != "none":
+            options["inference"] = self.inference
         solution = solve(
             problem,
             self.method,
@@ -130,7 +133,7 @@ class FairVerticalClassifier(CertifiedClassifier):
             engine=self.engine,
             seed=self.seed,
             secure_sum=self.secure_sum and len(problem.shares) > 1,
-            **({} if self.inference == "none" else {"inference": self.inference}),
+            **options,
         )
         self._accept(solution)
         self._keep(problem, solution.w)
@@ -342,7 +345,7 @@ class FairVerticalClassifier(CertifiedClassifier):
         last = self.classes_.size - 1
         if self.parity != "loss":
             decided = self._decide(scores) == last
-            found = {}
+            found: dict[str, float] = {}
             for name, members in _by_attribute(group).items():
                 gaps = _count_gaps(self.parity, decided, labels == last, np.asarray(members))
                 found |= {f"{name}: {gap}" if name else gap: value for gap, value in gaps.items()}

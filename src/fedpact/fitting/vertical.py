@@ -25,6 +25,7 @@ from fedpact.solve import solve
 from fedpact.solvers import Solution, Solver
 from fedpact.solvers.solution import WARNING
 from fedpact.solvers.vertical.vertical_exact import INFERENCES, VerticalExact
+from fedpact.solvers.vertical.vertical_exact_errors import EVERYONE
 from fedpact.tasks import LabelledParty, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.parties import GAP
@@ -196,7 +197,7 @@ class PartyFitting(Fitting):
 
     def _fit_decisions(self, task: Vertical, before: dict[str, dict[str, float]]) -> Fit:
         """A list of constraints on decisions: found at the coordinator on features, judged by the parties' columns."""
-        from fedpact.fitting.scores import EVERYONE, fit_on_scores  # a fit itself
+        from fedpact.fitting.scores import fit_on_scores  # a fit itself
 
         settings = dict(self._solving)
         method = settings.pop("method")
