@@ -109,6 +109,19 @@ class Ledger:
             kind = name_of(type(sealed.kept))
             self._write({"from": owner, "round": round, "type": kind, "content": sealed_to_tree(sealed)})
 
+    def count_all(self, order: Order, sealed: Sealed[Any]) -> None:
+        """Count an order to every owner, and a reply of this size and kind from each."""
+        down = size(order)
+        up = sealed_size(sealed)
+        kind = (type(sealed.kept), is_masked(sealed.sums))
+        for owner, counts in self._counts.items():
+            counts[0] += 1
+            counts[1] += 1
+            counts[2] += down
+            counts[3] += up
+            self._kinds[owner][kind] = counts[1]
+        self.bytes += len(self._counts) * (down + up)
+
     def add(self, owner: str, counts: Sequence[int] | Counts) -> None:
         """Count messages and bytes of the owner: down and up, down and up."""
         total = self._counts[owner]

@@ -112,6 +112,24 @@ class Sealed(Generic[R]):
     coarse: bool = False
 
 
+@dataclass(frozen=True)
+class Joint(Generic[R]):
+    """The sealed replies of owners that answered in one computation: those kept, and a row of sums for each.
+
+    shapes, coarse: as in `Sealed`, the same for all
+    """
+
+    kept: list[R]
+    shapes: tuple[tuple[int, ...], ...]
+    sums: NDArray[np.float64]
+    coarse: bool = False
+
+    @property
+    def first(self) -> Sealed[R]:
+        """The reply of the first owner; all are of one size."""
+        return Sealed(self.kept[0], self.shapes, self.sums[0], self.coarse)
+
+
 class Answers(list[R]):
     """The replies of one exchange in owner order, without the fields that were added up; `total` has these.
 
@@ -321,6 +339,54 @@ def seal(reply: R, most: float | None = None) -> Sealed[R]:
     if values:
         flat = np.concatenate(list(values.values()), axis=None, dtype=np.float64)
     return Sealed(copy_with(reply, dict.fromkeys(values)), shapes, flat)
+
+
+def seal_jointly(reply: R, owners: int, order: Order) -> Joint[R] | None:
+    """`seal` for many owners: every array of the reply has one entry an owner; any other field is the same for all.
+
+    None where a number is not finite, or too large for the float32 that the order asks for.
+    """
+    kind = type(reply)
+    content = reply.__dict__
+    coarse = isinstance(order, Fitted) and order.coarse > 0
+    rounded: tuple[str, ...] = ()
+    if coarse:
+        rounded = _marked_fields(kind, "fitting")
+    parts = []
+    shapes = []
+    for name in summed_fields(kind):
+        value = content[name]
+        if name in rounded:
+            with np.errstate(over="ignore"):
+                value = value.astype(np.float32)
+        parts.append(value.reshape(owners, -1))
+        shapes.append(value.shape[1:])
+    sums = np.concatenate(parts, axis=1, dtype=np.float64)
+    if not is_finite(sums) or not_finite(reply, shown_fields(kind, masked=False)) is not None:
+        return None
+    return Joint(_list_replies(reply, owners), tuple(shapes), sums, coarse)
+
+
+def _list_replies(reply: R, owners: int) -> list[R]:
+    """What is read owner by owner of a reply for many owners, as a reply for each."""
+    kind = type(reply)
+    names = shown_fields(kind, masked=False)
+    columns = []
+    for name in names:
+        value = getattr(reply, name)
+        if not isinstance(value, np.ndarray):
+            value = [value] * owners
+        elif value.ndim == 1:
+            value = value.tolist()
+        columns.append(value)
+    hidden = dict.fromkeys(content_fields(kind))
+    replies = []
+    for values in zip(*columns, strict=True):
+        one = object.__new__(kind)
+        one.__dict__.update(hidden)
+        one.__dict__.update(zip(names, values, strict=True))
+        replies.append(one)
+    return replies
 
 
 def rebuild(

@@ -1,0 +1,256 @@
+"""Functions of many owners at one point, in one go: the same numbers as one by one, bit for bit, in far fewer calls.
+
+What every owner has by itself gets a leading axis: values (n,), gradients (n, d), Hessians (n, d, d). Losses are taken of
+all rows of all owners at once. Products with X stay products of each owner's own X, by the same routine of BLAS: NumPy
+calls it once for every matrix of a stack.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from fedpact.functions.arithmetic import FunctionSum
+from fedpact.functions.base import Function, Map
+from fedpact.functions.huber import HuberLoss
+from fedpact.functions.logistic import LogisticLoss
+from fedpact.functions.maps import Single, Stack
+from fedpact.functions.poisson import MeanExponential, PoissonDeviance, PoissonLoss
+from fedpact.functions.scored import ScoredMean, quietly
+from fedpact.functions.squared import SquaredLoss
+from fedpact.types import Matrix, Vector
+
+#: Tables of as many rows are evaluated in one product while they have no more cells than this, which a cache holds.
+CELLS = 32_768
+#: Losses of a score, row by row, that nothing else is done with: a subclass of somebody's may do more.
+LOSSES = (LogisticLoss, SquaredLoss, HuberLoss, PoissonLoss, PoissonDeviance, MeanExponential)
+#: What belongs to the rows of a mean; owners of one kind have all else in common.
+OF_ROWS = frozenset(("X", "y", "weight", "offset", "rows", "numbers"))
+
+
+class ManyFunctions(ABC):
+    """One function an owner, all of one kind."""
+
+    @abstractmethod
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
+        """As `Function.expand`: values, gradients and how to get the Hessians."""
+
+    @abstractmethod
+    def value(self, w: Vector) -> Vector:
+        """As `Function.value`."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """X of consecutive owners with as many rows, (owners, rows, d); `rows` of theirs among the rows of all owners."""
+
+    owners: slice
+    rows: slice
+    X: Matrix
+
+    def of_rows(self, values: Vector) -> Matrix:
+        """The numbers of these rows, (owners, rows, 1)."""
+        return values[self.rows].reshape(*self.X.shape[:2], 1)
+
+
+class ManyMeans(ManyFunctions):
+    """Means over rows of one loss of the score."""
+
+    def __init__(self, functions: Sequence[ScoredMean]) -> None:
+        self.count = len(functions)
+        self.dim = functions[0].dim
+        self.tables = list(_group(functions))
+        rows = copy(functions[0])  # one loss of all rows; its X is nowhere used
+        rows.rows = sum(function.rows for function in functions)
+        rows.y = np.concatenate([function.y for function in functions])
+        rows.weight = np.concatenate([function.weight for function in functions])
+        if rows.offset is not None:
+            rows.offset = np.concatenate([function.offset for function in functions])  # type: ignore[misc]
+        self.rows = rows
+
+    @quietly
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
+        rows = self.rows
+        score = self._scores(w)
+        losses, slopes = rows._losses_and_slopes(score)
+        weighted = rows.weight * slopes
+        gradients = np.empty((self.count, self.dim))
+        for part in self.tables:
+            out = gradients[part.owners, :, None]
+            np.matmul(part.X.transpose(0, 2, 1), part.of_rows(weighted), out=out)
+        return self._means(losses), gradients, lambda: self._hessians(score)
+
+    @quietly
+    def value(self, w: Vector) -> Vector:
+        return self._means(self.rows._losses(self._scores(w)))
+
+    def _scores(self, w: Vector) -> Vector:
+        score = np.empty(self.rows.rows)
+        for part in self.tables:
+            np.matmul(part.X, w, out=part.of_rows(score)[:, :, 0])
+        if self.rows.offset is None:
+            return score
+        return score + self.rows.offset
+
+    def _means(self, losses: Vector) -> Vector:
+        values = np.empty(self.count)
+        for part in self.tables:
+            weights = part.of_rows(self.rows.weight).transpose(0, 2, 1)
+            np.matmul(weights, part.of_rows(losses), out=values[part.owners, None, None])
+        return values
+
+    @quietly
+    def _hessians(self, score: Vector) -> Matrix:
+        root = np.sqrt(self.rows._weighted_curvatures(score))
+        hessians = np.empty((self.count, self.dim, self.dim))
+        for part in self.tables:
+            half = part.of_rows(root) * part.X
+            np.matmul(half.transpose(0, 2, 1), half, out=hessians[part.owners])
+        return hessians
+
+
+def _group(functions: Sequence[ScoredMean]) -> Iterator[Tables]:
+    """Tables of consecutive owners with as many rows, as many at once as a cache holds; large ones by themselves."""
+    owner = 0
+    row = 0
+    for length, group in groupby(functions, key=lambda function: function.rows):
+        alike = [function.X for function in group]
+        most = max(1, CELLS // max(alike[0].size, 1))
+        for first in range(0, len(alike), most):
+            block = alike[first : first + most]
+            X = block[0][None] if len(block) == 1 else np.stack(block)
+            yield Tables(slice(owner, owner + len(block)), slice(row, row + length * len(block)), X)
+            owner += len(block)
+            row += length * len(block)
+
+
+class ManySums(ManyFunctions):
+    """constant + sum_k factor_k f_k, with factors and a constant of each owner's own."""
+
+    def __init__(self, functions: Sequence[FunctionSum], parts: Sequence[ManyFunctions]) -> None:
+        self.parts = parts
+        self.constant = np.array([function.constant for function in functions])
+        self.factors = np.array([[factor for factor, _ in function.terms] for function in functions]).T
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
+        values, gradients, curvatures = zip(*(part.expand(w) for part in self.parts), strict=True)
+        slopes = self._add([factor[:, None] * one for factor, one in zip(self.factors, gradients, strict=True)])
+
+        def hessians() -> Matrix:
+            pairs = zip(self.factors, curvatures, strict=True)
+            return self._add([factor[:, None, None] * curvature() for factor, curvature in pairs])
+
+        return self._total(values), slopes, hessians
+
+    def value(self, w: Vector) -> Vector:
+        return self._total([part.value(w) for part in self.parts])
+
+    def _total(self, values: Sequence[Vector]) -> Vector:
+        total = self.constant
+        for factor, value in zip(self.factors, values, strict=True):
+            total = total + factor * value
+        return total
+
+    @staticmethod
+    def _add(arrays: Sequence[Matrix]) -> Matrix:
+        total = arrays[0]
+        for array in arrays[1:]:
+            total = total + array
+        return total
+
+
+class ManyMaps:
+    """One map an owner, all of one kind: every row of it a function. Values (n, rows), Jacobians (n, rows, d)."""
+
+    def __init__(self, rows: Sequence[ManyFunctions]) -> None:
+        self.rows = rows
+
+    def expand(self, w: Vector) -> tuple[Matrix, Matrix, Callable[[Matrix], Matrix]]:
+        """As `Map.expand`: values, Jacobians and how to get the Hessians with weights (n, rows)."""
+        values, gradients, curvatures = zip(*(row.expand(w) for row in self.rows), strict=True)
+
+        def hessians(weights: Matrix) -> Matrix:
+            bent = [weights[:, k, None, None] * curvature() for k, curvature in enumerate(curvatures)]
+            return ManySums._add(bent)
+
+        return np.stack(values, axis=1), np.stack(gradients, axis=1), hessians
+
+    def value(self, w: Vector) -> Matrix:
+        """As `Map.value`."""
+        return np.stack([row.value(w) for row in self.rows], axis=1)
+
+
+def join_functions(functions: Sequence[Function]) -> ManyFunctions | None:
+    """These functions in one; None where they are not of one kind, or of one that is not known here."""
+    first = functions[0]
+    if not all(type(function) is type(first) and function.dim == first.dim for function in functions):
+        return None
+    given: Any = functions
+    if type(first) is FunctionSum:
+        return _join_sums(given)
+    if type(first) in LOSSES and _are_alike(given):
+        return ManyMeans(given)
+    return None
+
+
+def _join_sums(functions: Sequence[FunctionSum]) -> ManyFunctions | None:
+    lengths = {len(function.terms) for function in functions}
+    if len(lengths) > 1:
+        return None
+    parts = []
+    for k in range(lengths.pop()):
+        part = join_functions([function.terms[k][1] for function in functions])
+        if part is None:
+            return None
+        parts.append(part)
+    return ManySums(functions, parts)
+
+
+def _are_alike(functions: Sequence[ScoredMean]) -> bool:
+    """Whether the means differ in nothing but their rows, which are dense and stored row by row."""
+    first = functions[0]
+    common = _parameters(first)
+    for function in functions:
+        X = function.X
+        if not isinstance(X, np.ndarray) or not X.flags.c_contiguous or not function.rows:
+            return False
+        if (function.offset is None) != (first.offset is None):
+            return False
+        if _parameters(function) != common:
+            return False
+    return True
+
+
+def _parameters(function: ScoredMean) -> dict[str, Any]:
+    """All that is not of the rows; a parameter that is an array has no equal."""
+    found = {name: value for name, value in vars(function).items() if name not in OF_ROWS}
+    return {name: object() if isinstance(value, np.ndarray) else value for name, value in found.items()}
+
+
+def join_maps(maps: Sequence[Map]) -> ManyMaps | None:
+    """These maps in one; None where they are not of one kind, or of one that is not known here."""
+    listed = [_rows_of(one) for one in maps]
+    rows = []
+    for functions in zip(*listed, strict=False):
+        row = join_functions(functions)
+        if row is None:
+            return None
+        rows.append(row)
+    if not rows or any(len(one) != len(rows) for one in listed):
+        return None
+    return ManyMaps(rows)
+
+
+def _rows_of(one: Map) -> list[Function]:
+    """The functions that are the rows of a map; none where they are not known."""
+    if isinstance(one, Single):
+        return [one.function]
+    if isinstance(one, Stack) and all(isinstance(part, Single) for part in one.parts):
+        return [part.function for part in one.parts if isinstance(part, Single)]
+    return []
