@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +146,7 @@ class Ledger:
         for owner, counts in self._counts.items():
             past = before.owners.get(owner, Traffic())
             kinds = [kind for kind, reply in self._kinds[owner].items() if reply > past.messages_up]
-            fields = tuple(field for kind, masked in kinds for field in _field_names(kind, masked))
+            fields = tuple(chain.from_iterable(_field_names(kind, masked) for kind, masked in kinds))
             messages_down, messages_up, bytes_down, bytes_up = counts
             owners[owner] = Traffic(
                 messages_down - past.messages_down,
@@ -162,12 +164,11 @@ class Ledger:
             file.write(frame(data))
 
 
-def _field_names(kind: type[Reply], masked: bool) -> Iterator[str]:
+@functools.cache
+def _field_names(kind: Any, masked: bool) -> tuple[str, ...]:
     """The fields of a reply as an auditor reads them."""
     hidden = hidden_fields(kind, masked) if masked else ()
-    for name in content_fields(kind):
-        note = " (masked)" if name in hidden else ""
-        yield f"{kind.__name__}.{name}{note}"
+    return tuple(f"{kind.__name__}.{name}" + " (masked)" * (name in hidden) for name in content_fields(kind))
 
 
 def read_record(path: str | Path) -> Iterator[dict[str, Any]]:

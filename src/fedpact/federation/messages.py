@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints
 
@@ -112,6 +112,25 @@ class Sealed(Generic[R]):
     coarse: bool = False
 
 
+class Columns(Sequence[R]):
+    """Replies of owners that answered in one computation: a list for every field, and a reply where one is looked at.
+
+    values: of the fields that are read owner by owner; all others are None
+    """
+
+    def __init__(self, kind: type[R], values: dict[str, list[Any]]) -> None:
+        self.kind = kind
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(next(iter(self.values.values())))
+
+    def __getitem__(self, number: Any) -> Any:
+        found = dict.fromkeys(content_fields(self.kind))
+        found.update({name: values[number] for name, values in self.values.items()})
+        return copy_with(object.__new__(self.kind), found)
+
+
 @dataclass(frozen=True)
 class Joint(Generic[R]):
     """The sealed replies of owners that answered in one computation: those kept, and a row of sums for each.
@@ -119,7 +138,7 @@ class Joint(Generic[R]):
     shapes, coarse: as in `Sealed`, the same for all
     """
 
-    kept: list[R]
+    kept: Columns[R]
     shapes: tuple[tuple[int, ...], ...]
     sums: NDArray[np.float64]
     coarse: bool = False
@@ -130,15 +149,35 @@ class Joint(Generic[R]):
         return Sealed(self.kept[0], self.shapes, self.sums[0], self.coarse)
 
 
-class Answers(list[R]):
+class Answers(Sequence[R]):
     """The replies of one exchange in owner order, without the fields that were added up; `total` has these.
 
     It also has the largest of those marked Largest, or what stands for it.
     """
 
     def __init__(self, replies: Sequence[R], total: R) -> None:
-        super().__init__(replies)
+        self._replies = replies
         self.total = total
+
+    def __len__(self) -> int:
+        return len(self._replies)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._replies[number]
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._replies)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one field, owner by owner."""
+        return column_of(self._replies, name)
+
+
+def column_of(replies: Sequence[Reply], name: str) -> list[Any]:
+    """The values of one field of these replies."""
+    if isinstance(replies, Columns):
+        return replies.values.get(name) or [None] * len(replies)
+    return [getattr(reply, name) for reply in replies]
 
 
 def payload(message: Order | Reply) -> dict[str, Any]:
@@ -364,29 +403,21 @@ def seal_jointly(reply: R, owners: int, order: Order) -> Joint[R] | None:
     sums = np.concatenate(parts, axis=1, dtype=np.float64)
     if not is_finite(sums) or not_finite(reply, shown_fields(kind, masked=False)) is not None:
         return None
-    return Joint(_list_replies(reply, owners), tuple(shapes), sums, coarse)
+    return Joint(Columns(kind, _list_fields(reply, owners)), tuple(shapes), sums, coarse)
 
 
-def _list_replies(reply: R, owners: int) -> list[R]:
-    """What is read owner by owner of a reply for many owners, as a reply for each."""
-    kind = type(reply)
-    names = shown_fields(kind, masked=False)
-    columns = []
-    for name in names:
+def _list_fields(reply: Reply, owners: int) -> dict[str, list[Any]]:
+    """What is read owner by owner of a reply for many owners, field by field."""
+    found = {}
+    for name in shown_fields(type(reply), masked=False):
         value = getattr(reply, name)
         if not isinstance(value, np.ndarray):
-            value = [value] * owners
+            found[name] = [value] * owners
         elif value.ndim == 1:
-            value = value.tolist()
-        columns.append(value)
-    hidden = dict.fromkeys(content_fields(kind))
-    replies = []
-    for values in zip(*columns, strict=True):
-        one = object.__new__(kind)
-        one.__dict__.update(hidden)
-        one.__dict__.update(zip(names, values, strict=True))
-        replies.append(one)
-    return replies
+            found[name] = value.tolist()
+        else:
+            found[name] = list(value)
+    return found
 
 
 def rebuild(
@@ -409,7 +440,7 @@ def rebuild(
         if masked:
             values[name] = math.sqrt(values[name])
         else:
-            values[name] = max(getattr(reply, name) for reply in kept)
+            values[name] = max(column_of(kept, name))
     return copy_with(object.__new__(kind), {name: values.get(name) for name in content_fields(kind)})
 
 

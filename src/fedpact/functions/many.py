@@ -215,22 +215,16 @@ def _join_sums(functions: Sequence[FunctionSum]) -> ManyFunctions | None:
 def _are_alike(functions: Sequence[ScoredMean]) -> bool:
     """Whether the means differ in nothing but their rows, which are dense and stored row by row."""
     first = functions[0]
-    common = _parameters(first)
+    parameters = [(name, value) for name, value in vars(first).items() if name not in OF_ROWS]
     for function in functions:
         X = function.X
         if not isinstance(X, np.ndarray) or not X.flags.c_contiguous or not function.rows:
             return False
         if (function.offset is None) != (first.offset is None):
             return False
-        if _parameters(function) != common:
+        if any(getattr(function, name) != value for name, value in parameters):
             return False
     return True
-
-
-def _parameters(function: ScoredMean) -> dict[str, Any]:
-    """All that is not of the rows; a parameter that is an array has no equal."""
-    found = {name: value for name, value in vars(function).items() if name not in OF_ROWS}
-    return {name: object() if isinstance(value, np.ndarray) else value for name, value in found.items()}
 
 
 def join_maps(maps: Sequence[Map]) -> ManyMaps | None:

@@ -447,11 +447,11 @@ def conclude_all(run: Run) -> Ending:
     order = Conclude(w=best.w, iteration=best.iteration, coupled=coupled, far=far)
     replies = run.ask(conclude, order)
     certificate, objective = certificate_of(run.problem, best.w, best.multiplier, replies)
-    prices = [reply.multiplier for reply in replies]
+    prices = replies.column("multiplier")
     unbounded = is_better_afar(run, far, replies, certificate, objective)
     asked, user_w, _, _ = run.problem.own(best.w, best.multiplier)
     found = {asked.server.label: ", ".join(find_wrong_parts(asked.server, user_w))}
-    found |= {name: reply.wrong for name, reply in zip(run.problem.names, replies, strict=True)}
+    found |= dict(zip(run.problem.names, replies.column("wrong"), strict=True))
     wrong = "; ".join(WRONG_DERIVATIVES.format(name, roles) for name, roles in found.items() if roles)
     return Ending(certificate, objective, prices, unbounded, wrong)
 

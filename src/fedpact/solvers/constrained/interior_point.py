@@ -306,7 +306,7 @@ class Coordinator:
         own: the server's; None: it holds nothing
         """
         total = replies.total
-        usable = all(reply.usable for reply in replies)
+        usable = all(replies.column("usable"))
         if own is not None:
             usable = usable and own.usable
             total = add_up([own, replies.total]).total
