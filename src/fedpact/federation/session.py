@@ -35,6 +35,7 @@ from fedpact.federation.messages import (
     Reply,
     Sealed,
     copy_with,
+    is_finite,
     is_masked,
     not_finite,
     rebuild,
@@ -651,7 +652,7 @@ class Session:
 
 def check_total(total: NDArray[np.float64], reply: Reply) -> None:
     """OwnerError unless the sum over the owners of such replies is finite."""
-    if not np.all(np.isfinite(total)):
+    if not is_finite(total):
         raise OwnerError(
             f"the sum of {type(reply).__name__} over the owners is too large for a number; scale the columns",
             code="FP-OWNER-303",

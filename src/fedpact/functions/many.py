@@ -2,7 +2,7 @@
 
 What every owner has by itself gets a leading axis: values (n,), gradients (n, d), Hessians (n, d, d). Losses are taken of
 all rows of all owners at once. Products with X stay products of each owner's own X, by the same routine of BLAS: NumPy
-calls it once for every matrix of a stack.
+calls it once for every matrix of a stack. Whoever calls sees to it that overflow is not warned of.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from fedpact.functions.huber import HuberLoss
 from fedpact.functions.logistic import LogisticLoss
 from fedpact.functions.maps import Single, Stack
 from fedpact.functions.poisson import MeanExponential, PoissonDeviance, PoissonLoss
-from fedpact.functions.scored import ScoredMean, quietly
+from fedpact.functions.scored import ScoredMean
 from fedpact.functions.squared import SquaredLoss
 from fedpact.types import Matrix, Vector
 
 #: Tables of as many rows are evaluated in one product while they have no more cells than this, which a cache holds.
-CELLS = 32_768
+CELLS = 131_072
 #: Losses of a score, row by row, that nothing else is done with: a subclass of somebody's may do more.
 LOSSES = (LogisticLoss, SquaredLoss, HuberLoss, PoissonLoss, PoissonDeviance, MeanExponential)
 #: What belongs to the rows of a mean; owners of one kind have all else in common.
@@ -47,16 +47,37 @@ class ManyFunctions(ABC):
 
 
 @dataclass(frozen=True)
-class Tables:
-    """X of consecutive owners with as many rows, (owners, rows, d); `rows` of theirs among the rows of all owners."""
+class Block:
+    """Consecutive owners with as many rows: X of each in (owners, rows, d), and one loss of the rows of all of them."""
 
     owners: slice
-    rows: slice
     X: Matrix
+    loss: ScoredMean
 
-    def of_rows(self, values: Vector) -> Matrix:
-        """The numbers of these rows, (owners, rows, 1)."""
-        return values[self.rows].reshape(*self.X.shape[:2], 1)
+    def scores(self, w: Vector) -> Vector:
+        """x'w + offset of every row."""
+        score = (self.X @ w).ravel()
+        if self.loss.offset is None:
+            return score
+        return score + self.loss.offset
+
+    def means(self, losses: Vector, out: Vector) -> None:
+        """The weighted mean over each owner's rows."""
+        weights = self.by_owner(self.loss.weight).transpose(0, 2, 1)
+        np.matmul(weights, self.by_owner(losses), out=out[self.owners, None, None])
+
+    def gradients(self, slopes: Vector, out: Matrix) -> None:
+        weighted = self.by_owner(self.loss.weight * slopes)
+        np.matmul(self.X.transpose(0, 2, 1), weighted, out=out[self.owners, :, None])
+
+    def hessians(self, score: Vector, out: Matrix) -> None:
+        root = np.sqrt(self.loss._weighted_curvatures(score))
+        half = self.by_owner(root) * self.X
+        np.matmul(half.transpose(0, 2, 1), half, out=out[self.owners])
+
+    def by_owner(self, values: Vector) -> Matrix:
+        """A number of every row as (owners, rows, 1)."""
+        return values.reshape(*self.X.shape[:2], 1)
 
 
 class ManyMeans(ManyFunctions):
@@ -65,69 +86,55 @@ class ManyMeans(ManyFunctions):
     def __init__(self, functions: Sequence[ScoredMean]) -> None:
         self.count = len(functions)
         self.dim = functions[0].dim
-        self.tables = list(_group(functions))
-        rows = copy(functions[0])  # one loss of all rows; its X is nowhere used
-        rows.rows = sum(function.rows for function in functions)
-        rows.y = np.concatenate([function.y for function in functions])
-        rows.weight = np.concatenate([function.weight for function in functions])
-        if rows.offset is not None:
-            rows.offset = np.concatenate([function.offset for function in functions])  # type: ignore[misc]
-        self.rows = rows
+        self.blocks = list(_group(functions))
 
-    @quietly
     def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
-        rows = self.rows
-        score = self._scores(w)
-        losses, slopes = rows._losses_and_slopes(score)
-        weighted = rows.weight * slopes
-        gradients = np.empty((self.count, self.dim))
-        for part in self.tables:
-            out = gradients[part.owners, :, None]
-            np.matmul(part.X.transpose(0, 2, 1), part.of_rows(weighted), out=out)
-        return self._means(losses), gradients, lambda: self._hessians(score)
-
-    @quietly
-    def value(self, w: Vector) -> Vector:
-        return self._means(self.rows._losses(self._scores(w)))
-
-    def _scores(self, w: Vector) -> Vector:
-        score = np.empty(self.rows.rows)
-        for part in self.tables:
-            np.matmul(part.X, w, out=part.of_rows(score)[:, :, 0])
-        if self.rows.offset is None:
-            return score
-        return score + self.rows.offset
-
-    def _means(self, losses: Vector) -> Vector:
         values = np.empty(self.count)
-        for part in self.tables:
-            weights = part.of_rows(self.rows.weight).transpose(0, 2, 1)
-            np.matmul(weights, part.of_rows(losses), out=values[part.owners, None, None])
+        gradients = np.empty((self.count, self.dim))
+        scores = []
+        for block in self.blocks:
+            score = block.scores(w)
+            losses, slopes = block.loss._losses_and_slopes(score)
+            block.means(losses, values)
+            block.gradients(slopes, gradients)
+            scores.append(score)
+        return values, gradients, lambda: self._hessians(scores)
+
+    def value(self, w: Vector) -> Vector:
+        values = np.empty(self.count)
+        for block in self.blocks:
+            block.means(block.loss._losses(block.scores(w)), values)
         return values
 
-    @quietly
-    def _hessians(self, score: Vector) -> Matrix:
-        root = np.sqrt(self.rows._weighted_curvatures(score))
+    def _hessians(self, scores: Sequence[Vector]) -> Matrix:
         hessians = np.empty((self.count, self.dim, self.dim))
-        for part in self.tables:
-            half = part.of_rows(root) * part.X
-            np.matmul(half.transpose(0, 2, 1), half, out=hessians[part.owners])
+        for block, score in zip(self.blocks, scores, strict=True):
+            block.hessians(score, hessians)
         return hessians
 
 
-def _group(functions: Sequence[ScoredMean]) -> Iterator[Tables]:
-    """Tables of consecutive owners with as many rows, as many at once as a cache holds; large ones by themselves."""
+def _group(functions: Sequence[ScoredMean]) -> Iterator[Block]:
+    """Consecutive owners with as many rows, as many at once as a cache holds; large tables by themselves, not copied."""
     owner = 0
-    row = 0
-    for length, group in groupby(functions, key=lambda function: function.rows):
-        alike = [function.X for function in group]
-        most = max(1, CELLS // max(alike[0].size, 1))
+    for _, group in groupby(functions, key=lambda function: function.rows):
+        alike = list(group)
+        most = max(1, CELLS // alike[0].X.size)
         for first in range(0, len(alike), most):
-            block = alike[first : first + most]
-            X = block[0][None] if len(block) == 1 else np.stack(block)
-            yield Tables(slice(owner, owner + len(block)), slice(row, row + length * len(block)), X)
-            owner += len(block)
-            row += length * len(block)
+            part = alike[first : first + most]
+            X = part[0].X[None] if len(part) == 1 else np.stack([one.X for one in part])
+            yield Block(slice(owner, owner + len(part)), X, _of_all_rows(part))
+            owner += len(part)
+
+
+def _of_all_rows(functions: Sequence[ScoredMean]) -> ScoredMean:
+    """One loss of the rows of all of these, one after the other; its X, which is nowhere used, is of the first."""
+    loss = copy(functions[0])
+    loss.rows = sum(function.rows for function in functions)
+    loss.y = np.concatenate([function.y for function in functions])
+    loss.weight = np.concatenate([function.weight for function in functions])
+    if loss.offset is not None:
+        loss.offset = np.concatenate([function.offset for function in functions])  # type: ignore[misc]
+    return loss
 
 
 class ManySums(ManyFunctions):
@@ -140,11 +147,13 @@ class ManySums(ManyFunctions):
 
     def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
         values, gradients, curvatures = zip(*(part.expand(w) for part in self.parts), strict=True)
-        slopes = self._add([factor[:, None] * one for factor, one in zip(self.factors, gradients, strict=True)])
+        slopes = add([factor[:, None] * one for factor, one in zip(self.factors, gradients, strict=True)])
 
         def hessians() -> Matrix:
-            pairs = zip(self.factors, curvatures, strict=True)
-            return self._add([factor[:, None, None] * curvature() for factor, curvature in pairs])
+            found = [curvature() for curvature in curvatures]
+            for factor, hessian in zip(self.factors, found, strict=True):
+                hessian *= factor[:, None, None]
+            return add(found)
 
         return self._total(values), slopes, hessians
 
@@ -157,12 +166,13 @@ class ManySums(ManyFunctions):
             total = total + factor * value
         return total
 
-    @staticmethod
-    def _add(arrays: Sequence[Matrix]) -> Matrix:
-        total = arrays[0]
-        for array in arrays[1:]:
-            total = total + array
-        return total
+
+def add(arrays: Sequence[Matrix]) -> Matrix:
+    """Their sum, one after the other."""
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return total
 
 
 class ManyMaps:
@@ -176,8 +186,10 @@ class ManyMaps:
         values, gradients, curvatures = zip(*(row.expand(w) for row in self.rows), strict=True)
 
         def hessians(weights: Matrix) -> Matrix:
-            bent = [weights[:, k, None, None] * curvature() for k, curvature in enumerate(curvatures)]
-            return ManySums._add(bent)
+            found = [curvature() for curvature in curvatures]
+            for k, hessian in enumerate(found):
+                hessian *= weights[:, k, None, None]
+            return add(found)
 
         return np.stack(values, axis=1), np.stack(gradients, axis=1), hessians
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedpact.errors import ProblemError
 from fedpact.federation import Answers, Largest, Order, Reply, Session, Summed, client_step
-from fedpact.federation.messages import copy_with
+from fedpact.federation.messages import copy_with, is_finite
 from fedpact.problem import (
     Certificate,
     Description,
@@ -348,7 +348,8 @@ def probe_fields(share: Share, far: Vector, coupled_length: int, secure: bool) -
         objective = float(np.nan_to_num(objective, nan=HUGE, posinf=HUGE, neginf=-HUGE))
     if not math.isfinite(violation):
         violation = HUGE
-    coupled = np.nan_to_num(coupled, nan=HUGE, posinf=HUGE, neginf=-HUGE)
+    if not is_finite(coupled):
+        coupled = np.nan_to_num(coupled, nan=HUGE, posinf=HUGE, neginf=-HUGE)
     if secure:
         objective = float(np.clip(objective, LEAST_OBJECTIVE, MOST))
         coupled = np.clip(coupled, -MOST, MOST)

@@ -88,10 +88,9 @@ def _join(shares: list[Share]) -> Owners | None:
     if not constraints:
         return Owners(len(shares), dim, 0, objective, None)
     rows = constraints[0].cone.dim
+    cone = Nonnegative(rows)
     constraint = join_maps([one.function for one in constraints])
-    if constraint is None or not all(one.cone == Nonnegative(rows) for one in constraints):
-        return None
-    if len(constraint.rows) != rows:
+    if constraint is None or len(constraint.rows) != rows or not all(one.cone == cone for one in constraints):
         return None
     return Owners(len(shares), dim, rows, objective, constraint)
 
@@ -149,7 +148,9 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
     if owners.constraint is not None:
         far_value = owners.constraint.value(order.far)
     far_violation = np.where(np.isfinite(far_value).all(axis=1), ORTHANT.violations(far_value), HUGE)
-    far_objective = np.nan_to_num(owners.objective.value(order.far), nan=HUGE, posinf=HUGE, neginf=-HUGE)
+    far_objective = owners.objective.value(order.far)
+    if not is_finite(far_objective):
+        far_objective = np.nan_to_num(far_objective, nan=HUGE, posinf=HUGE, neginf=-HUGE)
     reply: dict[str, Any] = {
         "objective": local.objective,
         "gradient": local.gradient + priced(local.jacobian, price),
