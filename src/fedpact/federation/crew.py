@@ -1,8 +1,8 @@
 """Owners of one process that answer in one computation: the same replies, bit for bit, in far fewer calls.
 
 A step may have a twin, which is the same step for many owners at once: every array in its state and in its reply has a
-leading axis with one entry an owner. It declines (None) whatever it does not know, or what is not finite; the owners are
-then asked one by one, each with its own part of the state, by the step itself, which remains the definition.
+leading axis with one entry an owner. It declines (None) whatever it does not know, or what is not finite; the owners
+are then asked one by one, each with its own part of the state, by the step itself, which remains the definition.
 """
 
 from __future__ import annotations

@@ -145,8 +145,8 @@ class Ledger:
         owners = {}
         for owner, counts in self._counts.items():
             past = before.owners.get(owner, Traffic())
-            kinds = [kind for kind, reply in self._kinds[owner].items() if reply > past.messages_up]
-            fields = tuple(chain.from_iterable(_field_names(kind, masked) for kind, masked in kinds))
+            kinds: list[Any] = [kind for kind, reply in self._kinds[owner].items() if reply > past.messages_up]
+            fields = tuple(chain.from_iterable(_field_names(*kind) for kind in kinds))
             messages_down, messages_up, bytes_down, bytes_up = counts
             owners[owner] = Traffic(
                 messages_down - past.messages_down,

@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,9 +125,17 @@ class Columns(Sequence[R]):
     def __len__(self) -> int:
         return len(next(iter(self.values.values())))
 
-    def __getitem__(self, number: Any) -> Any:
-        found = dict.fromkeys(content_fields(self.kind))
-        found.update({name: values[number] for name, values in self.values.items()})
+    @overload
+    def __getitem__(self, number: int) -> R: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[R]: ...
+
+    def __getitem__(self, number: int | slice) -> R | Sequence[R]:
+        if isinstance(number, slice):
+            return [self[k] for k in range(len(self))[number]]
+        found: dict[str, Any] = dict.fromkeys(content_fields(self.kind))
+        found |= {name: values[number] for name, values in self.values.items()}
         return copy_with(object.__new__(self.kind), found)
 
 
@@ -162,7 +170,13 @@ class Answers(Sequence[R]):
     def __len__(self) -> int:
         return len(self._replies)
 
-    def __getitem__(self, number: Any) -> Any:
+    @overload
+    def __getitem__(self, number: int) -> R: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[R]: ...
+
+    def __getitem__(self, number: int | slice) -> R | Sequence[R]:
         return self._replies[number]
 
     def __iter__(self) -> Iterator[R]:
@@ -390,7 +404,7 @@ def seal_jointly(reply: R, owners: int, order: Order) -> Joint[R] | None:
     coarse = isinstance(order, Fitted) and order.coarse > 0
     rounded: tuple[str, ...] = ()
     if coarse:
-        rounded = _marked_fields(kind, "fitting")
+        rounded = _marked_fields(kind, "fitting")  # type: ignore[arg-type]  # a class is hashable
     parts = []
     shapes = []
     for name in summed_fields(kind):

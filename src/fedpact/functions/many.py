@@ -1,8 +1,8 @@
 """Functions of many owners at one point, in one go: the same numbers as one by one, bit for bit, in far fewer calls.
 
-What every owner has by itself gets a leading axis: values (n,), gradients (n, d), Hessians (n, d, d). Losses are taken of
-all rows of all owners at once. Products with X stay products of each owner's own X, by the same routine of BLAS: NumPy
-calls it once for every matrix of a stack. Whoever calls sees to it that overflow is not warned of.
+What every owner has by itself gets a leading axis: values (n,), gradients (n, d), Hessians (n, d, d). Losses are taken
+of the rows of many owners at once. Products with X stay products of each owner's own X, by the same routine of BLAS:
+NumPy calls it once for every matrix of a stack. Whoever calls sees to it that overflow is not warned of.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ManyMeans(ManyFunctions):
 
     def __init__(self, functions: Sequence[ScoredMean]) -> None:
         self.count = len(functions)
-        self.dim = functions[0].dim
+        self.dim = int(functions[0].X.shape[1])
         self.blocks = list(_group(functions))
 
     def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
@@ -114,14 +114,15 @@ class ManyMeans(ManyFunctions):
 
 
 def _group(functions: Sequence[ScoredMean]) -> Iterator[Block]:
-    """Consecutive owners with as many rows, as many at once as a cache holds; large tables by themselves, not copied."""
+    """Consecutive owners with as many rows, as many as a cache holds; large tables by themselves, not copied."""
     owner = 0
     for _, group in groupby(functions, key=lambda function: function.rows):
         alike = list(group)
         most = max(1, CELLS // alike[0].X.size)
         for first in range(0, len(alike), most):
             part = alike[first : first + most]
-            X = part[0].X[None] if len(part) == 1 else np.stack([one.X for one in part])
+            tables: list[Any] = [one.X for one in part]
+            X = tables[0][None] if len(part) == 1 else np.stack(tables)
             yield Block(slice(owner, owner + len(part)), X, _of_all_rows(part))
             owner += len(part)
 
@@ -133,7 +134,7 @@ def _of_all_rows(functions: Sequence[ScoredMean]) -> ScoredMean:
     loss.y = np.concatenate([function.y for function in functions])
     loss.weight = np.concatenate([function.weight for function in functions])
     if loss.offset is not None:
-        loss.offset = np.concatenate([function.offset for function in functions])  # type: ignore[misc]
+        loss.offset = np.concatenate([function.offset for function in functions])
     return loss
 
 

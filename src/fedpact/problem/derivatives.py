@@ -50,7 +50,9 @@ def has_wrong_slope(part: Function | Map, w: Vector, derivative: Matrix) -> bool
         value_behind, slope_behind = _slopes(part, behind, direction)
         value_ahead, slope_ahead = _slopes(part, ahead, direction)
         values = (value_behind, derivative, value_ahead)
-        return slopes_are_wrong(values, (slope_behind, np.asarray(derivative @ direction), slope_ahead), direction, step)
+        return slopes_are_wrong(
+            values, (slope_behind, np.asarray(derivative @ direction), slope_ahead), direction, step
+        )
 
 
 def test_points(w: Vector) -> tuple[Vector, float, Vector, Vector]:

@@ -136,7 +136,9 @@ def test_no_owner_is_asked_alone(build: Callable[[], fp.FederatedProblem], alone
     assert not alone
 
 
-@pytest.mark.parametrize("given", [{"secure_sum": True}, {"record": "messages"}, {"checkpoint": "run"}, {"deadline": 60.0}])
+@pytest.mark.parametrize(
+    "given", [{"secure_sum": True}, {"record": "messages"}, {"checkpoint": "run"}, {"deadline": 60.0}]
+)
 def test_what_is_about_single_messages_asks_every_owner(
     given: dict[str, Any], alone: list[str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,9 @@
 """The steps of `interior_point.py` for many owners of one process at once: the same numbers, bit for bit.
 
-For owners with an objective, and all of them or none with constraints c_i(w) <= 0 of as many rows, whose functions are of
-one kind (`functions/many.py`): no private variables, no coupled constraint. Every array has a leading axis with one entry
-an owner, and every line stands for one of `condensation.py`, `interior_point.py` or `steps.py`, which define the method.
-What is not finite, and what is wrong in any other way, is left to these: None.
+For owners with an objective, and all of them or none with constraints c_i(w) <= 0 of as many rows, whose functions are
+of one kind (`functions/many.py`): no private variables, no coupled constraint. Every array has a leading axis with one
+entry an owner, and every line stands for one of `condensation.py`, `interior_point.py` or `steps.py`, which define the
+method. What is not finite, and what is wrong in any other way, is left to these: None.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ from fedpact.solvers.constrained.condensation import (
     System,
     triangle,
 )
-from fedpact.solvers.constrained.interior_point import Advance, Begin, State, advance, at_start, begin, move_to, origin_of
+from fedpact.solvers.constrained.interior_point import (
+    Advance,
+    Begin,
+    State,
+    advance,
+    at_start,
+    begin,
+    move_to,
+    origin_of,
+)
 from fedpact.solvers.steps import HUGE, Conclude, Concluded, conclude
 from fedpact.types import Matrix, Vector
 
@@ -170,8 +179,8 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
 def _has_wrong_slopes(owners: Owners, w: Vector, at: Local) -> bool:
     """As `find_wrong_parts`: whether any owner has one."""
     direction, step, behind, ahead = test_points(w)
-    before, _ = owners.expand(behind)
-    after, _ = owners.expand(ahead)
+    before: Any = owners.expand(behind)[0]
+    after: Any = owners.expand(ahead)[0]
     objective = slopes_are_wrong(
         (before.objective, at.gradient, after.objective),
         (before.gradient @ direction, at.gradient @ direction, after.gradient @ direction),
