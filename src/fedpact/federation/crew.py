@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fedpact.errors import FedpactError
 from fedpact.federation.messages import Joint, Order, Reply, copy_with, seal_jointly
 from fedpact.federation.owner import Owner, Step
 
@@ -52,14 +53,14 @@ class Crew:
         self._round = 0
 
     def answer(self, step: Step, order: Order, task: Any) -> Joint[Any] | None:
-        """The replies of all owners; None where they have to be asked one by one. Then nothing has changed."""
-        twin = TWINS.get(step)
-        if twin is None:
-            return None
+        """The replies of all owners to a step with a twin; None where they have to be asked one by one."""
         if self._shares is None or task != self._task:
-            self._shares = Held(owner.prepare(order, task) for owner in self._owners)
+            try:
+                self._shares = Held(owner.prepare(order, task) for owner in self._owners)
+            except FedpactError:  # one by one, that owner says what is wrong, and the policy applies
+                return None
             self._task = task
-        found = twin(self._shares, self._state, order)
+        found = TWINS[step](self._shares, self._state, order)
         if found is None:
             return None
         state, reply = found

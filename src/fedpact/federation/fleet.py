@@ -51,7 +51,7 @@ class Fleet(ABC):
         return {owner: self.start(owner, step, order) for owner, order in orders.items()}
 
     def answer_jointly(self, step: Step, order: Order) -> Joint[Any] | None:
-        """The replies of all owners from one computation; None where they have to be asked one by one."""
+        """The replies of all owners to a step with a twin from one computation; None: they are asked one by one."""
         return None
 
     def hold(self, sources: Mapping[str, object]) -> None:

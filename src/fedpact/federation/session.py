@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
+from fedpact.federation.crew import TWINS
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.identity import Identity, check_public_keys
 from fedpact.federation.ledger import Ledger
@@ -299,7 +300,7 @@ class Session:
     def _ask_jointly(self, step: Callable[[Any, Any, Any], tuple[Any, R]], order: Order) -> Answers[R] | None:
         """One exchange whose replies come from one computation, where nothing is about single messages; else None."""
         single = self._secure or self._looking or self.checkpoint is not None or self.record is not None
-        if single or self.policy.on_failure == "stale":
+        if single or self.policy.on_failure == "stale" or step not in TWINS:
             return None
         stamped = self._stamp(order, self._round + 1, 0, 0, 0)
         joint = self.fleet.answer_jointly(step, stamped)
@@ -309,7 +310,8 @@ class Session:
         self.ledger.rounds += 1
         self.ledger.count_all(stamped, joint.first)
         self._after = dict.fromkeys(self.owners, self._round)
-        total = joint.sums.sum(axis=0)  # one owner after the other, as `add_parts`
+        with np.errstate(over="ignore"):
+            total = joint.sums.sum(axis=0)  # one owner after the other, as `add_parts`
         check_total(total, joint.kept[0])
         return Answers(joint.kept, rebuild(type(joint.kept[0]), joint.shapes, total, joint.kept, masked=False))
 
