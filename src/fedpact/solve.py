@@ -153,7 +153,8 @@ def solve(
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
         solver.check(run)
-        session.require(solver.name, steps_of(type(solver)))
+        if session.fleet.steps:
+            session.require(solver.name, steps_of(type(solver)))
         hidden = _hides_replies(solver, session)
         if solver.needs.private and not hidden:
             run.note("the coordinator sees the replies of every single owner")

@@ -38,6 +38,6 @@ def test_the_table_has_a_row_for_each_method() -> None:
     given = ["speed", "--sizes", "2x40x3", "--rivals", "SLSQP", "--growth", "3", "--repeat", "1", "--markdown"]
     found = CliRunner().invoke(bench, given, catch_exceptions=False)
     assert found.exit_code == 0
-    for method in ("interior-point", "the arithmetic alone", "SLSQP"):
+    for method in ("interior-point", "interior-point, owner by owner", "the arithmetic alone", "SLSQP"):
         assert f"| 2 x 40 x 3 | {method} |" in found.stdout
     assert "| 3 | solved |" in found.stdout

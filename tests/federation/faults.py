@@ -169,7 +169,7 @@ class Faulty:
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         self.fleets += 1
-        self.folder, self.fleet = folder, InProcess(self.threads).open(shares, folder)
+        self.folder, self.fleet = folder, InProcess(self.threads, jointly=False).open(shares, folder)
         direct = self.fleet.start
 
         def start(owner: str, step: Step, order: Order) -> Future[Any]:

@@ -166,7 +166,7 @@ class Held:
         self.hold = False
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
-        fleet = InProcess().open(shares, folder)
+        fleet = InProcess(jointly=False).open(shares, folder)
         direct = fleet.start
 
         def start(owner: str, step: Any, order: Order) -> Future[Any]:

@@ -189,7 +189,7 @@ class Race:
     sent: list[tuple[str, int]] = field(default_factory=list)
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
-        fleet: Any = InProcess().open(shares, folder)
+        fleet: Any = InProcess(jointly=False).open(shares, folder)
         direct = fleet.start
         pending: dict[str, tuple[Future[Any], Future[Any]]] = {}
         heat = 0

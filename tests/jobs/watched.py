@@ -26,7 +26,7 @@ class Watched:
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         self.opened += 1
-        fleet = InProcess().open(shares, folder)
+        fleet = InProcess(jointly=False).open(shares, folder)
         arrive = fleet.start
 
         def start(owner: str, step: Step, order: Order) -> Future[Any]:

@@ -1,4 +1,4 @@
-"""The default engine: every owner in this process, one after the other or in threads.
+"""The default engine: every owner in this process, one after the other, in threads or in one computation.
 
 With a deadline every step has a thread of its own, which may be left behind: nothing can end a step that hangs.
 """
@@ -14,7 +14,9 @@ from threading import Thread
 from typing import Any
 
 from fedpact.federation import Fleet, Order, Owner, Sealed, Step, check_count
+from fedpact.federation.crew import Crew
 from fedpact.federation.identity import Identity
+from fedpact.federation.messages import Joint
 from fedpact.federation.secure_sum import Peers
 
 
@@ -23,26 +25,36 @@ class InProcess:
     """threads: how many owners work at the same time; results are the same for any number.
 
     More than one and a deadline: all of them.
+
+    jointly: owners whose functions are of one kind answer in one computation where the method has one
+             (`interior-point`): the same bits, many times faster for small tables. Not with threads, a deadline, a
+             checkpoint, a record or secure sums, which are about the messages of single owners
     """
 
     threads: int = 1
+    jointly: bool = True
 
     def __post_init__(self) -> None:
         check_count("threads", self.threads)
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         """A fleet over the shares, by owner name; their memory is kept in the folder, if one is given."""
-        return _Local(shares, self.threads, folder)
+        return _Local(shares, self.threads, folder, self.jointly)
 
 
 class _Local(Fleet):
-    def __init__(self, shares: Mapping[str, object], threads: int, folder: Path | None) -> None:
+    def __init__(self, shares: Mapping[str, object], threads: int, folder: Path | None, jointly: bool) -> None:
         super().__init__(tuple(shares))
         self._owners = {name: Owner(name, share, folder, every=False) for name, share in shares.items()}
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._latest: dict[str, Future[Sealed[Any]]] = {}
+        self._crew: Crew | None = None
+        if jointly and threads == 1 and folder is None:
+            self._crew = Crew(list(self._owners.values()))
 
     def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
+        if self._crew is not None:
+            self._crew.disband(order)
         handle = self._owners[owner].handle
         if self._pool is None and self.deadline is None:
             future: Future[Sealed[Any]] = Future()
@@ -61,7 +73,14 @@ class _Local(Fleet):
             self._latest[owner] = self._pool.submit(work)
         return self._latest[owner]
 
+    def answer_jointly(self, step: Step, order: Order) -> Joint[Any] | None:
+        if self._crew is None or self.deadline is not None:
+            return None
+        return self._crew.answer(step, order, self.task)
+
     def hold(self, sources: Mapping[str, object]) -> None:
+        if self._crew is not None:
+            self._crew.forget_shares()
         for name, source in sources.items():
             self._owners[name].hold(source)
 
@@ -70,6 +89,8 @@ class _Local(Fleet):
             self._owners[name].introduce(Peers(name, Identity.load(path), publics))
 
     def states(self) -> Mapping[str, Any]:
+        if self._crew is not None:
+            return dict(zip(self._owners, self._crew.states(), strict=True))
         return {name: owner.state for name, owner in self._owners.items()}
 
     def keep(self) -> None:

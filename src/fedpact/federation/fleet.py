@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from fedpact.errors import OptionError
 from fedpact.federation.identity import Identity
-from fedpact.federation.messages import Order, Sealed
+from fedpact.federation.messages import Joint, Order, Sealed
 from fedpact.federation.owner import Step
 
 
@@ -49,6 +49,10 @@ class Fleet(ABC):
     def start_all(self, step: Step, orders: Mapping[str, Order]) -> dict[str, Future[Sealed[Any]]]:
         """Begin the step at several owners, by name; an engine may send them together."""
         return {owner: self.start(owner, step, order) for owner, order in orders.items()}
+
+    def answer_jointly(self, step: Step, order: Order) -> Joint[Any] | None:
+        """The replies of all owners to a step with a twin from one computation; None: they are asked one by one."""
+        return None
 
     def hold(self, sources: Mapping[str, object]) -> None:
         """Give the owners other shares, or other functions that build them; they keep their memory."""

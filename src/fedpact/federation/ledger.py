@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,19 @@ class Ledger:
             kind = name_of(type(sealed.kept))
             self._write({"from": owner, "round": round, "type": kind, "content": sealed_to_tree(sealed)})
 
+    def count_all(self, order: Order, sealed: Sealed[Any]) -> None:
+        """Count an order to every owner, and a reply of this size and kind from each."""
+        down = size(order)
+        up = sealed_size(sealed)
+        kind = (type(sealed.kept), is_masked(sealed.sums))
+        for owner, counts in self._counts.items():
+            counts[0] += 1
+            counts[1] += 1
+            counts[2] += down
+            counts[3] += up
+            self._kinds[owner][kind] = counts[1]
+        self.bytes += len(self._counts) * (down + up)
+
     def add(self, owner: str, counts: Sequence[int] | Counts) -> None:
         """Count messages and bytes of the owner: down and up, down and up."""
         total = self._counts[owner]
@@ -130,8 +145,8 @@ class Ledger:
         owners = {}
         for owner, counts in self._counts.items():
             past = before.owners.get(owner, Traffic())
-            kinds = [kind for kind, reply in self._kinds[owner].items() if reply > past.messages_up]
-            fields = tuple(field for kind, masked in kinds for field in _field_names(kind, masked))
+            kinds: list[Any] = [kind for kind, reply in self._kinds[owner].items() if reply > past.messages_up]
+            fields = tuple(chain.from_iterable(_field_names(*kind) for kind in kinds))
             messages_down, messages_up, bytes_down, bytes_up = counts
             owners[owner] = Traffic(
                 messages_down - past.messages_down,
@@ -149,12 +164,11 @@ class Ledger:
             file.write(frame(data))
 
 
-def _field_names(kind: type[Reply], masked: bool) -> Iterator[str]:
+@functools.cache
+def _field_names(kind: Any, masked: bool) -> tuple[str, ...]:
     """The fields of a reply as an auditor reads them."""
     hidden = hidden_fields(kind, masked) if masked else ()
-    for name in content_fields(kind):
-        note = " (masked)" if name in hidden else ""
-        yield f"{kind.__name__}.{name}{note}"
+    return tuple(f"{kind.__name__}.{name}" + " (masked)" * (name in hidden) for name in content_fields(kind))
 
 
 def read_record(path: str | Path) -> Iterator[dict[str, Any]]:

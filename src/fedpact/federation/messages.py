@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,15 +112,86 @@ class Sealed(Generic[R]):
     coarse: bool = False
 
 
-class Answers(list[R]):
+class Columns(Sequence[R]):
+    """Replies of owners that answered in one computation: a list for every field, and a reply where one is looked at.
+
+    values: of the fields that are read owner by owner; all others are None
+    """
+
+    def __init__(self, kind: type[R], values: dict[str, list[Any]]) -> None:
+        self.kind = kind
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(next(iter(self.values.values())))
+
+    @overload
+    def __getitem__(self, number: int) -> R: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[R]: ...
+
+    def __getitem__(self, number: int | slice) -> R | Sequence[R]:
+        if isinstance(number, slice):
+            return [self[k] for k in range(len(self))[number]]
+        found: dict[str, Any] = dict.fromkeys(content_fields(self.kind))
+        found |= {name: values[number] for name, values in self.values.items()}
+        return copy_with(object.__new__(self.kind), found)
+
+
+@dataclass(frozen=True)
+class Joint(Generic[R]):
+    """The sealed replies of owners that answered in one computation: those kept, and a row of sums for each.
+
+    shapes, coarse: as in `Sealed`, the same for all
+    """
+
+    kept: Columns[R]
+    shapes: tuple[tuple[int, ...], ...]
+    sums: NDArray[np.float64]
+    coarse: bool = False
+
+    @property
+    def first(self) -> Sealed[R]:
+        """The reply of the first owner; all are of one size."""
+        return Sealed(self.kept[0], self.shapes, self.sums[0], self.coarse)
+
+
+class Answers(Sequence[R]):
     """The replies of one exchange in owner order, without the fields that were added up; `total` has these.
 
     It also has the largest of those marked Largest, or what stands for it.
     """
 
     def __init__(self, replies: Sequence[R], total: R) -> None:
-        super().__init__(replies)
+        self._replies = replies
         self.total = total
+
+    def __len__(self) -> int:
+        return len(self._replies)
+
+    @overload
+    def __getitem__(self, number: int) -> R: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[R]: ...
+
+    def __getitem__(self, number: int | slice) -> R | Sequence[R]:
+        return self._replies[number]
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._replies)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one field, owner by owner."""
+        return column_of(self._replies, name)
+
+
+def column_of(replies: Sequence[Reply], name: str) -> list[Any]:
+    """The values of one field of these replies."""
+    if isinstance(replies, Columns):
+        return replies.values.get(name) or [None] * len(replies)
+    return [getattr(reply, name) for reply in replies]
 
 
 def payload(message: Order | Reply) -> dict[str, Any]:
@@ -323,6 +394,46 @@ def seal(reply: R, most: float | None = None) -> Sealed[R]:
     return Sealed(copy_with(reply, dict.fromkeys(values)), shapes, flat)
 
 
+def seal_jointly(reply: R, owners: int, order: Order) -> Joint[R] | None:
+    """`seal` for many owners: every array of the reply has one entry an owner; any other field is the same for all.
+
+    None where a number is not finite, or too large for the float32 that the order asks for.
+    """
+    kind = type(reply)
+    content = reply.__dict__
+    coarse = isinstance(order, Fitted) and order.coarse > 0
+    rounded: tuple[str, ...] = ()
+    if coarse:
+        rounded = _marked_fields(kind, "fitting")  # type: ignore[arg-type]  # a class is hashable
+    parts = []
+    shapes = []
+    for name in summed_fields(kind):
+        value = content[name]
+        if name in rounded:
+            with np.errstate(over="ignore"):
+                value = value.astype(np.float32)
+        parts.append(value.reshape(owners, -1))
+        shapes.append(value.shape[1:])
+    sums = np.concatenate(parts, axis=1, dtype=np.float64)
+    if not is_finite(sums) or not_finite(reply, shown_fields(kind, masked=False)) is not None:
+        return None
+    return Joint(Columns(kind, _list_fields(reply, owners)), tuple(shapes), sums, coarse)
+
+
+def _list_fields(reply: Reply, owners: int) -> dict[str, list[Any]]:
+    """What is read owner by owner of a reply for many owners, field by field."""
+    found = {}
+    for name in shown_fields(type(reply), masked=False):
+        value = getattr(reply, name)
+        if not isinstance(value, np.ndarray):
+            found[name] = [value] * owners
+        elif value.ndim == 1:
+            found[name] = value.tolist()
+        else:
+            found[name] = list(value)
+    return found
+
+
 def rebuild(
     kind: type[R], shapes: Sequence[tuple[int, ...]], total: NDArray[np.float64], kept: Sequence[R], masked: bool
 ) -> R:
@@ -343,7 +454,7 @@ def rebuild(
         if masked:
             values[name] = math.sqrt(values[name])
         else:
-            values[name] = max(getattr(reply, name) for reply in kept)
+            values[name] = max(column_of(kept, name))
     return copy_with(object.__new__(kind), {name: values.get(name) for name in content_fields(kind)})
 
 

@@ -235,6 +235,21 @@ class Owner:
             self.save()
         return sealed
 
+    def prepare(self, order: Order, task: Any = None) -> Any:
+        """Its share, for an order that many owners answer in one computation; raises what `handle` would."""
+        _check_order(self.name, order)
+        if task != self._task:
+            self._task = task
+            self._share = None
+        self._memory = self._memory or self._load(order.run)
+        self._check(order, self._memory)
+        return self.share
+
+    def take_over(self, round: int, state: Any) -> None:
+        """Its part of a state that many owners had in common, after this round."""
+        assert self._memory is not None  # `prepare` came first
+        self._memory = copy_with(self._memory, {"round": round, "state": state, "answers": {}})
+
     def _check(self, order: Order, known: Memory) -> None:
         """The order is of the run in memory, and counts on no round that this owner has forgotten."""
         if order.run != known.run:

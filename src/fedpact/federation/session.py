@@ -21,9 +21,11 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation.checkpoint import Checkpoint, Past
+from fedpact.federation.crew import TWINS
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.identity import Identity, check_public_keys
 from fedpact.federation.ledger import Ledger
@@ -34,6 +36,7 @@ from fedpact.federation.messages import (
     Reply,
     Sealed,
     copy_with,
+    is_finite,
     is_masked,
     not_finite,
     rebuild,
@@ -281,6 +284,10 @@ class Session:
         """
         asked = self.owners if owners is None else tuple(owners)
         self._check_masks(step, asked == self.owners and isinstance(orders, Order))
+        if owners is None and isinstance(orders, Order):
+            jointly = self._ask_jointly(step, orders)
+            if jointly is not None:
+                return jointly
         each = [orders] * len(asked) if isinstance(orders, Order) else list(orders)
         number = self._number()
         stamped = self._stamp_all(dict(zip(asked, each, strict=True)), self._round + 1, number)
@@ -289,6 +296,24 @@ class Session:
         past = self._recall(step, stamped) or self._exchange_anew(step, stamped)
         total = rebuild(type(past.kept[0]), past.shapes, past.total, past.kept, past.masked)
         return Answers(past.kept, total)  # type: ignore[arg-type]
+
+    def _ask_jointly(self, step: Callable[[Any, Any, Any], tuple[Any, R]], order: Order) -> Answers[R] | None:
+        """One exchange whose replies come from one computation, where nothing is about single messages; else None."""
+        single = self._secure or self._looking or self.checkpoint is not None or self.record is not None
+        if single or self.policy.on_failure == "stale" or step not in TWINS:
+            return None
+        stamped = self._stamp(order, self._round + 1, 0, 0, 0)
+        joint = self.fleet.answer_jointly(step, stamped)
+        if joint is None:
+            return None
+        self._round += 1
+        self.ledger.rounds += 1
+        self.ledger.count_all(stamped, joint.first)
+        self._after = dict.fromkeys(self.owners, self._round)
+        with np.errstate(over="ignore"):
+            total = joint.sums.sum(axis=0)  # one owner after the other, as `add_parts`
+        check_total(total, joint.kept[0])
+        return Answers(joint.kept, rebuild(type(joint.kept[0]), joint.shapes, total, joint.kept, masked=False))
 
     def require(self, method: str, steps: Iterable[str]) -> None:
         """OptionError, naming the owner, when one lacks a step that the method needs: before anything is asked."""
@@ -463,11 +488,7 @@ class Session:
         with np.errstate(over="ignore"):
             fit = fit_of(orders[asked[0]], first, len(asked))
             total = add_parts([replies[owner].sums for owner in asked], fit)
-        if not np.all(np.isfinite(total)):
-            raise OwnerError(
-                f"the sum of {type(first.kept).__name__} over the owners is too large for a number; scale the columns",
-                code="FP-OWNER-303",
-            )
+        check_total(total, first.kept)
         kept = [replies[owner].kept for owner in asked]
         masked = is_masked(first.sums)
         return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
@@ -629,6 +650,15 @@ class Session:
     ) -> None:
         self._failed = error is not None and self.checkpoint is not None
         self.close()
+
+
+def check_total(total: NDArray[np.float64], reply: Reply) -> None:
+    """OwnerError unless the sum over the owners of such replies is finite."""
+    if not is_finite(total):
+        raise OwnerError(
+            f"the sum of {type(reply).__name__} over the owners is too large for a number; scale the columns",
+            code="FP-OWNER-303",
+        )
 
 
 @contextmanager

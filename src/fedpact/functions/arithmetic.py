@@ -53,7 +53,10 @@ class FunctionSum(Function):
         return float(value), _add(gradients), lambda: _add([factor * hessian() for factor, hessian in curvatures])
 
     def value(self, w: Vector) -> float:
-        return float(self.constant + sum(factor * function.value(w) for factor, function in self.terms))
+        value = self.constant  # in the order of `expand`
+        for factor, function in self.terms:
+            value += factor * function.value(w)
+        return float(value)
 
     def hessian(self, w: Vector) -> Matrix:
         return np.asarray(sum(factor * function.hessian(w) for factor, function in self.terms))

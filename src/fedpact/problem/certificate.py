@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -142,8 +142,7 @@ class Miss(Protocol):
     def private(self) -> float | None: ...
 
 
-@dataclass(frozen=True)
-class Residuals:
+class Residuals(NamedTuple):
     """Of one owner; or of several holders of a constraint, as the root of the sum of their squares.
 
     private: of the stationarity in private variables
@@ -180,17 +179,26 @@ def assemble(
     total: the sums over the owners; each: the residuals of every owner, in order
     """
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
-    misses = {}
-    for name, share, miss in zip(problem.names, problem.shares, each, strict=True):
-        if miss.feasibility is not None and miss.violation is not None and miss.private is not None:
-            holders = int(share.constraint is not None)
-            misses[name] = Residuals(miss.feasibility, miss.violation, holders, miss.private)
-    if not misses:
+    feasibility, violation, private = (_column(each, name) for name in ("feasibility", "violation", "private"))
+    if None in feasibility:
         holders = sum(share.constraint is not None for share in problem.shares)
-        misses[TOGETHER] = Residuals(total.feasibility, total.violation, holders, total.private)
+        misses = {TOGETHER: Residuals(total.feasibility, total.violation, holders, total.private)}
+    else:
+        holds = [int(share.constraint is not None) for share in problem.shares]
+        residuals = map(Residuals, feasibility, violation, holds, private)
+        misses = dict(zip(problem.names, residuals, strict=True))
     if problem.server.constraint is not None:
         misses[problem.server.label] = Residuals(server.feasibility, server.violation)
     return weigh(problem.regularizer, w, coupled_multiplier, server, total, misses, problem.coupled_cone)
+
+
+def _column(each: Sequence[Miss], name: str) -> list[Any]:
+    """One residual of every owner; answers of owners have it in one piece."""
+    column = getattr(each, "column", None)
+    if column is not None:
+        found: list[Any] = column(name)
+        return found
+    return [getattr(one, name) for one in each]
 
 
 def weigh(

@@ -45,20 +45,42 @@ def has_wrong_slope(part: Function | Map, w: Vector, derivative: Matrix) -> bool
     """
     if isinstance(part, Function) and not part.gradient_field:
         return False  # an operator has no value
+    with np.errstate(all="ignore"):
+        direction, step, behind, ahead = test_points(w)
+        value_behind, slope_behind = _slopes(part, behind, direction)
+        value_ahead, slope_ahead = _slopes(part, ahead, direction)
+        values = (value_behind, derivative, value_ahead)
+        return slopes_are_wrong(
+            values, (slope_behind, np.asarray(derivative @ direction), slope_ahead), direction, step
+        )
+
+
+def test_points(w: Vector) -> tuple[Vector, float, Vector, Vector]:
+    """The direction, half the length of the segment in units of it, and the ends of the segment."""
     direction = _direction(w.size)
     step = STEP * (1 + float(np.max(np.abs(w), initial=0.0)))
-    with np.errstate(all="ignore"):
-        value_behind, slope_behind = _slopes(part, w - step * direction, direction)
-        slope = np.asarray(derivative @ direction)
-        terms = np.asarray(abs(derivative) @ np.abs(direction))
-        value_ahead, slope_ahead = _slopes(part, w + step * direction, direction)
-        mean = (value_ahead - value_behind) / (2 * step)
-        slopes = np.array([slope_behind, slope, slope_ahead])
-        beyond = np.maximum(slopes.min(axis=0) - mean, mean - slopes.max(axis=0))
-        size = np.maximum(np.abs(mean), np.abs(slopes).max(axis=0))
-        bend = np.abs(slope_behind - 2 * slope + slope_ahead)
-        rounding = VALUE_ROUNDING * (np.abs(value_ahead) + np.abs(value_behind)) / step + SLOPE_ROUNDING * terms
-        return bool(np.any(beyond > WRONG * size + bend + rounding))
+    return direction, step, w - step * direction, w + step * direction
+
+
+def slopes_are_wrong(
+    at: tuple[Matrix, Matrix, Matrix], slopes: tuple[Matrix, Matrix, Matrix], direction: Vector, step: float
+) -> bool:
+    """Whether any component has slopes that are not its own.
+
+    at:     the values behind, the derivatives (one axis more) and the values ahead
+    slopes: along the direction, behind, at the point and ahead
+    """
+    value_behind, derivative, value_ahead = at
+    slope_behind, slope, slope_ahead = slopes
+    terms = np.asarray(abs(derivative) @ np.abs(direction))
+    mean = (value_ahead - value_behind) / (2 * step)
+    lowest = np.minimum(np.minimum(slope_behind, slope), slope_ahead)
+    highest = np.maximum(np.maximum(slope_behind, slope), slope_ahead)
+    beyond = np.maximum(lowest - mean, mean - highest)
+    size = np.maximum(np.abs(mean), np.maximum(np.abs(lowest), np.abs(highest)))
+    bend = np.abs(slope_behind - 2 * slope + slope_ahead)
+    rounding = VALUE_ROUNDING * (np.abs(value_ahead) + np.abs(value_behind)) / step + SLOPE_ROUNDING * terms
+    return bool(np.any(beyond > WRONG * size + bend + rounding))
 
 
 def _slopes(part: Function | Map, w: Vector, direction: Vector) -> tuple[Vector, Vector]:

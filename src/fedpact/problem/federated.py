@@ -74,7 +74,7 @@ class FederatedProblem:
         """The server and the owners: whoever may hold a constraint, in the order of the multipliers."""
         return (self.server, *self.shares)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the owners."""
         return tuple(share.label for share in self.shares)
@@ -146,8 +146,8 @@ class FederatedProblem:
 
         server_multiplier: followed by the coupled constraint's, where a method takes that constraint as it is
         """
-        server, coupled = np.split(server_multiplier, [self.server.multiplier_length])
-        return self, w, server, coupled
+        rows = self.server.multiplier_length
+        return self, w, server_multiplier[:rows], server_multiplier[rows:]
 
 
 def read_vector(what: str, given: ArrayLike, length: int | None) -> Vector:

@@ -9,6 +9,7 @@ from fedpact.solvers.consensus.fedprox import FedProx
 from fedpact.solvers.consensus.ifeddr import IFedDR
 from fedpact.solvers.consensus.monotone_newton import MonotoneNewton
 from fedpact.solvers.consensus.scaffold import Scaffold
+from fedpact.solvers.constrained import many_owners as _many_owners  # noqa: F401 - the twins of steps
 from fedpact.solvers.constrained.accelerated import Accelerated
 from fedpact.solvers.constrained.centralized_proximal_al import CentralizedProximalAL
 from fedpact.solvers.constrained.inexact_admm import InexactADMM

@@ -286,6 +286,8 @@ class Run:
 
     def _report(self, iterate: Iterate) -> None:
         """Call the listeners; raise Stop when one of them returns True."""
+        if not self.listeners:
+            return
         stationarity = np.inf
         feasibility = np.inf
         if self.best.certificate is not None:

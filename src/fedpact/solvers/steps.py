@@ -14,7 +14,7 @@ import numpy as np
 
 from fedpact.errors import ProblemError
 from fedpact.federation import Answers, Largest, Order, Reply, Session, Summed, client_step
-from fedpact.federation.messages import copy_with
+from fedpact.federation.messages import copy_with, is_finite
 from fedpact.problem import (
     Certificate,
     Description,
@@ -351,7 +351,8 @@ def probe_fields(share: Share, far: Vector, coupled_length: int, secure: bool) -
         objective = float(np.nan_to_num(objective, nan=HUGE, posinf=HUGE, neginf=-HUGE))
     if not math.isfinite(violation):
         violation = HUGE
-    coupled = np.nan_to_num(coupled, nan=HUGE, posinf=HUGE, neginf=-HUGE)
+    if not is_finite(coupled):
+        coupled = np.nan_to_num(coupled, nan=HUGE, posinf=HUGE, neginf=-HUGE)
     if secure:
         objective = float(np.clip(objective, LEAST_OBJECTIVE, MOST))
         coupled = np.clip(coupled, -MOST, MOST)
@@ -452,11 +453,11 @@ def conclude_all(run: Run) -> Ending:
     order = Conclude(w=best.w, iteration=best.iteration, coupled=coupled, far=far)
     replies = run.ask(conclude, order)
     certificate, objective = certificate_of(run.problem, best.w, best.multiplier, replies)
-    prices = [reply.multiplier for reply in replies]
+    prices = replies.column("multiplier")
     unbounded = is_better_afar(run, far, replies, certificate, objective)
     asked, user_w, _, _ = run.problem.own(best.w, best.multiplier)
     found = {asked.server.label: ", ".join(find_wrong_parts(asked.server, user_w))}
-    found |= {name: reply.wrong for name, reply in zip(run.problem.names, replies, strict=True)}
+    found |= dict(zip(run.problem.names, replies.column("wrong"), strict=True))
     wrong = "; ".join(WRONG_DERIVATIVES.format(name, roles) for name, roles in found.items() if roles)
     return Ending(certificate, objective, prices, unbounded, wrong)
 

@@ -38,7 +38,7 @@ class Watching:
         return list(self._exchanges.values())
 
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
-        fleet: Any = InProcess().open(shares, folder)
+        fleet: Any = InProcess(jointly=False).open(shares, folder)
         start = fleet.start
 
         def watched(owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:

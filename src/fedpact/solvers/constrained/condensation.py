@@ -389,7 +389,8 @@ def _mean_square(jacobian: Matrix) -> float:
 
 def largest_entry(system: System) -> float:
     """Of all that is summed."""
-    return max(float(np.max(np.abs(getattr(system, name)), initial=0.0)) for name in summed_fields(System))
+    values = [getattr(system, name) for name in summed_fields(System)]
+    return float(np.max(np.abs(np.concatenate(values, axis=None)), initial=0.0))
 
 
 def largest_of_matrices(system: System) -> float:

@@ -252,6 +252,10 @@ class Coordinator:
         none = np.zeros(self.problem.coupled_length)
         order = Begin(w=self.w, holders=len(self.run.owners) + 1, coupled=none, judged_coupled=none)
         replies = self.run.ask(begin, order)
+        if self.idle:
+            point = Point(self.w, none, none, none, evaluate(server, self.w), None, None)
+            self.state = at_start(server, point)
+            return self._sums(None, replies, none, judged=True)
         with named(server.label, begin.__name__):
             check_start(server, self.w, evaluate(server, self.w))
         at = self.expand_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
@@ -306,7 +310,7 @@ class Coordinator:
         own: the server's; None: it holds nothing
         """
         total = replies.total
-        usable = all(reply.usable for reply in replies)
+        usable = all(replies.column("usable"))
         if own is not None:
             usable = usable and own.usable
             total = add_up([own, replies.total]).total

@@ -1,0 +1,263 @@
+"""Functions of many owners at one point, in one go: the same numbers as one by one, bit for bit, in far fewer calls.
+
+What every owner has by itself gets a leading axis: values (n,), gradients (n, d), Hessians (n, d, d). Losses are taken
+of the rows of many owners at once. Products with X stay products of each owner's own X, by the same routine of BLAS:
+NumPy calls it once for every matrix of a stack. Whoever calls sees to it that overflow is not warned of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from fedpact.functions.arithmetic import FunctionSum
+from fedpact.functions.base import Function, Map
+from fedpact.functions.huber import HuberLoss
+from fedpact.functions.logistic import LogisticLoss
+from fedpact.functions.maps import Single, Stack
+from fedpact.functions.poisson import MeanExponential, PoissonDeviance, PoissonLoss
+from fedpact.functions.scored import ScoredMean
+from fedpact.functions.squared import SquaredLoss
+from fedpact.types import Matrix, Vector
+
+#: Tables of as many rows are evaluated in one product while they have no more cells than this, which a cache holds.
+CELLS = 131_072
+#: Losses of a score, row by row, that nothing else is done with: a subclass of somebody's may do more.
+LOSSES = (LogisticLoss, SquaredLoss, HuberLoss, PoissonLoss, PoissonDeviance, MeanExponential)
+#: What belongs to the rows of a mean; owners of one kind have all else in common.
+OF_ROWS = frozenset(("X", "y", "weight", "offset", "rows", "numbers"))
+
+
+class ManyFunctions(ABC):
+    """One function an owner, all of one kind."""
+
+    @abstractmethod
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
+        """As `Function.expand`: values, gradients and how to get the Hessians."""
+
+    @abstractmethod
+    def value(self, w: Vector) -> Vector:
+        """As `Function.value`."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive owners with as many rows: X of each in (owners, rows, d), and one loss of the rows of all of them."""
+
+    owners: slice
+    X: Matrix
+    loss: ScoredMean
+
+    def scores(self, w: Vector) -> Vector:
+        """x'w + offset of every row."""
+        score = (self.X @ w).ravel()
+        if self.loss.offset is None:
+            return score
+        return score + self.loss.offset
+
+    def means(self, losses: Vector, out: Vector) -> None:
+        """The weighted mean over each owner's rows."""
+        weights = self.by_owner(self.loss.weight).transpose(0, 2, 1)
+        np.matmul(weights, self.by_owner(losses), out=out[self.owners, None, None])
+
+    def gradients(self, slopes: Vector, out: Matrix) -> None:
+        weighted = self.by_owner(self.loss.weight * slopes)
+        np.matmul(self.X.transpose(0, 2, 1), weighted, out=out[self.owners, :, None])
+
+    def hessians(self, score: Vector, out: Matrix) -> None:
+        root = np.sqrt(self.loss._weighted_curvatures(score))
+        half = self.by_owner(root) * self.X
+        np.matmul(half.transpose(0, 2, 1), half, out=out[self.owners])
+
+    def by_owner(self, values: Vector) -> Matrix:
+        """A number of every row as (owners, rows, 1)."""
+        return values.reshape(*self.X.shape[:2], 1)
+
+
+class ManyMeans(ManyFunctions):
+    """Means over rows of one loss of the score."""
+
+    def __init__(self, functions: Sequence[ScoredMean]) -> None:
+        self.count = len(functions)
+        self.dim = int(functions[0].X.shape[1])
+        self.blocks = list(_group(functions))
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
+        values = np.empty(self.count)
+        gradients = np.empty((self.count, self.dim))
+        scores = []
+        for block in self.blocks:
+            score = block.scores(w)
+            losses, slopes = block.loss._losses_and_slopes(score)
+            block.means(losses, values)
+            block.gradients(slopes, gradients)
+            scores.append(score)
+        return values, gradients, lambda: self._hessians(scores)
+
+    def value(self, w: Vector) -> Vector:
+        values = np.empty(self.count)
+        for block in self.blocks:
+            block.means(block.loss._losses(block.scores(w)), values)
+        return values
+
+    def _hessians(self, scores: Sequence[Vector]) -> Matrix:
+        hessians = np.empty((self.count, self.dim, self.dim))
+        for block, score in zip(self.blocks, scores, strict=True):
+            block.hessians(score, hessians)
+        return hessians
+
+
+def _group(functions: Sequence[ScoredMean]) -> Iterator[Block]:
+    """Consecutive owners with as many rows, as many as a cache holds; large tables by themselves, not copied."""
+    owner = 0
+    for _, group in groupby(functions, key=lambda function: function.rows):
+        alike = list(group)
+        most = max(1, CELLS // alike[0].X.size)
+        for first in range(0, len(alike), most):
+            part = alike[first : first + most]
+            tables: list[Any] = [one.X for one in part]
+            X = tables[0][None] if len(part) == 1 else np.stack(tables)
+            yield Block(slice(owner, owner + len(part)), X, _of_all_rows(part))
+            owner += len(part)
+
+
+def _of_all_rows(functions: Sequence[ScoredMean]) -> ScoredMean:
+    """One loss of the rows of all of these, one after the other; its X, which is nowhere used, is of the first."""
+    loss = copy(functions[0])
+    loss.rows = sum(function.rows for function in functions)
+    loss.y = np.concatenate([function.y for function in functions])
+    loss.weight = np.concatenate([function.weight for function in functions])
+    if loss.offset is not None:
+        loss.offset = np.concatenate([function.offset for function in functions])
+    return loss
+
+
+class ManySums(ManyFunctions):
+    """constant + sum_k factor_k f_k, with factors and a constant of each owner's own."""
+
+    def __init__(self, functions: Sequence[FunctionSum], parts: Sequence[ManyFunctions]) -> None:
+        self.parts = parts
+        self.constant = np.array([function.constant for function in functions])
+        self.factors = np.array([[factor for factor, _ in function.terms] for function in functions]).T
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
+        values, gradients, curvatures = zip(*(part.expand(w) for part in self.parts), strict=True)
+        slopes = add([factor[:, None] * one for factor, one in zip(self.factors, gradients, strict=True)])
+
+        def hessians() -> Matrix:
+            found = [curvature() for curvature in curvatures]
+            for factor, hessian in zip(self.factors, found, strict=True):
+                hessian *= factor[:, None, None]
+            return add(found)
+
+        return self._total(values), slopes, hessians
+
+    def value(self, w: Vector) -> Vector:
+        return self._total([part.value(w) for part in self.parts])
+
+    def _total(self, values: Sequence[Vector]) -> Vector:
+        total = self.constant
+        for factor, value in zip(self.factors, values, strict=True):
+            total = total + factor * value
+        return total
+
+
+def add(arrays: Sequence[Matrix]) -> Matrix:
+    """Their sum, one after the other."""
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return total
+
+
+class ManyMaps:
+    """One map an owner, all of one kind: every row of it a function. Values (n, rows), Jacobians (n, rows, d)."""
+
+    def __init__(self, rows: Sequence[ManyFunctions]) -> None:
+        self.rows = rows
+
+    def expand(self, w: Vector) -> tuple[Matrix, Matrix, Callable[[Matrix], Matrix]]:
+        """As `Map.expand`: values, Jacobians and how to get the Hessians with weights (n, rows)."""
+        values, gradients, curvatures = zip(*(row.expand(w) for row in self.rows), strict=True)
+
+        def hessians(weights: Matrix) -> Matrix:
+            found = [curvature() for curvature in curvatures]
+            for k, hessian in enumerate(found):
+                hessian *= weights[:, k, None, None]
+            return add(found)
+
+        return np.stack(values, axis=1), np.stack(gradients, axis=1), hessians
+
+    def value(self, w: Vector) -> Matrix:
+        """As `Map.value`."""
+        return np.stack([row.value(w) for row in self.rows], axis=1)
+
+
+def join_functions(functions: Sequence[Function]) -> ManyFunctions | None:
+    """These functions in one; None where they are not of one kind, or of one that is not known here."""
+    first = functions[0]
+    if not all(type(function) is type(first) and function.dim == first.dim for function in functions):
+        return None
+    given: Any = functions
+    if type(first) is FunctionSum:
+        return _join_sums(given)
+    if type(first) in LOSSES and _are_alike(given):
+        return ManyMeans(given)
+    return None
+
+
+def _join_sums(functions: Sequence[FunctionSum]) -> ManyFunctions | None:
+    lengths = {len(function.terms) for function in functions}
+    if len(lengths) > 1:
+        return None
+    parts = []
+    for k in range(lengths.pop()):
+        part = join_functions([function.terms[k][1] for function in functions])
+        if part is None:
+            return None
+        parts.append(part)
+    return ManySums(functions, parts)
+
+
+def _are_alike(functions: Sequence[ScoredMean]) -> bool:
+    """Whether the means differ in nothing but their rows, which are dense and stored row by row."""
+    first = functions[0]
+    parameters = [(name, value) for name, value in vars(first).items() if name not in OF_ROWS]
+    for function in functions:
+        X = function.X
+        if not isinstance(X, np.ndarray) or not X.flags.c_contiguous or not function.rows:
+            return False
+        if (function.offset is None) != (first.offset is None):
+            return False
+        if any(getattr(function, name) != value for name, value in parameters):
+            return False
+    return True
+
+
+def join_maps(maps: Sequence[Map]) -> ManyMaps | None:
+    """These maps in one; None where they are not of one kind, or of one that is not known here."""
+    listed = [_rows_of(one) for one in maps]
+    rows = []
+    for functions in zip(*listed, strict=False):
+        row = join_functions(functions)
+        if row is None:
+            return None
+        rows.append(row)
+    if not rows or any(len(one) != len(rows) for one in listed):
+        return None
+    return ManyMaps(rows)
+
+
+def _rows_of(one: Map) -> list[Function]:
+    """The functions that are the rows of a map; none where they are not known."""
+    if isinstance(one, Single):
+        return [one.function]
+    if isinstance(one, Stack) and all(isinstance(part, Single) for part in one.parts):
+        return [part.function for part in one.parts if isinstance(part, Single)]
+    return []

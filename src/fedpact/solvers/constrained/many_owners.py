@@ -1,0 +1,321 @@
+"""The steps of `interior_point.py` for many owners of one process at once: the same numbers, bit for bit.
+
+For owners with an objective, and all of them or none with constraints c_i(w) <= 0 of as many rows, whose functions are
+of one kind (`functions/many.py`): no private variables, no coupled constraint. Every array has a leading axis with one
+entry an owner, and every line stands for one of `condensation.py`, `interior_point.py` or `steps.py`, which define the
+method. What is not finite, and what is wrong in any other way, is left to these: None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpact.cones import Nonnegative
+from fedpact.federation.crew import Held, twin_of
+from fedpact.federation.messages import is_finite
+from fedpact.functions.many import ManyFunctions, ManyMaps, join_functions, join_maps
+from fedpact.problem import Share
+from fedpact.problem.derivatives import slopes_are_wrong, test_points
+from fedpact.problem.share import Curvature, Local
+from fedpact.solvers.constrained.condensation import (
+    FIRM,
+    FLAT,
+    FRACTION,
+    MOST_GIVE,
+    ROOM,
+    Look,
+    Model,
+    Point,
+    System,
+    triangle,
+)
+from fedpact.solvers.constrained.interior_point import (
+    Advance,
+    Begin,
+    State,
+    advance,
+    at_start,
+    begin,
+    move_to,
+    origin_of,
+)
+from fedpact.solvers.steps import HUGE, Conclude, Concluded, conclude
+from fedpact.types import Matrix, Vector
+
+#: The orthant: what is used of it acts on every entry, or on the last axis, of arrays of any shape.
+ORTHANT = Nonnegative(1)
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Their functions in one; `rows` of the constraint of each."""
+
+    count: int
+    dim: int
+    rows: int
+    objective: ManyFunctions
+    constraint: ManyMaps | None
+
+    def expand(self, w: Vector) -> tuple[Local, Curvature]:
+        """As `expand` of a share."""
+        objective, gradient, bend = self.objective.expand(w)
+        value, jacobian = self.no_rows
+        bends = {}
+        if self.constraint is not None:
+            value, jacobian, bends["constraint"] = self.constraint.expand(w)
+        coupled, coupled_jacobian = self.no_rows
+        local: Any = Local(objective, gradient, value, jacobian, coupled, coupled_jacobian)  # type: ignore[arg-type]
+        return local, Curvature(self.dim, bend, **bends)
+
+    @property
+    def no_rows(self) -> tuple[Matrix, Matrix]:
+        """Value and Jacobian of a constraint that nobody has."""
+        return np.zeros((self.count, 0)), np.zeros((self.count, 0, self.dim))
+
+
+def join(shares: Held) -> Owners | None:
+    """The owners in one, found out once; None where they differ."""
+    if shares.joined is None:
+        shares.joined = (_join(shares),)
+    found: Owners | None = shares.joined[0]
+    return found
+
+
+def _join(shares: list[Share]) -> Owners | None:
+    if not all(_is_plain(share) for share in shares):
+        return None
+    objective = join_functions([share.objective for share in shares if share.objective is not None])
+    constraints = [share.constraint for share in shares if share.constraint is not None]
+    if objective is None or len(constraints) not in (0, len(shares)):
+        return None
+    assert shares[0].objective is not None
+    dim = shares[0].objective.dim
+    assert dim is not None  # a function that can be joined has rows
+    if not constraints:
+        return Owners(len(shares), dim, 0, objective, None)
+    rows = constraints[0].cone.dim
+    cone = Nonnegative(rows)
+    constraint = join_maps([one.function for one in constraints])
+    if constraint is None or len(constraint.rows) != rows or not all(one.cone == cone for one in constraints):
+        return None
+    return Owners(len(shares), dim, rows, objective, constraint)
+
+
+def _is_plain(share: Share) -> bool:
+    """Whether it has an objective, perhaps a constraint, and nothing else."""
+    return type(share) is Share and share.objective is not None and share.coupled is None and not share.private
+
+
+# ------------------------------------------------------------------------------------------------------------ the steps
+
+
+@twin_of(begin)
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def begin_all(shares: Held, state: Any, order: Begin) -> tuple[State, System] | None:
+    owners = join(shares)
+    if owners is None or owners.dim != order.w.size:
+        return None
+    at = owners.expand(order.w)
+    found = condense(owners, order.w, at, first_pair(at[0], order.holders), order)
+    if found is None:
+        return None
+    point, system = found
+    return at_start(shares[0], point), system
+
+
+@twin_of(advance)
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def advance_all(shares: Held, state: Any, order: Advance) -> tuple[State, System] | None:
+    owners = join(shares)
+    if owners is None or not isinstance(state, State):
+        return None
+    origin = origin_of(state, order)
+    w = origin.w[0] + order.longer * order.step
+    pair = move_pair(origin, order)
+    found = condense(owners, w, owners.expand(w), pair, order)
+    if found is None:
+        return None
+    point, system = found
+    return move_to(shares[0], state, order, point), system
+
+
+@twin_of(conclude)
+@np.errstate(all="ignore")
+def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Concluded] | None:
+    owners = join(shares)
+    if owners is None or not isinstance(state, State) or order.iteration < 0:
+        return None
+    price = state.price_at(order.iteration)
+    local, _ = owners.expand(order.w)
+    if _has_wrong_slopes(owners, order.w, local):
+        return None
+    coupled, _ = owners.no_rows
+    far_value = coupled
+    if owners.constraint is not None:
+        far_value = owners.constraint.value(order.far)
+    far_violation = np.where(np.isfinite(far_value).all(axis=1), ORTHANT.violations(far_value), HUGE)
+    far_objective = owners.objective.value(order.far)
+    if not is_finite(far_objective):
+        far_objective = np.nan_to_num(far_objective, nan=HUGE, posinf=HUGE, neginf=-HUGE)
+    reply: dict[str, Any] = {
+        "objective": local.objective,
+        "gradient": local.gradient + priced(local.jacobian, price),
+        "feasibility": ORTHANT.normal_distances(local.value, price),
+        "violation": ORTHANT.violations(local.value),
+        "coupled": coupled,
+        "private": np.zeros(owners.count),
+        "multiplier": price,
+        "wrong": "",
+        "far_objective": far_objective,
+        "far_violation": far_violation,
+        "far_coupled": coupled,
+    }
+    return state, Concluded(**reply)
+
+
+def _has_wrong_slopes(owners: Owners, w: Vector, at: Local) -> bool:
+    """As `find_wrong_parts`: whether any owner has one."""
+    direction, step, behind, ahead = test_points(w)
+    before: Any = owners.expand(behind)[0]
+    after: Any = owners.expand(ahead)[0]
+    objective = slopes_are_wrong(
+        (before.objective, at.gradient, after.objective),
+        (before.gradient @ direction, at.gradient @ direction, after.gradient @ direction),
+        direction,
+        step,
+    )
+    constraint = slopes_are_wrong(
+        (before.value, at.jacobian, after.value),
+        (before.jacobian @ direction, at.jacobian @ direction, after.jacobian @ direction),
+        direction,
+        step,
+    )
+    return objective or constraint
+
+
+# ---------------------------------------------------------------------------------------------------- the condensation
+
+
+def first_pair(local: Local, holders: int) -> tuple[Matrix, Matrix]:
+    worth = np.minimum(ORTHANT.sensitivity(local.jacobian), FLAT)
+    slack = ORTHANT.move_inside(-local.value, ROOM * np.maximum(1 / worth, np.abs(local.value)))
+    strength = np.sqrt(dot(local.gradient, local.gradient))
+    strength = np.where(strength == 0, 1 / holders, strength)
+    return slack, strength[:, None] * worth
+
+
+def move_pair(origin: Point, order: Advance) -> tuple[Matrix, Matrix]:
+    change = origin.local.jacobian @ order.step
+    if order.finishing:
+        assert origin.finish is not None  # the order before asked for it
+        return origin.slack, answer(origin.finish, change, 0.0)
+    assert origin.barrier is not None
+    slack_step = -(origin.local.value + origin.slack) - change
+    multiplier_step = answer(origin.barrier, change, order.target) - origin.multiplier
+    slack_length = np.minimum(1.0, FRACTION * ORTHANT.longest_steps(origin.slack, slack_step))
+    multiplier_length = np.minimum(1.0, FRACTION * ORTHANT.longest_steps(origin.multiplier, multiplier_step))
+    slack = origin.slack + slack_length[:, None] * slack_step
+    return slack, origin.multiplier + multiplier_length[:, None] * multiplier_step
+
+
+def answer(model: Model, change: Matrix, target: float) -> Matrix:
+    """As `Model.multiplier`."""
+    return model.pull + target * model.inverse + model.weight * change
+
+
+def condense(
+    owners: Owners, w: Vector, at: tuple[Local, Curvature], pair: tuple[Matrix, Matrix], look: Look
+) -> tuple[Point, System] | None:
+    # 1. the Hessian of the Lagrangian
+    local, curvatures = at
+    slack, multiplier = pair
+    clean = ORTHANT.clean(multiplier, local.value, local.jacobian)
+    hessian = curvatures.lagrangian(clean if look.finishing else multiplier, look.coupled)
+    diagonal = np.abs(np.diagonal(hessian, axis1=1, axis2=2))
+    none = np.zeros((owners.count, 0))
+
+    # 2. how the multiplier answers a step of w, and what that leaves of the system
+    barrier = None
+    finish = None
+    matrix = slope = centring = near_matrix = near_slope = none
+    if not look.finishing:
+        weight = ORTHANT.scaling(slack, multiplier)
+        barrier = Model(weight, weight * (local.value + slack), ORTHANT.inverse(slack))
+        matrix, slope, centring = eliminate(hessian, local, barrier)
+    if look.near:
+        if not look.curvature:
+            return None
+        finish = finish_model(local, multiplier, look.curvature)
+        near_matrix, near_slope, _ = eliminate(hessian, local, finish)
+    everywhere = np.broadcast_to(w, (owners.count, w.size))
+    point = Point(everywhere, slack, multiplier, clean, local, barrier, finish)
+
+    # 3. the terms of the certificate
+    judged = none
+    feasibility = violation = np.zeros(owners.count)
+    if look.judge:
+        judged = local.gradient + priced(local.jacobian, clean)
+        feasibility = ORTHANT.normal_distances(local.value, clean)
+        violation = ORTHANT.violations(local.value)
+    residual = local.value + slack
+    coupled, coupled_jacobian = owners.no_rows
+    reply: dict[str, Any] = {
+        "usable": np.ones(owners.count, dtype=np.bool_),
+        "matrix": matrix,
+        "slope": slope,
+        "centring": centring,
+        "near_matrix": near_matrix,
+        "near_slope": near_slope,
+        "diagonal": diagonal,
+        "gradient": local.gradient,
+        "price": priced(local.jacobian, multiplier),
+        "priced": dot(multiplier, local.value),
+        "objective": local.objective,
+        "complementarity": dot(slack, multiplier),
+        "degree": np.full(owners.count, owners.rows),
+        "miss": dot(residual, residual),
+        "size": dot(local.value, local.value),
+        "coupled": coupled,
+        "coupled_jacobian": coupled_jacobian,
+        "judged": judged,
+        "feasibility": feasibility,
+        "violation": violation,
+        "private": np.zeros(owners.count),
+        "private_slope": np.zeros(owners.count),
+    }
+    if not is_finite(local.jacobian):
+        return None
+    return point, System(**reply)
+
+
+def eliminate(hessian: Matrix, local: Local, model: Model) -> tuple[Matrix, Matrix, Matrix]:
+    J = local.jacobian
+    matrix = hessian + J.transpose(0, 2, 1) @ (model.weight[:, :, None] * J)
+    packed = matrix.reshape(len(matrix), -1)[:, triangle(matrix.shape[-1])]
+    return packed, local.gradient + priced(J, model.pull), priced(J, model.inverse)
+
+
+def finish_model(local: Local, multiplier: Matrix, curvature: float) -> Model:
+    theta = ORTHANT.sensitivity(local.jacobian)
+    shifted = multiplier + theta * local.value
+    derivative = ORTHANT.project_dual_jacobian(shifted)
+    gap = ORTHANT.project_dual(shifted) - multiplier
+    rows = local.jacobian.reshape(len(multiplier), -1)
+    mean_square = dot(rows, rows) / max(multiplier.shape[1], 1)
+    mean_square = np.where(mean_square == 0, 1.0, mean_square)
+    give = np.minimum(theta * mean_square[:, None] / (FIRM * curvature), MOST_GIVE)
+    stiff = 1 / (1 - derivative + give)
+    return Model(stiff * derivative * theta, multiplier + stiff * gap, np.zeros_like(multiplier))
+
+
+def priced(jacobian: Matrix, weights: Matrix) -> Matrix:
+    """J'z of every owner."""
+    return (jacobian.transpose(0, 2, 1) @ weights[:, :, None])[:, :, 0]
+
+
+def dot(left: Matrix, right: Matrix) -> Vector:
+    """<x, y> of every owner, by the routine that multiplies two vectors."""
+    return (left[:, None, :] @ right[:, :, None])[:, 0, 0]
