@@ -37,6 +37,7 @@ def run(shares, w, *, tolerance, penalty, adapt=False, decay=0.1, seen=lambda ad
             tolerance=tolerance,
             decay=decay,
             penalty=penalty,
+            owners=len(shares),
             adapt=adapt,
         )
         while not found.finished and found.rounds < max_rounds:
@@ -78,7 +79,7 @@ def test_potential_of_the_proof_never_grows_with_exact_local_solves():
     consensus, proposals = [s for s, _ in states], [p for _, p in states]
     potentials = []
     for _ in range(60):
-        order = admm.Round(w=np.mean(proposals, axis=0), push=np.zeros(0), accuracy=1e-13, next_penalty=rho)
+        order = admm.Round(w=np.mean(proposals, axis=0), push=np.zeros(0), accuracy=1e-13)
         pairs = [admm.update(f, c, order) for f, c in zip(parts, consensus, strict=True)]
         consensus, proposals = [c for c, _ in pairs], [r.proposal for _, r in pairs]
         potentials.append(
@@ -95,7 +96,7 @@ def test_owner_measures_stationarity_with_its_copy_from_before_the_round():
     """(18) uses u^t; with u^{t+1} in its place the residual of the first round would be another number."""
     f, w0, rho = quadratics(n=1, d=3)[0], np.zeros(3), 0.4
     state, proposal = admm.begin(f, w0, rho)
-    order = admm.Round(w=proposal, push=np.zeros(0), accuracy=1e-12, next_penalty=rho)
+    order = admm.Round(w=proposal, push=np.zeros(0), accuracy=1e-12)
     after, reply = admm.update(f, state, order)
     before = np.max(np.abs(f.gradient(proposal) + state.multiplier - rho * (proposal - state.u)))
     alias = np.max(np.abs(f.gradient(proposal) + state.multiplier - rho * (proposal - after.u)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from fedpact.cones import Zero
@@ -42,28 +45,29 @@ class AugmentedLagrangian(Function):
         return self.share.constraint.cone.project_dual(self.multiplier + self.penalty * value)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        value, gradient, _ = self.expand(w)
+        return value, gradient
+
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         value = 0.0
         gradient = np.zeros_like(w)
+        curvatures: list[Callable[[], Matrix]] = []
         if self.share.objective is not None:
-            value, gradient = self.share.objective.value_and_gradient(w)
-        if self.share.constraint is not None:
-            c, jacobian = self.share.constraint.function.value_and_jacobian(w)
+            value, gradient, curvature = self.share.objective.expand(w)
+            curvatures.append(curvature)
+        constraint = self.share.constraint
+        if constraint is not None:
+            c, jacobian, bend = constraint.function.expand(w)
             shifted = self.shifted(c)
             value += (float(shifted @ shifted) - float(self.multiplier @ self.multiplier)) / (2 * self.penalty)
             gradient = gradient + jacobian.T @ shifted
-        return value, gradient
+            if not constraint.function.affine:
+                curvatures.append(partial(bend, shifted))
+            curvatures.append(lambda: self.penalty * jacobian.T @ apply(self._slope(c), jacobian))
+        return value, gradient, lambda: np.asarray(sum(curvature() for curvature in curvatures))
 
     def hessian(self, w: Vector) -> Matrix:
-        total = np.zeros((w.size, w.size))
-        if self.share.objective is not None:
-            total += self.share.objective.hessian(w)
-        constraint = self.share.constraint
-        if constraint is not None:
-            c, jacobian = constraint.function.value_and_jacobian(w)
-            if not constraint.function.affine:
-                total += constraint.function.weighted_hessian(w, self.shifted(c))
-            total += self.penalty * jacobian.T @ apply(self._slope(c), jacobian)
-        return total
+        return self.expand(w)[2]()
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         product = np.zeros_like(w)

@@ -18,7 +18,8 @@ from fedpact.functions import Function
 from fedpact.problem import Share
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
-from fedpact.solvers.constrained.proximal_al import Pace, drift_of, next_multiplier, outer_accuracy
+from fedpact.solvers.constrained.proximal_al import drift_of, next_multiplier
+from fedpact.solvers.constrained.proximal_al_pace import Pace, outer_accuracy
 from fedpact.solvers.local import anchored, minimize
 from fedpact.solvers.run import Iterate, PooledRun, Run, Verdict
 from fedpact.solvers.scales import default_penalty, look
@@ -154,7 +155,7 @@ class CentralizedProximalAL(Solver[Server]):
         state.own = replace(state.own, price=price, drift=drift_of(server, state.own.price, price))
         replies = run.ask(update, replace(order, coupled=run.problem.own(found.w, price)[3]))
         judged = certificate_of(run.problem, found.w, price, replies)
-        state.pace.see(judged[0], max(change, replies.total.change))
+        state.pace.see(judged[0], max(change, replies.total.change), tau)
         state.w = found.w
         state.k += 1
         if self.penalty is None:

@@ -28,17 +28,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fedpact.federation import Largest, Order, Summed, client_step, skippable
 from fedpact.functions import Function
-from fedpact.problem import Certificate, Share, add_slack, insert_slack
+from fedpact.problem import Share, add_slack, insert_slack
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.constrained import inexact_admm as admm
 from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
+from fedpact.solvers.constrained.proximal_al_pace import Pace, default_accuracy, outer_accuracy
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
@@ -55,17 +56,6 @@ from fedpact.solvers.steps import (
     weight_of,
 )
 from fedpact.types import Vector
-
-#: The penalty grows by this factor
-GROWTH = 5.0
-#: while a part of the certificate is missed and an iteration leaves more than this of it,
-FALL = 0.25
-#: and by this factor in all: where constraints conflict it would grow without end.
-MOST_GROWTH = 1e4
-#: Outer iterations in which the constraints' part does not halve before evidence of a conflict is asked for.
-CONFLICT_AFTER = 3
-#: Outer iterations in which stationarity does not halve before it is asked whether the objective falls forever.
-ESCAPE_AFTER = 5
 
 # ---------------------------------------------------------------------------------------------------- the owner's half
 
@@ -185,8 +175,9 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
     own_point = np.concatenate([order.w, point[dim + with_slack.slack :]])
     price = multiplier[: share.multiplier_length]
     function = local_function(with_slack, multiplier, order.penalty, state.holders, point)
+    held = state.consensus
     consensus, proposed = admm.begin(
-        function, point, order.consensus_penalty, state.weight, with_slack.slack, share.private
+        function, point, order.consensus_penalty, held.weight, with_slack.slack, share.private, held.factor
     )
     after = replace(
         state,
@@ -200,7 +191,7 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
         consensus=consensus,
     )
     terms = judged_terms(share, own_point, price, order.coupled)
-    proposal = for_server(proposed, dim, order.coupled_length, state.weight)
+    proposal = for_server(proposed, dim, order.coupled_length, held.weight)
     return after, Repriced(change=change, proposal=proposal, **terms)
 
 
@@ -232,51 +223,6 @@ def drift_of(share: Share, before: Vector, after: Vector) -> Vector:
     return share.constraint.cone.project_dual(after - before)
 
 
-def outer_accuracy(accuracy: float, k: int, tol: tuple[float, float]) -> float:
-    """tau_k = s / (k+1)^2.
-
-    differs from He24: it stops shrinking at 1e-3 eps_1, since less cannot matter to (8) and rounding forbids it.
-    """
-    return max(accuracy / (k + 1) ** 2, 1e-3 * tol[0])
-
-
-@dataclass
-class Pace:
-    """Follows the two parts of the certificate over the outer iterations: when to raise beta, and when to doubt."""
-
-    tol: tuple[float, float]
-    stationarities: list[float] = field(default_factory=list)
-    changes: list[float] = field(default_factory=list)  # |mu^{k+1} - mu^k| / beta
-    grown: float = 1.0
-
-    def see(self, certificate: Certificate, change: float) -> None:
-        """Note the parts of one outer iteration."""
-        self.stationarities.append(certificate.stationarity)
-        self.changes.append(change)
-
-    def growth(self) -> float:
-        """Factor for the penalty."""
-        parts = ((self.stationarities, self.tol[0]), (self.changes, self.tol[1]))
-        slow = any(len(seen) > 1 and seen[-1] > max(tol, FALL * seen[-2]) for seen, tol in parts)
-        if not slow or self.grown >= MOST_GROWTH:
-            return 1.0
-        self.grown *= GROWTH
-        return GROWTH
-
-    @property
-    def conflict(self) -> bool:
-        return _slow(self.changes, self.tol[1], CONFLICT_AFTER)
-
-    @property
-    def escape(self) -> bool:
-        return _slow(self.stationarities, self.tol[0], ESCAPE_AFTER)
-
-
-def _slow(seen: list[float], tol: float, window: int) -> bool:
-    """Whether a part is missed and has not halved in this many iterations."""
-    return len(seen) > window and seen[-1] > tol and seen[-1] > 0.5 * seen[-1 - window]
-
-
 # --------------------------------------------------------------------------------------------------- the server's half
 
 
@@ -295,12 +241,21 @@ class Server:
     penalty: float
     pace: Pace
     subproblem: admm.Admm = field(init=False)
+    first: float = 0.0  # stationarity of the start
     k: int = 0
 
     @property
     def prices(self) -> Vector:
         """Its own multiplier, and that of the coupled constraint in the user's units."""
         return np.append(self.multiplier, self.coupling.scale * self.coupled)
+
+
+class Penalties(NamedTuple):
+    """Those of the consensus: rho, sum r_i, and sum 1 / r_i of the owners with a part of the coupled constraint."""
+
+    rho: float
+    weight: float
+    looseness: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,9 +275,13 @@ class ProximalAL(Solver[Server]):
     consensus_penalty: float | Mapping[str, float] | Sequence[float] | None = option(
         None, "penalty of the consensus, or one for each owner", letter="rho", above=0, by_owner=True
     )
-    inner_decay: float = option(0.1, "decay of the subproblems' accuracies", letter="q", above=0, below=1)
+    inner_decay: float | None = option(None, admm.DECAY, letter="q", above=0, below=1)
     accuracy: float | None = option(
-        None, "of the outer subproblems; by default the asked stationarity, as in the paper", letter="s", above=0
+        None,
+        "of the outer subproblems; by default from the stationarity of the start, and beside a given penalty the asked "
+        "stationarity, as in the paper",
+        letter="s",
+        above=0,
     )
 
     def weights(self, run: Run) -> Vector:
@@ -361,8 +320,11 @@ class ProximalAL(Solver[Server]):
             pace=Pace(run.tol),
         )
         slacks = state.coupling.first_slacks(replies.total.coupled)
-        state.subproblem = self._subproblem(run, state, rho, replies.total.proposal, slacks)
         judged = certificate_of(run.problem, run.start, prices, replies)
+        state.first = judged[0].stationarity
+        weight = float(len(run.owners))
+        penalties = Penalties(rho, weight, state.coupling.looseness)
+        state.subproblem = self._subproblem(run, state, penalties, replies.total.proposal, slacks)
         return state, Iterate(
             number=run.first,
             w=run.start,
@@ -413,12 +375,14 @@ class ProximalAL(Solver[Server]):
         )
         replies = run.ask(conclude, order)
         judged = certificate_of(run.problem, found.w, state.prices, replies)
-        state.pace.see(judged[0], max(server_change, coupled_change, replies.total.change))
+        change = max(server_change, coupled_change, replies.total.change)
+        state.pace.see(judged[0], change, found.tolerance)
         state.drift = state.prices - before
         state.w = found.w
         state.penalty = next_beta
         state.k += 1
-        state.subproblem = self._subproblem(run, state, found.penalty, replies.total.proposal, found.slacks)
+        penalties = Penalties(found.penalty, found.weight, found.looseness)
+        state.subproblem = self._subproblem(run, state, penalties, replies.total.proposal, found.slacks)
         end = None
         if found.failure:
             end = Verdict("stalled", found.failure)
@@ -429,33 +393,46 @@ class ProximalAL(Solver[Server]):
             judged=judged,
             inner=found.rounds,
             penalty=beta,
-            consensus_penalty=found.penalty,
+            consensus_penalty=found.mean_penalty,
             conflict=state.pace.conflict,
             escape=state.pace.escape,
             end=end,
         )
 
-    def _subproblem(self, run: Run, state: Server, rho: float, proposals: Vector, slacks: Vector) -> admm.Admm:
+    def _subproblem(
+        self, run: Run, state: Server, penalties: Penalties, proposals: Vector, slacks: Vector
+    ) -> admm.Admm:
         """Algorithm 2 on l_k, to the accuracy tau_k."""
-        s = self.accuracy or run.tol[0]
         coupling = state.coupling
         beta = state.penalty
         price = state.coupled
+        adapt = self.consensus_penalty is None
 
-        def place(proposed: Vector, penalty: float) -> tuple[Vector, Vector]:
-            push = coupling.penalize(proposed, price, beta, penalty)
-            return push, coupling.moved(proposed, push, penalty)
+        def place(proposed: Vector, looseness: float) -> tuple[Vector, Vector]:
+            now = replace(coupling, looseness=looseness)
+            push = now.penalize(proposed, price, beta, 1.0)
+            return push, now.moved(proposed, push, 1.0)
 
         return admm.Admm(
             server=local_function(run.problem.server, state.multiplier, beta, len(run.owners) + 1, state.w),
             regularizer=run.problem.regularizer,
             w=state.w,
             proposals=proposals,
-            weight=len(run.owners),
+            weight=penalties.weight,
+            looseness=penalties.looseness,
+            owners=len(run.owners),
             slacks=slacks,
             place=place,
-            tolerance=outer_accuracy(s, state.k, run.tol),
-            decay=self.inner_decay,
-            penalty=rho,
-            adapt=self.consensus_penalty is None,
+            tolerance=self._tolerance(run, state),
+            decay=admm.decay_of(self.inner_decay, adapt),
+            penalty=penalties.rho,
+            adapt=adapt,
         )
+
+    def _tolerance(self, run: Run, state: Server) -> float:
+        """tau_k"""
+        if self.accuracy is not None:
+            return outer_accuracy(self.accuracy, state.k, run.tol)
+        if self.penalty is not None:
+            return outer_accuracy(run.tol[0], state.k, run.tol)
+        return default_accuracy(state.first, state.k, run.tol)

@@ -42,7 +42,8 @@ def minimize(
     """Minimise function (+ regularizer) to a max-norm stationarity of tolerance, from start.
 
     Exact for constant Hessians, Newton for small dense ones, Newton-CG for large ones, L-BFGS without any; with a
-    regularizer that is not smooth, accelerated proximal gradient. `kept` comes from `keep_factor`.
+    regularizer that is not smooth, accelerated proximal gradient. `kept` comes from `keep_factor` or from an earlier
+    `Minimum`: where the Hessian is constant it must be its factor, else any factor that may still fit.
     """
     if regularizer is not None and regularizer.curvature is not None:
         function = anchored(function, regularizer.curvature, np.zeros_like(start))
@@ -57,7 +58,7 @@ def minimize(
         with suppress(LinAlgError):  # not convex: Newton's method says so, and descends all the same
             return exact(function, start, tolerance, kept)
     if start.size <= DENSE_LIMIT:
-        return newton(function, start, tolerance)
+        return newton(function, start, tolerance, kept)
     return newton_cg(function, start, tolerance)
 
 

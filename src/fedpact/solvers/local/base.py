@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ class Minimum:
     converged:  whether the residual met the tolerance or the limit of double precision
     gradients, hessians: numbers of evaluations
     indefinite: whether negative curvature was seen on the way
+    factor:     lower Cholesky factor of the last Hessian that was formed; None where there is none to keep
     """
 
     w: Vector
@@ -30,6 +32,7 @@ class Minimum:
     gradients: int
     hessians: int = 0
     indefinite: bool = False
+    factor: Matrix | None = None
 
 
 class Constant(Function):
@@ -59,15 +62,24 @@ class Anchored(Function):
         self.constant_hessian = function.constant_hessian
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        value, gradient = self.function.value_and_gradient(w)
+        return self._with_pull(w, *self.function.value_and_gradient(w))
+
+    def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
+        value, gradient, curvature = self.function.expand(w)
+        return *self._with_pull(w, value, gradient), lambda: self._with_weight(curvature())
+
+    def hessian(self, w: Vector) -> Matrix:
+        return self._with_weight(self.function.hessian(w))
+
+    def _with_pull(self, w: Vector, value: float, gradient: Vector) -> tuple[float, Vector]:
         offset = w - self.anchor
         pull = self.weight * offset
         return value + 0.5 * float(pull @ offset), gradient + pull
 
-    def hessian(self, w: Vector) -> Matrix:
-        hessian = np.array(self.function.hessian(w))
-        hessian[np.diag_indices_from(hessian)] += self.weight
-        return hessian
+    def _with_weight(self, hessian: Matrix) -> Matrix:
+        total = np.array(hessian)
+        total.flat[:: total.shape[0] + 1] += self.weight
+        return total
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         return self.function.hessian_product(w, v) + self.weight * v

@@ -30,9 +30,9 @@ def exact(function: Function, start: Vector, tolerance: float, kept: Matrix | No
         gradients += 1
         size = float(np.max(np.abs(gradient)))
         if not size < 0.5 * residual:  # refinement is at the limit of double precision, or met what is not a number
-            return Minimum(best, residual, bool(np.isfinite(size)), gradients, hessians)
+            return Minimum(best, residual, bool(np.isfinite(size)), gradients, hessians, factor=lower)
         best = w
         residual = size
         if residual <= tolerance:
-            return Minimum(best, residual, True, gradients, hessians)
+            return Minimum(best, residual, True, gradients, hessians, factor=lower)
         w = w - np.asarray(cho_solve((lower, True), gradient, check_finite=False))

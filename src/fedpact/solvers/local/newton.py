@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ SUFFICIENT_DECREASE = 1e-4
 ROUNDING = 1e-14
 #: Steps shorter than this part of Newton's are not tried.
 SHORTEST = 1e-12
+#: A kept factor serves while every step leaves no more than this of the residual.
+HALF = 0.5
 #: So much farther out than the start, a function with negative curvature counts as unbounded below.
 FAR = 1e4
 
@@ -26,22 +29,33 @@ class _Point:
     value: float
     gradient: Vector
     residual: float  # max-norm of the gradient
+    curvature: Callable[[], Matrix]  # gives the Hessian
 
 
-def newton(function: Function, start: Vector, tolerance: float, max_iterations: int = 200) -> Minimum:
+def newton(
+    function: Function, start: Vector, tolerance: float, kept: Matrix | None = None, max_iterations: int = 200
+) -> Minimum:
     """Minimise a function with a Hessian until the max-norm of its gradient is at most tolerance.
+
+    kept: lower Cholesky factor of a Hessian from an earlier call; it serves while its steps halve the residual.
 
     Where the Hessian is indefinite its eigenvalues are taken by their size, so every direction descends; a path that
     leads away is left, so that whoever asked can say so.
     """
-    value, gradient = function.value_and_gradient(start)
-    point = _Point(start, value, gradient, float(np.max(np.abs(gradient))))
+    point = _evaluate(function, start)
     gradients = 1
     hessians = 0
     indefinite = False
+    factor = kept
     reach = FAR * (1 + float(np.max(np.abs(start))))
     while point.residual > tolerance and hessians < max_iterations:
-        direction, negative = _descent(function.hessian(point.w), point.gradient)
+        if factor is not None:
+            gradients += 1
+            trial = _try_kept(function, point, factor)
+            if trial is not None:
+                point = trial
+                continue
+        direction, negative, factor = _descent(point.curvature(), point.gradient)
         indefinite |= negative
         hessians += 1
         slope = float(point.gradient @ direction)
@@ -51,11 +65,27 @@ def newton(function: Function, start: Vector, tolerance: float, max_iterations: 
         gradients += evaluations
         if after is None:
             converged = _at_precision(point.residual, slope, point.value)
-            return Minimum(point.w, point.residual, converged, gradients, hessians, indefinite)
+            return Minimum(point.w, point.residual, converged, gradients, hessians, indefinite, factor)
         point = after
         if indefinite and np.max(np.abs(point.w)) > reach:
             break
-    return Minimum(point.w, point.residual, point.residual <= tolerance, gradients, hessians, indefinite)
+    return Minimum(point.w, point.residual, point.residual <= tolerance, gradients, hessians, indefinite, factor)
+
+
+def _evaluate(function: Function, w: Vector) -> _Point:
+    value, gradient, curvature = function.expand(w)
+    residual = float(np.max(np.abs(gradient))) if np.isfinite(value) else np.inf
+    return _Point(w, value, gradient, residual, curvature)
+
+
+def _try_kept(function: Function, point: _Point, factor: Matrix) -> _Point | None:
+    """A full step with the kept factor, if it descends and halves the residual."""
+    direction = -np.asarray(cho_solve((factor, True), point.gradient, check_finite=False))
+    after = _evaluate(function, point.w + direction)
+    slope = float(point.gradient @ direction)
+    if after.value <= point.value + SUFFICIENT_DECREASE * slope and after.residual <= HALF * point.residual:
+        return after
+    return None
 
 
 def _search(function: Function, point: _Point, direction: Vector, slope: float) -> tuple[_Point | None, int]:
@@ -63,15 +93,13 @@ def _search(function: Function, point: _Point, direction: Vector, slope: float) 
     step = 1.0
     evaluations = 0
     while step >= SHORTEST:
-        w = point.w + step * direction
-        value, gradient = function.value_and_gradient(w)
+        after = _evaluate(function, point.w + step * direction)
         evaluations += 1
-        residual = float(np.max(np.abs(gradient))) if np.isfinite(value) else np.inf
-        if value <= point.value + SUFFICIENT_DECREASE * step * slope:
-            return _Point(w, value, gradient, residual), evaluations
+        if after.value <= point.value + SUFFICIENT_DECREASE * step * slope:
+            return after, evaluations
         # Near the minimum the decrease drowns in rounding; a smaller gradient then still shows progress.
-        if value - point.value <= ROUNDING * (1 + abs(point.value)) and residual < 0.9 * point.residual:
-            return _Point(w, value, gradient, residual), evaluations
+        if after.value - point.value <= ROUNDING * (1 + abs(point.value)) and after.residual < 0.9 * point.residual:
+            return after, evaluations
         step *= 0.5
     return None, evaluations
 
@@ -81,14 +109,14 @@ def _at_precision(residual: float, slope: float, value: float) -> bool:
     return bool(np.isfinite(residual)) and abs(slope) <= 1e3 * ROUNDING * (1 + abs(value))
 
 
-def _descent(hessian: Matrix, gradient: Vector) -> tuple[Vector, bool]:
-    """The Newton direction, with negative eigenvalues turned positive; were there any?"""
+def _descent(hessian: Matrix, gradient: Vector) -> tuple[Vector, bool, Matrix | None]:
+    """The Newton direction, with negative eigenvalues turned positive; were there any? And the factor, if not."""
     try:
-        factor = cho_factor(hessian, lower=True, check_finite=False)
-        return -np.asarray(cho_solve(factor, gradient, check_finite=False)), False
+        lower = np.asarray(cho_factor(hessian, lower=True, check_finite=False)[0])
+        return -np.asarray(cho_solve((lower, True), gradient, check_finite=False)), False, lower
     except LinAlgError:
         values, vectors = np.linalg.eigh(hessian)
         size = np.abs(values)
         size = np.maximum(size, 1e-10 * float(np.max(size)) or 1.0)
         direction = -np.asarray(vectors @ ((vectors.T @ gradient) / size))
-        return direction, bool(values[0] < -ROUNDING * np.max(size))
+        return direction, bool(values[0] < -ROUNDING * np.max(size)), None
