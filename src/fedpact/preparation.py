@@ -141,7 +141,7 @@ def _prepare_remote(
     _refuse(solver, described)
     if solver.needs.decoupled(described) and not solver.needs.pooled:
         raise OptionError(
-            f'method "{solver.name}" takes no coupled constraint with private variables of owners elsewhere; use '
+            f'method "{solver.name}" takes no such coupled constraint of shares that only their owners hold; use '
             '"accelerated" or "proximal-al"',
             code="FP-OPTION-114",
         )

@@ -393,6 +393,23 @@ def test_a_run_that_only_did_not_stall_does_not_agree() -> None:
 
 
 @pytest.mark.parametrize(
+    ("run", "other", "as_fast"),
+    [
+        (falling(ARRIVED, 20), falling(ARRIVED, 30), True),
+        (falling(ARRIVED, 30), falling(ARRIVED, 20), False),
+        (falling(ARRIVED, 20), falling(2 * ARRIVED, 30), True),
+        (falling(ARRIVED, 20), falling(2 * ARRIVED, 10), None),  # it might have arrived earlier
+        (falling(2 * ARRIVED, 30), falling(ARRIVED, 20), False),
+        (falling(2 * ARRIVED, 10), falling(ARRIVED, 20), None),
+        (STALLED, falling(ARRIVED, 900), False),
+        (falling(2 * ARRIVED), falling(2 * ARRIVED), None),
+    ],
+)
+def test_a_run_that_ended_early_is_not_slower(run: list[float], other: list[float], as_fast: Verdict) -> None:
+    assert ifeddr_logistic._as_fast(curve(*run), curve(*other)) is as_fast
+
+
+@pytest.mark.parametrize(
     ("from_s", "others", "verdict"),
     [
         (STALLED, 3 * [falling(ARRIVED)], "agrees"),

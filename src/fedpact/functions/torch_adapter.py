@@ -22,8 +22,13 @@ from fedpact.errors import OptionError, ProblemError
 from fedpact.functions.arrays import as_numbers, as_vector, first_of, non_finite_defect
 from fedpact.functions.base import Function, Indices
 from fedpact.functions.callables import Smooth
+from fedpact.functions.gauss_newton import gauss_newton_matrix, gauss_newton_product
 from fedpact.types import Matrix, Vector
 
+#: The Hessian without the curvature of the module.
+GAUSS_NEWTON = "gauss-newton"
+#: Parameters up to which the Hessian itself is taken by default.
+FEW = 100
 #: Rows of the Hessian that are computed together; each takes as much memory as a gradient.
 ROWS_TOGETHER = 64
 #: Rows of the data that pass through the module together.
@@ -37,7 +42,7 @@ def from_torch(
     loss: Callable[[Any, Any], Any],
     data: tuple[Any, Any],
     *,
-    hessian: bool = True,
+    hessian: bool | str | None = None,
     dtype: str = "float64",
     device: str = "cpu",
 ) -> TorchLoss:
@@ -47,7 +52,10 @@ def from_torch(
     loss:    loss(outputs, targets) -> a tensor with one number, such as torch.nn.functional.cross_entropy, or with one
              for each row, whose mean is taken. If it is a mean over rows, f has minibatches
     data:    (inputs, targets), tensors or arrays; floats get the precision of dtype, whole numbers keep theirs
-    hessian: False for gradients only; local solvers then use L-BFGS
+    hessian: True for second derivatives; False for gradients only: local solvers then use L-BFGS. "gauss-newton" for
+             the Hessian without the curvature of the module: the price of a gradient for each output, where the
+             Hessian costs one for each parameter; the loss must be a mean over rows. By default the Hessian up to 100
+             parameters, and above them Gauss-Newton where the loss allows it
     dtype:   "float64", or "float32" for large networks: faster, and w and all sums over rows stay float64
     device:  where the module computes, such as "cuda"
 
@@ -85,7 +93,7 @@ class TorchLoss(Smooth):
         module: Any,
         loss: Callable[[Any, Any], Any],
         data: tuple[Any, Any],
-        hessian: bool,
+        hessian: bool | str | None,
         dtype: str,
         device: str,
     ) -> None:
@@ -112,10 +120,22 @@ class TorchLoss(Smooth):
                 "from_torch: no parameter of the module requires a gradient; call module.requires_grad_()",
                 code="FP-PROBLEM-175",
             )
+        if hessian not in (None, True, False, GAUSS_NEWTON):
+            raise OptionError(f'hessian = {hessian!r}: choose True, False or "{GAUSS_NEWTON}"', code="FP-OPTION-883")
+        self.gauss_newton = hessian == GAUSS_NEWTON
         self._lock = Lock()
-        super().__init__(self._value_and_gradient, self._hessian if hessian else None, self.start.size)
+        none = hessian is False
+        super().__init__(self._value_and_gradient, None if none else self._hessian, self.start.size)
         self._check(self._tensor(self.start).requires_grad_())
         self.rows = self._count_rows()
+        if hessian is None:
+            self.gauss_newton = self.rows > 0 and self.start.size > FEW
+        if self.gauss_newton and not self.rows:
+            raise ProblemError(
+                "from_torch: the loss is no mean over rows, which Gauss-Newton needs; return the losses of the rows, "
+                "or leave hessian out",
+                code="FP-PROBLEM-182",
+            )
 
     def value(self, w: Vector) -> float:
         with _torch().no_grad():
@@ -124,6 +144,10 @@ class TorchLoss(Smooth):
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         torch = _torch()
+        if self.gauss_newton:
+            point, direction = self._tensor(w), self._tensor(v)
+            found = gauss_newton_product(torch, self._outputs, self._mean_loss, point, direction)
+            return _as_array(found)
         point, gradient = self._differentiable_gradient(w)
         product = torch.autograd.grad(gradient, point, self._tensor(v))[0]
         return _as_array(product)
@@ -173,12 +197,20 @@ class TorchLoss(Smooth):
         parameter = next(iter(self.parameters.values()))
         return _torch().tensor(w, dtype=parameter.dtype, device=parameter.device)
 
-    def _loss_at(self, w: Any, piece: slice = slice(None)) -> Any:
-        """The loss on these rows as a tensor, for the parameters in the tensor w."""
+    def _outputs(self, w: Any, inputs: Any = None) -> Any:
+        """What the module gives for these inputs, by default for all rows, with the parameters in the tensor w."""
+        if inputs is None:
+            inputs = self.inputs
         named = dict(zip(self.parameters, _split(w, self.parameters), strict=True))
         # functional_call replaces the parameters inside the module while it runs: one thread at a time.
         with self._lock:
-            outputs = _torch().func.functional_call(self.module, named, (self.inputs[piece],))
+            return _torch().func.functional_call(self.module, named, (inputs,))
+
+    def _loss_at(self, w: Any, piece: slice = slice(None)) -> Any:
+        """The loss on these rows as a tensor, for the parameters in the tensor w."""
+        return self._mean_loss(self._outputs(w, self.inputs[piece]), piece)
+
+    def _mean_loss(self, outputs: Any, piece: slice = slice(None)) -> Any:
         found = self.loss(outputs, self.targets[piece])
         row_by_row = isinstance(found, _torch().Tensor) and found.ndim == 1
         return found.mean() if row_by_row else found
@@ -203,6 +235,10 @@ class TorchLoss(Smooth):
 
     def _hessian(self, w: Vector) -> Matrix:
         torch = _torch()
+        if self.gauss_newton:
+            point = self._tensor(w)
+            found = gauss_newton_matrix(torch, self._outputs, self.loss, point, self.inputs, self.targets)
+            return _as_array(found)
         point, gradient = self._differentiable_gradient(w)
         rows = [
             torch.autograd.grad(gradient, point, units, retain_graph=True, is_grads_batched=True)[0]

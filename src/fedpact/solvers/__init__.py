@@ -14,6 +14,7 @@ from fedpact.solvers.constrained.accelerated import Accelerated
 from fedpact.solvers.constrained.centralized_proximal_al import CentralizedProximalAL
 from fedpact.solvers.constrained.inexact_admm import InexactADMM
 from fedpact.solvers.constrained.interior_point import InteriorPoint
+from fedpact.solvers.constrained.newton_al import NewtonAL
 from fedpact.solvers.constrained.proximal_al import ProximalAL
 from fedpact.solvers.inference import COVARIANCES, Inference, infer
 from fedpact.solvers.loop import run_solver
@@ -30,6 +31,7 @@ METHODS: dict[str, type[Solver[Any]]] = {
         InteriorPoint,
         Accelerated,
         ProximalAL,
+        NewtonAL,
         CentralizedProximalAL,
         InexactADMM,
         MonotoneNewton,

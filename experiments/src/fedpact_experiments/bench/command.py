@@ -13,9 +13,11 @@ from fedpact_experiments.bench.house import house
 from fedpact_experiments.bench.inference import inference
 from fedpact_experiments.bench.jobs import jobs
 from fedpact_experiments.bench.local import local
+from fedpact_experiments.bench.network import network
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
 from fedpact_experiments.bench.owners import owners
+from fedpact_experiments.bench.participation import participation
 from fedpact_experiments.bench.parties import parties
 from fedpact_experiments.bench.people import people
 from fedpact_experiments.bench.promises import promises
@@ -41,6 +43,8 @@ def bench() -> None:
     fedpact bench generated                                  generated problems of every kind, beside a conic solver
     fedpact bench unconstrained                              beside scikit-learn and Flower's simulation
     fedpact bench local                                      what the owners compute, tuned and untuned
+    fedpact bench participation                              rounds that ask a sample of the owners
+    fedpact bench network                                    what owners evaluate for a constrained network
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench calibration                                probabilities from scores, two ways, by sums
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
@@ -68,6 +72,8 @@ for command in (
     growth,
     generated,
     local,
+    participation,
+    network,
     neyman_pearson,
     calibration,
     decisions,

@@ -29,6 +29,10 @@ how much their part of the sums changes. Drawn uniformly, the expected |s - s*|^
 falls by in the proof of Theorem 3.1, so the s_i still come nearer on average (stochastic Fejer monotonicity, Combettes
 and Pesquet 2015). When the test fails everybody is asked to refine. gamma stays: it is part of what the others sent.
 
+Functions that are not convex have no monotone gradients. Where an owner sees that along its way, gamma goes below 1 / L
+and stays there, lambda is 1 at most, every p is judged, and gamma is divided where the objective rose (`CarefulGamma`):
+the setting of FedDR's theory. What is reached is a stationary point.
+
 Notation
     gamma    step of the resolvents                                     gamma
     lambda   relaxation, in (0, 2)                                      relaxation
@@ -58,6 +62,7 @@ from fedpact.solvers.consensus.pace import (
     MOST_STEPS,
     NO_ZERO,
     POLICIES,
+    CarefulGamma,
     Departure,
     Gamma,
     Judging,
@@ -92,6 +97,7 @@ class Server:
     p, sums:    the point of the round, and the sums over all owners around it, with s as it is after the next move
     step:       lambda alpha
     next_gamma: the gamma of the next round, and how it is chosen
+    relaxation: lambda
     sampled:    is only a sample of the owners asked?
     seen:       the p of this round, when it was judged
     refused:    do the owners have to refine?
@@ -103,6 +109,7 @@ class Server:
     sums: Sums
     gamma: float
     next_gamma: Gamma
+    relaxation: float
     work: Work
     judging: Judging
     departure: Departure
@@ -129,7 +136,21 @@ class Server:
             self.spent[owner] += reply.gradients
             if not reply.monotone and owner not in self.doubtful:
                 self.doubtful.append(owner)
-                run.note(f"not monotone along the way: {owner}; the theory does not apply")
+                run.note(f"not monotone along the way: {owner}; {self._take_care(run)}")
+
+    def _take_care(self, run: Run) -> str:
+        """A function that is not convex was met: FedDR's theory applies where gamma may move. Returns what is done."""
+        if self.next_gamma.fixed or run.problem.monotone:
+            return "the theory does not apply"
+        if not self.careful:
+            self.next_gamma = CarefulGamma(self.gamma, fixed=False)
+            self.relaxation = min(self.relaxation, 1.0)
+            self.judging.always = True
+        return "gamma is kept below 1 / L, and the objective at p must fall"
+
+    @property
+    def careful(self) -> bool:
+        return isinstance(self.next_gamma, CarefulGamma)
 
     def replace_sums(self, total: Resolved) -> None:
         """Take the sums of all owners anew; they send s_i only where the server cannot follow its sum."""
@@ -152,7 +173,9 @@ class IFedDR(Solver[Server]):
         letter="gamma",
         above=0,
     )
-    relaxation: float = option(1.8, "relaxation", letter="lambda", above=0, below=2)
+    relaxation: float = option(
+        1.8, "relaxation; at most 1 where functions prove not to be convex", letter="lambda", above=0, below=2
+    )
     error: float = option(0.95, "relative error allowed", letter="sigma", above=0, below=1)
     steps: int = option(
         0,
@@ -212,6 +235,7 @@ class IFedDR(Solver[Server]):
             sums=Sums(np.zeros_like(w), image, holders * w + gamma * image, np.zeros(4)),
             gamma=gamma,
             next_gamma=Gamma(gamma, fixed=sampled or self.gamma is not None, wait=LATE if memory else FIRST),
+            relaxation=self.relaxation,
             work=Work(
                 self.refinement,
                 self.steps or self._default_steps(newton),
@@ -289,7 +313,7 @@ class IFedDR(Solver[Server]):
         return replace(iterate, w=news.w, judged=news.judged, record=record, end=end)
 
     def excuse(self, run: Run, state: Server) -> str:
-        if state.doubtful:
+        if state.doubtful and not state.careful:
             return NOT_MONOTONE.format(", ".join(state.doubtful))
         if not run.problem.monotone:
             return ""
@@ -366,6 +390,11 @@ class IFedDR(Solver[Server]):
         disagreement = float(np.sqrt(total.size / len(run.owners)))
         distance = float(np.linalg.norm(found.p - run.w0))
         state.next_gamma.follow(state.k, total.moved, total.turned, disagreement, distance)
+        if isinstance(state.next_gamma, CarefulGamma):
+            if state.seen is not None:
+                state.next_gamma.weigh(state.seen.judged[1])
+            if state.work.stuck:
+                state.next_gamma.shrink()
 
     def _move_on(self, run: Run, state: Server, found: Measured, tracked: Vector) -> None:
         """Take the p that was found; the owners move s_i, and take on a new gamma, with the next order."""
@@ -376,7 +405,7 @@ class IFedDR(Solver[Server]):
             stationarity = state.seen.judged[0].stationarity
         state.judging.follow(state.k, norm, stationarity)
 
-        state.step = self.relaxation * found.alpha(self.error)
+        state.step = state.relaxation * found.alpha(self.error)
         acceleration = state.acceleration
         if acceleration.on:
             plain = bool(state.doubtful)  # an extrapolation may end in a zero that is no equilibrium
@@ -410,7 +439,7 @@ class IFedDR(Solver[Server]):
         )
 
     def _end(self, run: Run, state: Server, passes: bool) -> Verdict | None:
-        if state.work.stuck and not passes:
+        if state.work.stuck and not passes and not state.careful:
             doubt = NOT_MONOTONE.format(", ".join(state.doubtful)) if state.doubtful else STUCK
             return Verdict("stalled", doubt)
         if state.seen is None or not run.problem.monotone:

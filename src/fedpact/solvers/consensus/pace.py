@@ -70,6 +70,55 @@ class Gamma:
         self.value *= factor
 
 
+#: On functions that are not convex, gamma is at most this part of 1 / L ...
+SAFE = 0.5
+#: ... where L is the largest curvature seen along moves, of which a round without it forgets this little.
+FORGET = 0.98
+#: It grows by this factor ...
+GROW = 1.5
+#: ... after so many rounds in a row in which the merit fell and the curvature allowed it,
+CALM = 5
+#: and is divided by this where the merit rose, or a subproblem could not be solved.
+SHRINK = 4.0
+
+
+@dataclass
+class CarefulGamma(Gamma):
+    """Keeps gamma below 1 / L where functions are not convex, as the theory of FedDR asks (Tran-Dinh et al. 2021).
+
+    Below it the subproblems are strongly convex, and the Douglas-Rachford envelope falls. L is not known: it is the
+    largest |change of F| / |change of x| of the last rounds, over all owners together. The objective at p, the envelope
+    up to a term that vanishes at stationary points, is the merit that tells where this was too little.
+    """
+
+    steepest: float = 0.0
+    merit: float = np.inf
+    calm: int = 0
+
+    def follow(self, k: int, moved: float, turned: float, disagreement: float, distance: float) -> None:
+        self.steepest *= FORGET
+        if moved > 0:
+            self.steepest = max(self.steepest, float(np.sqrt(turned / moved)))
+        limit = SAFE / max(self.steepest, np.finfo(float).tiny)
+        if self.value > limit:
+            self.value = limit
+            self.calm = 0
+        elif self.calm >= CALM:
+            self.value = min(GROW * self.value, limit)
+            self.calm = 0
+
+    def weigh(self, merit: float) -> None:
+        """Note the merit at the p of this round."""
+        self.calm += 1
+        if merit > self.merit:
+            self.shrink()
+        self.merit = merit
+
+    def shrink(self) -> None:
+        self.value /= SHRINK
+        self.calm = 0
+
+
 # ----------------------------------------------------------------------------------------------------------------- work
 
 #: Local steps an order asks for at most.

@@ -24,6 +24,8 @@ AT_LEAST = 5
 #: A method has arrived when w moves by less than STILL, relatively, in LONG rounds one after the other.
 STILL = 1e-13
 LONG = 20
+#: What the option says.
+PARTICIPATION = "share of the owners that a round asks, drawn anew for every round; certificates ask all of them"
 #: Beyond this many times the size of where it started, a point counts as having run away.
 FAR = 1e12
 

@@ -27,6 +27,11 @@ while the residual is above the bound of A2DR (Fu, Zhang and Boyd 2020, Algorith
 wherever the plain one does, once the penalties stay: they change less and less often (`accelerated_pace.py`, which also
 says why every owner has its own). The owners' half is in `accelerated_owner.py`.
 
+With participation below 1 a round asks a sample of the owners, and all of them where the certificate or new penalties
+are due. The others keep their z_i, which stay in the server's sum: random block coordinates of a nonexpansive map,
+which converge as the map does (Combettes and Pesquet 2015). Acceleration rests then, since differences of F would be of
+different owners.
+
 Notation
     rho_i       penalty of u_i = w, r_i rho; lambda_i = rho_i (z_i - w) is kept when it changes          penalty, weight
     N           sum_i r_i, and means are weighed by r_i                                                  holders
@@ -47,6 +52,7 @@ import numpy as np
 from fedpact.federation import Answers, named
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Needs, Solver, option
+from fedpact.solvers.consensus.rounds import PARTICIPATION, sample_owners, sample_size
 from fedpact.solvers.constrained.accelerated_owner import (
     MIXED,
     Begin,
@@ -92,10 +98,11 @@ class Outcome:
     everyone: Moved
     failed: list[str]
     indefinite: bool  # was a subproblem not convex?
+    part: float  # of the owners that were asked
 
     @property
     def norm(self) -> float:
-        """|F| over all holders."""
+        """|F| over all holders, estimated where a sample was asked."""
         return float(np.sqrt(self.everyone.squared))
 
 
@@ -108,7 +115,9 @@ class Server:
     z:         sum_i r_i z_i over all holders, and the sum of their slacks' z behind it
     price:     of the coupled constraint, in the user's units; drift: its last change
     expected:  certificate relative to the tolerances over residual, as last judged
-    idle:      rounds since the certificate was last halved
+    idle:      rounds since the certificate was last halved; one that asks a sample counts as that part of a round
+    sampled:   does a round ask a sample of the owners?
+    asked_at:  iteration in which an owner was last asked
     """
 
     number: int
@@ -125,6 +134,8 @@ class Server:
     anderson: Memory
     pace: Pace
     plan: Plan
+    sampled: bool
+    asked_at: dict[str, int]
     k: int = 0
     mix: Vector = field(default_factory=lambda: np.zeros(0))
     remember: int = 0
@@ -132,7 +143,7 @@ class Server:
     judged_at: int = 0
     expected: float = np.inf
     lowest: float = np.inf
-    idle: int = 0
+    idle: float = 0
     stuck: int = 0  # rounds in a row in which a holder failed to solve its subproblem
     violated: bool = False  # did the latest judged point miss a constraint?
 
@@ -144,7 +155,7 @@ class Server:
     def see(self, outcome: Outcome, judged: tuple[Certificate, float] | None, tol: tuple[float, float]) -> None:
         """Note who failed, and how the certificate compares with the residual."""
         self.stuck = self.stuck + 1 if outcome.failed else 0
-        self.idle += 1
+        self.idle += outcome.part
         if judged is None:
             return
         certificate = judged[0]
@@ -175,6 +186,7 @@ class Accelerated(Solver[Server]):
         by_owner=True,
     )
     memory: int = option(30, "how many differences the acceleration uses", least=1)
+    participation: float = option(1.0, f"{PARTICIPATION}; below 1 rounds are not accelerated", above=0, most=1)
 
     def weights(self, run: Run) -> Vector:
         return divide_penalty(self.consensus_penalty, run)[1]
@@ -226,6 +238,8 @@ class Accelerated(Solver[Server]):
             anderson=Memory(self.memory, z),
             pace=Pace(self.consensus_penalty is not None),
             plan=Plan(penalty=penalty, stiffness=STIFFNESS),
+            sampled=sample_size(run, self.participation) < len(run.owners),
+            asked_at=dict.fromkeys(run.owners, 0),
         )
         judged = certificate_of(problem, run.start, prices, begun)
         start = Iterate(number=run.first, w=run.start, multiplier=prices, judged=judged, consensus_penalty=penalty)
@@ -247,8 +261,9 @@ class Accelerated(Solver[Server]):
             judge=state.judge,
             coupled=np.zeros(0),
         )
-        outcome = self._exchange(run, state, order)
-        if state.remember == 0:  # there are new penalties
+        asked = self._choose_owners(run, state)
+        outcome = self._exchange(run, state, order, asked)
+        if state.remember == 0 and asked == run.owners:  # there are new penalties
             self._reweigh(run, state, order, outcome.everyone)
 
         # 2. what it says
@@ -277,22 +292,41 @@ class Accelerated(Solver[Server]):
         self._plan(run, state, outcome.norm)
         return iterate
 
-    def _exchange(self, run: Run, state: Server, order: Round) -> Outcome:
-        """One exchange: the proximal steps of all holders; the server takes its own first, as it knows the prices."""
+    def _choose_owners(self, run: Run, state: Server) -> tuple[str, ...]:
+        """The owners of this round: all for a certificate, for new penalties and for the first z; else a sample."""
+        plan = state.plan
+        adapting = plan.measure or plan.adjust or plan.penalty != state.penalty
+        if not state.sampled or state.judge or adapting:
+            return run.owners
+        return sample_owners(run, self.participation, state.k)
+
+    def _exchange(self, run: Run, state: Server, order: Round, asked: tuple[str, ...]) -> Outcome:
+        """One exchange: the proximal steps of the holders; the server takes its own first, as it knows the prices."""
         problem = run.problem
         own: list[Moved] = []
         if state.shared:
             state.own, mine = advance(problem.server, state.own, replace(order, judge=False))
             own = [mine]
         coupled = problem.own(order.w, state.prices)[3]
-        replies = run.ask(advance, replace(order, coupled=coupled))
+        replies = self._ask(run, state, replace(order, coupled=coupled), asked)
         everyone = replies.total
         for mine in own:
             everyone = replace(everyone, **{name: getattr(everyone, name) + getattr(mine, name) for name in MIXED})
+        part = len(asked) / len(run.owners)
+        everyone = replace(everyone, squared=everyone.squared / part)
         holders = [*replies, *own]
-        names = (*problem.names, problem.server.label)
+        names = (*asked, problem.server.label)
         failed = [name for name, reply in zip(names, holders, strict=False) if not reply.converged]
-        return Outcome(replies, everyone, failed, indefinite=any(reply.indefinite for reply in holders))
+        return Outcome(replies, everyone, failed, indefinite=any(reply.indefinite for reply in holders), part=part)
+
+    def _ask(self, run: Run, state: Server, order: Round, asked: tuple[str, ...]) -> Answers[Moved]:
+        """The order; to owners that missed rounds each its own, which says whether its latest price is the best."""
+        before = [state.asked_at[owner] for owner in asked]
+        state.asked_at |= dict.fromkeys(asked, state.k)
+        if not state.sampled:
+            return run.ask(advance, order)
+        orders = [replace(order, best=run.best.iteration == run.first + k) for k in before]
+        return run.ask(advance, orders, asked)
 
     def fallback(self, state: Server) -> str:
         """Algorithm 1 goes on where the subproblems are not convex."""
@@ -324,11 +358,11 @@ class Accelerated(Solver[Server]):
 
     def _mix(self, run: Run, state: Server, outcome: Outcome) -> None:
         """The sum of the next z, accelerated or plain, and the penalties; new ones begin without a memory."""
-        plain = state.idle // PLAIN_AFTER % 2 == 1
+        plain = state.sampled or state.idle // PLAIN_AFTER % 2 == 1
         state.mix, state.remember = state.anderson.take(state.z, outcome.everyone, state.remember, plain=plain)
         state.z = mix_next(state.anderson, state.mix)
         state.plan = state.pace.plan(outcome.everyone, outcome.indefinite, state.penalty, state.number)
-        if state.plan.adjust or state.plan.penalty != state.penalty:
+        if state.sampled or state.plan.adjust or state.plan.penalty != state.penalty:
             state.remember = 0
 
     def _plan(self, run: Run, state: Server, norm: float) -> None:
@@ -339,6 +373,9 @@ class Accelerated(Solver[Server]):
         due = state.k - state.judged_at >= AT_LEAST
         doubtful = state.idle + 1 >= self.doubt or state.stuck > 0
         last = run.rounds_left <= self.reserve + 1
+        if state.sampled:  # a certificate asks all owners
+            near = False
+            doubtful = False
         state.judge = near or due or doubtful or last
 
     def _end(self, state: Server, failed: list[str]) -> Verdict | None:

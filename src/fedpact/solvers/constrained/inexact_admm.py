@@ -7,6 +7,10 @@ An owner's function may have slacks s_i of a coupled constraint behind w (`coupl
 like w, of which the server knows the sum. And private variables v behind those: they are minimised in (15) too, without
 a consensus that would tie them, and their gradient counts in eps~.
 
+With participation below 1 a round asks a sample of the owners, whose proposals change by what they send; those of the
+others stay in the server's sum (random block coordinates of Douglas-Rachford splitting, Combettes and Pesquet 2015).
+All are asked when penalties change, and when the sample suggests that tau is met, which only all of them can tell.
+
 Notation (He24-conic numbering)
     u, lambda   an owner's copy of w and the multiplier of u = w            Consensus.u, .multiplier
     rho_i       the consensus penalty: r_i rho, by default r_i = 1          Consensus.penalty, .weight
@@ -29,6 +33,7 @@ from fedpact.functions import Function
 from fedpact.problem import Share
 from fedpact.prox import Prox, Zero
 from fedpact.solvers.base import Solver, option
+from fedpact.solvers.consensus.rounds import sample_owners
 from fedpact.solvers.constrained.coupling import for_server
 from fedpact.solvers.local import Constant, Minimum, anchored, minimize
 from fedpact.solvers.run import Iterate, Run, Verdict
@@ -180,6 +185,14 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
     )
 
 
+def update_part(function: Function, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
+    """The same where a sample is asked: the reply tells by how much the proposal changed, at a penalty that stays."""
+    before = state.u[: state.multiplier.size] + state.multiplier / state.penalty
+    after, reply = update(function, state, order)
+    proposed = for_server(before, order.w.size, order.push.size, state.weight)
+    return after, replace(reply, proposal=reply.proposal - proposed)
+
+
 def _balance(primal: Vector, dual: Vector, indefinite: bool) -> float:
     """The factor for rho_i: the root of |u - w| over |u - u_old|, so that both come to the same length.
 
@@ -205,6 +218,8 @@ def _tie(function: Function, state: Consensus, target: Vector) -> Function:
 
 # --------------------------------------------------------------------------------------------------- the server's half
 
+Step = Callable[[Any, Any, Round], tuple[Any, Updated]]
+
 
 @dataclass
 class Admm:
@@ -218,8 +233,10 @@ class Admm:
               and the sum of the slacks after it
     decay:    q; None: accuracies follow the residuals
     adapt:    owners balance their penalties, and over-relax; else Algorithm 2 as it is printed
-    residual: the left side of (19), or what it bounds
+    residual: the left side of (19), or what it bounds; estimated where a sample was asked
     failure:  why it cannot get any further; empty while it can
+    participation: share of the owners that a round asks; drawn: rounds of the calls before this one
+    certain:  were all owners asked in the last round?
     """
 
     server: Function
@@ -235,9 +252,12 @@ class Admm:
     looseness: float = 0.0
     slacks: Vector = field(default_factory=lambda: np.zeros(0))
     place: Callable[[Vector, float], tuple[Vector, Vector]] = lambda proposed, looseness: (proposed, proposed)
+    participation: float = 1.0
+    drawn: int = 0
     rounds: int = 0
     residual: float = np.inf
     failure: str = ""
+    certain: bool = False
     _kept: Matrix | None = None
     _missed: float = np.inf  # sum_i rho_i |u_i - w|^2
     _patience: float = PATIENCE
@@ -253,15 +273,18 @@ class Admm:
 
     @property
     def finished(self) -> bool:
-        return self.residual <= self.tolerance or bool(self.failure)
+        return (self.residual <= self.tolerance and self.certain) or bool(self.failure)
 
     @property
     def mean_penalty(self) -> float:
         """Mean of the rho_i over the owners."""
         return self.penalty * self.weight / self.owners
 
-    def exchange(self, run: Run, step: Callable[[Any, Any, Round], tuple[Any, Updated]]) -> Updated:
-        """One round: the server's subproblem (14), then the owners' (15)-(18). Returns the owners' sums."""
+    def exchange(self, run: Run, step: Step, step_of_part: Step | None = None) -> Updated:
+        """One round: the server's subproblem (14), then the owners' (15)-(18). Returns the owners' sums.
+
+        step_of_part: what a sample of the owners is asked for
+        """
         # 1. (14), up to a constant: in w, and in closed form in the slacks
         accuracy = self._accuracy()
         proposals, proposed_slacks = np.split(self.proposals, [self.w.size])
@@ -274,23 +297,38 @@ class Admm:
 
         # 2. the owners
         order = self._order(push, accuracy, way)
-        replies = run.ask(step, order)
-        total = replies.total
-        self.proposals = total.proposal
-        self._missed = total.primal
-        if total.weight != self.weight and self.server.constant_hessian:
-            self._kept = None
-        self.weight = total.weight
-        self.looseness = total.looseness
+        asked = self._choose_owners(run, order)
+        self.certain = asked == run.owners
+        part = len(asked) / len(run.owners)
+        if self.certain:
+            replies = run.ask(step, order)
+            total = replies.total
+            self.proposals = total.proposal
+            if total.weight != self.weight and self.server.constant_hessian:
+                self._kept = None
+            self.weight = total.weight
+            self.looseness = total.looseness
+        else:
+            assert step_of_part is not None
+            replies = run.ask(step_of_part, order, asked)
+            total = replies.total
+            self.proposals = self.proposals + total.proposal
+        self._missed = total.primal / part
 
         # 3. how far w is from the minimum
-        self.residual = self._measure(at_server, total, accuracy)
-        failed = [owner for owner, reply in zip(run.owners, replies, strict=True) if not reply.converged]
+        self.residual = self._measure(at_server, total, accuracy, part)
+        failed = [owner for owner, reply in zip(asked, replies, strict=True) if not reply.converged]
         if not at_server.converged:
             failed.insert(0, "the server")
         self._watch(failed, accuracy)
         self.rounds += 1
         return total
+
+    def _choose_owners(self, run: Run, order: Round) -> tuple[str, ...]:
+        """A sample; all owners where they balance their penalties, or where only they can tell that tau is met."""
+        if order.balance or self.residual <= self.tolerance:
+            return run.owners
+        return sample_owners(run, self.participation, self.drawn + self.rounds)
 
     def _accuracy(self) -> float:
         """Of the server's subproblem, and of the owners' without `relative`.
@@ -320,15 +358,17 @@ class Admm:
             self._wait = self.rounds + self._patience
         return Round(w=self.w, push=push, accuracy=accuracy, relative=relative, relaxation=RELAXATION, balance=balance)
 
-    def _measure(self, at_server: Minimum, total: Updated, accuracy: float) -> float:
+    def _measure(self, at_server: Minimum, total: Updated, accuracy: float, part: float) -> float:
         """The left side of (19); it bounds the stationarity of w only with what the server really reached.
+
+        part: of the owners that were asked; as much as they miss, on average the others do
 
         differs from He24 (19) where penalties adapt: that adds up the sizes of the owners' parts, which cancel; the
         size of their sum bounds the stationarity as well, and does not grow with the number of owners.
         """
         if not self.adapt:
-            return max(accuracy, at_server.residual) + total.stationarity
-        common = at_server.residual + float(np.max(np.abs(total.gradient)))
+            return max(accuracy, at_server.residual) + total.stationarity / part
+        common = at_server.residual + float(np.max(np.abs(total.gradient))) / part
         return max(common, total.apart)
 
     def _watch(self, failed: list[str], accuracy: float) -> None:
@@ -338,7 +378,7 @@ class Admm:
             self._halved = self.rounds
         idle = self.rounds - self._halved
         self._stuck = self._stuck + 1 if failed else 0
-        if self.residual <= self.tolerance:
+        if self.residual <= self.tolerance:  # or seems to be, after a sample
             return
         if idle >= STAGNATION:
             self.failure = f"the inner residual stays at {self.residual:.1e}, above its target {self.tolerance:.1e}"

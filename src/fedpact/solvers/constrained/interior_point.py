@@ -85,7 +85,7 @@ SUSPECT = 3
 WAIT = 2
 #: and while this many exchanges are left.
 PROOF = 4
-#: Algorithm 1 goes on when it has not halved in this many, where the constraints may be non-convex.
+#: An augmented Lagrangian goes on when it has not halved in this many, where the constraints may be non-convex.
 MISSED = 12
 #: Damping, relative to the curvature, beyond which a step is lost in rounding.
 MOST_DAMPING = 1e16
@@ -542,7 +542,7 @@ class InteriorPoint(Solver[Server]):
         return grows and waited and run.rounds_left > PROOF
 
     def _end(self, run: Run, state: Server) -> Verdict | None:
-        """Algorithm 1 goes on where the constraints stay missed and may be non-convex; a rescue where nothing moves."""
+        """An augmented Lagrangian goes on where constraints stay missed, perhaps bent; a rescue where it rests."""
         residual = state.now.residual + state.now.complementarity
         if residual <= 0.5 * state.smallest:
             state.smallest = residual
@@ -554,7 +554,8 @@ class InteriorPoint(Solver[Server]):
         missed = state.k - state.halved >= MISSED
         if not missed or run.problem.convex or run.rounds_left <= HAND_OVER:
             return None
-        return Verdict("stalled", "the constraints stay missed", then="proximal-al")
+        plain = not run.problem.private and not run.problem.coupled_length
+        return Verdict("stalled", "the constraints stay missed", then="newton-al" if plain else "proximal-al")
 
     def _worth_judging(self, run: Run, state: Server, w: Vector) -> bool:
         """Near the end, far out, and from time to time: the loop sees only by a certificate that nothing improves."""

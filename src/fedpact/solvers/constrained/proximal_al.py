@@ -36,6 +36,7 @@ from fedpact.federation import Largest, Order, Summed, client_step, skippable
 from fedpact.functions import Function
 from fedpact.problem import Share, add_slack, insert_slack
 from fedpact.solvers.base import Needs, Solver, option
+from fedpact.solvers.consensus.rounds import PARTICIPATION
 from fedpact.solvers.constrained import inexact_admm as admm
 from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
@@ -164,6 +165,16 @@ def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Up
     return replace(state, consensus=consensus), reply
 
 
+@skippable
+@client_step
+def inner_of_part(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Updated]:
+    """One round of Algorithm 2 that asks a sample of the owners."""
+    with_slack = add_slack(share, order.w.size, state.scale)
+    function = local_function(with_slack, state.multiplier, state.penalty, state.holders, state.centre)
+    consensus, reply = admm.update_part(function, state.consensus, order)
+    return replace(state, consensus=consensus), reply
+
+
 @client_step
 def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repriced]:
     """Update the multiplier at w^{k+1}, give the terms of its certificate, and start the next subproblem."""
@@ -283,6 +294,7 @@ class ProximalAL(Solver[Server]):
         letter="s",
         above=0,
     )
+    participation: float = option(1.0, PARTICIPATION, above=0, most=1)
 
     def weights(self, run: Run) -> Vector:
         return divide_penalty(self.consensus_penalty, run)[1]
@@ -338,7 +350,7 @@ class ProximalAL(Solver[Server]):
         """One round of Algorithm 2; when it has arrived, the outer iteration is concluded instead."""
         if state.subproblem.finished or run.rounds_left <= self.reserve + 1:
             return self._conclude(run, state)
-        sums = state.subproblem.exchange(run, inner)
+        sums = state.subproblem.exchange(run, inner, inner_of_part)
         return Iterate(
             number=run.first + state.k,
             w=state.subproblem.w,
@@ -382,7 +394,8 @@ class ProximalAL(Solver[Server]):
         state.penalty = next_beta
         state.k += 1
         penalties = Penalties(found.penalty, found.weight, found.looseness)
-        state.subproblem = self._subproblem(run, state, penalties, replies.total.proposal, found.slacks)
+        drawn = found.drawn + found.rounds
+        state.subproblem = self._subproblem(run, state, penalties, replies.total.proposal, found.slacks, drawn)
         end = None
         if found.failure:
             end = Verdict("stalled", found.failure)
@@ -400,9 +413,9 @@ class ProximalAL(Solver[Server]):
         )
 
     def _subproblem(
-        self, run: Run, state: Server, penalties: Penalties, proposals: Vector, slacks: Vector
+        self, run: Run, state: Server, penalties: Penalties, proposals: Vector, slacks: Vector, drawn: int = 0
     ) -> admm.Admm:
-        """Algorithm 2 on l_k, to the accuracy tau_k."""
+        """Algorithm 2 on l_k, to the accuracy tau_k; drawn: its rounds before."""
         coupling = state.coupling
         beta = state.penalty
         price = state.coupled
@@ -427,6 +440,8 @@ class ProximalAL(Solver[Server]):
             decay=admm.decay_of(self.inner_decay, adapt),
             penalty=penalties.rho,
             adapt=adapt,
+            participation=self.participation,
+            drawn=drawn,
         )
 
     def _tolerance(self, run: Run, state: Server) -> float:
