@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
 from fedpact.functions.arrays import as_numbers, as_vector, first_of, non_finite_defect
+from fedpact.functions.base import ROUNDING as BASE_ROUNDING
 from fedpact.functions.base import Function, Indices
 from fedpact.functions.callables import Smooth
 from fedpact.types import Matrix, Vector
@@ -30,6 +31,8 @@ ROWS_TOGETHER = 64
 PIECE = 8192
 #: The mean over two parts of the rows is the mean over all of them, up to rounding in either precision.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
+#: Relative rounding of a value, for checks that compare values.
+PRECISION = {"float64": BASE_ROUNDING, "float32": 1e-6}
 
 
 def from_torch(
@@ -116,6 +119,7 @@ class TorchLoss(Smooth):
         super().__init__(self._value_and_gradient, self._hessian if hessian else None, self.start.size)
         self._check(self._tensor(self.start).requires_grad_())
         self.rows = self._count_rows()
+        self.rounding = PRECISION[dtype]
 
     def value(self, w: Vector) -> float:
         with _torch().no_grad():
@@ -137,9 +141,26 @@ class TorchLoss(Smooth):
         part.inputs = self.inputs[chosen]
         part.targets = self.targets[chosen]
         part.rows = len(indices)
-        part.fun = part._value_and_gradient
-        part.hess = part._hessian if self.has_hessian else None
+        part._rebind()
         return part
+
+    def outputs(self, w: Vector) -> Matrix:
+        """What the module gives for every row."""
+        with _torch().no_grad():
+            point = self._tensor(w)
+            return np.concatenate([_as_array(self._outputs_at(point, piece)) for _, piece in self._pieces()])
+
+    def with_targets(self, targets: Matrix) -> TorchLoss:
+        """The same loss of the same rows, compared with other targets."""
+        other = copy.copy(self)
+        other.targets = _as_tensor("targets", targets, self.module, str(self.inputs.device))
+        other._rebind()
+        return other
+
+    def _rebind(self) -> None:
+        """The callables of `Smooth` are methods: of this copy."""
+        self.fun = self._value_and_gradient
+        self.hess = self._hessian if self.has_hessian else None
 
     def defect(self) -> str | None:
         inputs = non_finite_defect("inputs", self.inputs.cpu().numpy())
@@ -175,13 +196,15 @@ class TorchLoss(Smooth):
 
     def _loss_at(self, w: Any, piece: slice = slice(None)) -> Any:
         """The loss on these rows as a tensor, for the parameters in the tensor w."""
+        found = self.loss(self._outputs_at(w, piece), self.targets[piece])
+        row_by_row = isinstance(found, _torch().Tensor) and found.ndim == 1
+        return found.mean() if row_by_row else found
+
+    def _outputs_at(self, w: Any, piece: slice) -> Any:
         named = dict(zip(self.parameters, _split(w, self.parameters), strict=True))
         # functional_call replaces the parameters inside the module while it runs: one thread at a time.
         with self._lock:
-            outputs = _torch().func.functional_call(self.module, named, (self.inputs[piece],))
-        found = self.loss(outputs, self.targets[piece])
-        row_by_row = isinstance(found, _torch().Tensor) and found.ndim == 1
-        return found.mean() if row_by_row else found
+            return _torch().func.functional_call(self.module, named, (self.inputs[piece],))
 
     def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         torch = _torch()

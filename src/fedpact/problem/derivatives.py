@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -14,8 +15,6 @@ from fedpact.types import Matrix, Vector
 STEP = 1e-5
 #: Relative error beyond which a slope does not belong to its function.
 WRONG = 1e-2
-#: Rounding in a value, relative to it: generous, since a function may add up and subtract much larger numbers.
-VALUE_ROUNDING = 1e-12
 #: Rounding in a slope, relative to the sum of the sizes of its terms.
 SLOPE_ROUNDING = 1e-7
 
@@ -45,8 +44,11 @@ def has_wrong_slope(part: Function | Map, w: Vector, derivative: Matrix) -> bool
     """
     if isinstance(part, Function) and not part.gradient_field:
         return False  # an operator has no value
+    if isinstance(part, Map) and part.stands_in:
+        return False  # by declaration: counts have no slopes
     direction = _direction(w.size)
-    step = STEP * (1 + float(np.max(np.abs(w), initial=0.0)))
+    # Values are rounded, so the segment that shows their slope best is as long as the root of that rounding.
+    step = max(STEP, math.sqrt(part.rounding)) * (1 + float(np.max(np.abs(w), initial=0.0)))
     with np.errstate(all="ignore"):
         value_behind, slope_behind = _slopes(part, w - step * direction, direction)
         slope = np.asarray(derivative @ direction)
@@ -57,7 +59,8 @@ def has_wrong_slope(part: Function | Map, w: Vector, derivative: Matrix) -> bool
         beyond = np.maximum(slopes.min(axis=0) - mean, mean - slopes.max(axis=0))
         size = np.maximum(np.abs(mean), np.abs(slopes).max(axis=0))
         bend = np.abs(slope_behind - 2 * slope + slope_ahead)
-        rounding = VALUE_ROUNDING * (np.abs(value_ahead) + np.abs(value_behind)) / step + SLOPE_ROUNDING * terms
+        values = np.abs(value_ahead) + np.abs(value_behind)
+        rounding = part.rounding * values / step + max(SLOPE_ROUNDING, part.rounding) * terms
         return bool(np.any(beyond > WRONG * size + bend + rounding))
 
 

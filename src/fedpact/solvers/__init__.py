@@ -14,6 +14,7 @@ from fedpact.solvers.constrained.centralized_proximal_al import CentralizedProxi
 from fedpact.solvers.constrained.inexact_admm import InexactADMM
 from fedpact.solvers.constrained.interior_point import InteriorPoint
 from fedpact.solvers.constrained.proximal_al import ProximalAL
+from fedpact.solvers.constrained.stochastic_al import StochasticAL
 from fedpact.solvers.inference import COVARIANCES, Inference, infer
 from fedpact.solvers.loop import run_solver
 from fedpact.solvers.run import Iterate, PooledRun, Progress, Run, Verdict
@@ -31,6 +32,7 @@ METHODS: dict[str, type[Solver[Any]]] = {
         ProximalAL,
         CentralizedProximalAL,
         InexactADMM,
+        StochasticAL,
         MonotoneNewton,
         IFedDR,
         FedDR,
