@@ -47,8 +47,9 @@ def test_counts_and_smoothed_rates_are_those_of_the_outputs(outputs: int, dtype:
     counted = CountedRates(decisions, weights, [0.5, 0.0])
     smoothed = SmoothedRates(decisions, weights, [0.5, 0.0])
     close = {"float64": 1e-12, "float32": 1e-5}[dtype]
-    np.testing.assert_allclose(counted.value(decisions.start), (weights * hard).sum(axes) + [0.5, 0], atol=1e-12)
-    np.testing.assert_allclose(smoothed.value(decisions.start), (weights * soft).sum(axes) + [0.5, 0], atol=close)
+    constant = np.array([0.5, 0.0])
+    np.testing.assert_allclose(counted.value(decisions.start), np.sum(weights * hard, axes) + constant, atol=1e-12)
+    np.testing.assert_allclose(smoothed.value(decisions.start), np.sum(weights * soft, axes) + constant, atol=close)
     np.testing.assert_array_equal(counted.jacobian(decisions.start), smoothed.jacobian(decisions.start))
 
 

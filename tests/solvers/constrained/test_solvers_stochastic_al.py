@@ -42,7 +42,7 @@ def test_what_is_left_is_in_the_certificate() -> None:
 
 
 def rings(count: bool = True) -> tuple[fp.FederatedProblem, list[tuple[np.ndarray, np.ndarray]]]:
-    """A ReLU network in float32 for class 1 inside a noisy circle; every owner bounds the recall of class 1, counted."""
+    """A ReLU network in float32 for class 1 inside a noisy circle; every owner bounds its recall, counted."""
     rng = np.random.default_rng(1)
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))

@@ -13,6 +13,7 @@ from fedpact_experiments.bench.house import house
 from fedpact_experiments.bench.inference import inference
 from fedpact_experiments.bench.jobs import jobs
 from fedpact_experiments.bench.local import local
+from fedpact_experiments.bench.networks import networks
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
 from fedpact_experiments.bench.owners import owners
@@ -44,6 +45,7 @@ def bench() -> None:
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench calibration                                probabilities from scores, two ways, by sums
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
+    fedpact bench networks                                   networks under counted bounds at every owner
     fedpact bench inference                                  how often 95 % intervals hold, with constraints
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
@@ -72,6 +74,7 @@ for command in (
     calibration,
     decisions,
     inference,
+    networks,
     promises,
     vertical,
     parties,
