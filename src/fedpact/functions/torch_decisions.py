@@ -52,7 +52,9 @@ class TorchDecisions(SoftDecisions):
         self.network = from_torch(
             module, Weigh(float(width)), (inputs, np.ones((rows, 1))), hessian=False, dtype=dtype, device=device
         )
-        outputs = self.network.outputs(self.network.start)
+        start = self.network.start
+        assert start is not None  # the parameters of the module
+        outputs = self.network.outputs(start)
         if outputs.ndim > 2 or len(outputs) != rows:
             raise ProblemError(
                 f"decisions_from_torch: outputs of shape {outputs.shape} for {rows} rows; give scores of shape "
@@ -62,8 +64,8 @@ class TorchDecisions(SoftDecisions):
         self.rows = rows
         self.width = float(width)
         self.classes = max(outputs[0].size, 2)
-        self.dim = self.network.start.size
-        self.start = self.network.start
+        self.dim = start.size
+        self.start = start
         self.rounding = self.network.rounding
 
     def gradient(self, w: Vector, decided: Weights | None, weights: Weights) -> Vector:

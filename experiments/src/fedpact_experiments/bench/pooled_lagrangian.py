@@ -43,7 +43,9 @@ def train_pooled(module: Any, loss: Callable[[Any, Any], Any], owners: Sequence[
     for _ in range(passes):
         row_weights = np.concatenate([np.tensordot(p, o[2], axes=1) for p, o in zip(prices, owners, strict=True)])
         weights = torch.tensor(row_weights, dtype=torch.float32).reshape(len(targets), -1)
-        for chosen in torch.randperm(len(targets), generator=draws).split(BATCH):
+        order = torch.randperm(len(targets), generator=draws)
+        for first in range(0, len(targets), BATCH):
+            chosen = order[first : first + BATCH]
             outputs = model(inputs[chosen])
             smoothed = outputs.sigmoid() if outputs.shape[1] == 1 else outputs.softmax(dim=1)
             priced = (weights[chosen] * smoothed).sum() * (len(targets) / len(chosen))
