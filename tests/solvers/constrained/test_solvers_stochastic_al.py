@@ -15,6 +15,8 @@ from fedpact.functions import CountedRates, decisions_from_torch, from_torch
 
 torch = pytest.importorskip("torch")
 RECALL = 0.85
+#: Of the library itself, so that Ray's processes can import it.
+LOSS = torch.nn.functional.binary_cross_entropy_with_logits
 
 
 def neyman_pearson() -> fp.FederatedProblem:
@@ -52,7 +54,7 @@ def rings(count: bool = True) -> tuple[fp.FederatedProblem, list[tuple[np.ndarra
         X = 1.2 * rng.standard_normal((200, 2)) + 0.2 * rng.standard_normal(2)
         y = (rng.random(200) < 1 / (1 + np.exp(4 * (np.linalg.norm(X, axis=1) - 1.0)))).astype(float)
         tables.append((X, y))
-        objective = from_torch(module, loss, (X, y), hessian=False, dtype="float32") / 3
+        objective = from_torch(module, LOSS, (X, y[:, None]), hessian=False, dtype="float32") / 3
         constraint = None
         if count:
             decisions = decisions_from_torch(module, X, dtype="float32")
@@ -60,10 +62,6 @@ def rings(count: bool = True) -> tuple[fp.FederatedProblem, list[tuple[np.ndarra
             constraint = fp.Constraint(recall, fp.cones.Nonnegative(1))
         shares.append(fp.Share(objective, constraint, name=name))
     return fp.FederatedProblem(shares, regularizer=fp.prox.SquaredL2(1e-3)), tables
-
-
-def loss(outputs: Any, targets: Any) -> Any:
-    return torch.nn.functional.binary_cross_entropy_with_logits(outputs.squeeze(-1), targets)
 
 
 def recalls(problem: fp.FederatedProblem, w: np.ndarray) -> list[float]:
