@@ -510,6 +510,8 @@ CODES = {
     "FP-PROBLEM-260": "the width of smoothed decisions is not positive; give a positive number",
     "FP-PROBLEM-261": "weights of decisions have another shape than the decisions; give one for each",
     "FP-PROBLEM-262": "there are not as many weights as constants of rates; give one of each",
+    "FP-PROBLEM-263": "the width of a network's smoothed decisions is not positive; give a positive number",
+    "FP-PROBLEM-264": "the outputs of a network are not scores of rows; give (rows,), (rows, 1) or (rows, classes)",
     # ---- tasks: games between owners: 740 to 749
     "FP-OPTION-740": "the task minimax weighs owners by their votes; leave owners_weigh out",
     "FP-OPTION-741": "an owner is not among those who vote; state all owners of the job",

@@ -252,6 +252,8 @@ CASES = [
     Case("newton-al", logistic, few=15),
     Case("centralized-proximal-al", constrained),
     Case("centralized-proximal-al", coupled),
+    Case("stochastic-al", constrained, tol=1e-3, few=700, options={"passes": 300}),
+    Case("stochastic-al", logistic, tol=1e-3, few=60, options={"batch_size": 10, "passes": 100}),
     Case("inexact-admm", quadratics, few=15),
     Case("inexact-admm", logistic, few=15),
     Case("monotone-newton", curved_game),
@@ -281,6 +283,8 @@ VARIANTS = [
     Case("fedavg", logistic, options={"participation": 0.67, "batch_size": 10, "max_rounds": 20}),
     Case("fedprox", logistic, options={"participation": 0.67, "batch_size": 10, "max_rounds": 20}),
     Case("scaffold", logistic, options={"participation": 0.67, "batch_size": 10, "max_rounds": 20}),
+    Case("stochastic-al", constrained, options={"participation": 0.67, "max_rounds": 40}),
+    Case("stochastic-al", logistic, options={"batch_size": 10, "steps": 2, "max_rounds": 40}),
     Case("fair-vfl", gap, options={"local_updates": 4, "secure_sum": False, "max_rounds": 30}),
     Case("fair-vfl", gap, options={"eta": 100.0, "dual_step": 0.1, "dual_regularization": 1e-3, "max_rounds": 30}),
 ]

@@ -8,14 +8,22 @@ from fedpact.functions import (
     Function,
     HuberLoss,
     LogisticLoss,
+    Map,
+    MeanProbability,
     Operator,
     PoissonLoss,
     Quadratic,
     Smooth,
+    SmoothedRate,
+    SmoothedRates,
     SoftmaxLoss,
     SquaredLoss,
+    Stack,
+    TwoSided,
+    as_map,
     extend,
 )
+from fedpact.functions.rescaled import rescale_map
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 3))
@@ -36,6 +44,9 @@ CASES: dict[str, tuple[Function, np.ndarray, int]] = {
     "softmax": (SoftmaxLoss(X, CLASSES, 3), w9, 12),
     "softmax, weighted": (SoftmaxLoss(X, CLASSES, 3, WEIGHT), w9, 12),
     "softmax, sparse": (SoftmaxLoss(sp.csr_array(X), CLASSES, 3), w9, 12),
+    "mean probability": (MeanProbability(X), w3, 12),
+    "smoothed rate": (SmoothedRate(X, WEIGHT, 0.7), w3, 12),
+    "smoothed rate, three classes": (SmoothedRate(X, RNG.standard_normal((12, 3)), 0.7, 3), w9, 12),
     "scaled": (0.25 * LogisticLoss(X, y), w3, 12),
     "sum with a ridge": (2 * LogisticLoss(X, y) + ridge - 1.5, w3, 12),
     "sum of two losses": (0.3 * LogisticLoss(X, y, WEIGHT) - 2 * OTHER + ridge, w3, 19),
@@ -94,3 +105,33 @@ def test_what_is_no_mean_has_no_batches(function: Function) -> None:
     assert function.rows == 0
     with pytest.raises(TypeError, match="not a mean over rows"):
         function.batch(np.array([0]))
+
+
+RATES = SmoothedRates(X, RNG.standard_normal((2, 12)), [0.1, -0.2])
+MAPS: dict[str, tuple[Map, np.ndarray, int]] = {
+    "single": (as_map(LogisticLoss(X, y) - 0.3), w3, 12),
+    "two-sided": (TwoSided(LogisticLoss(X, y), 0.1, 0.4), w3, 12),
+    "stack": (Stack([LogisticLoss(X, y) - 0.3, ridge, OTHER]), w3, 19),
+    "rates": (RATES, w3, 12),
+    "shifted and scaled": (2 * RATES - [0.1, 0.2], w3, 12),
+    "extended": (extend(RATES, 5, 1), w5, 12),
+    "rescaled": (rescale_map(RATES, np.array([1.0, 2.0, 0.5]), np.array([3.0, 0.1])), w3, 12),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_the_mean_of_a_map_over_single_rows_is_the_map(name: str) -> None:
+    whole, w, rows = MAPS[name]
+    weights = np.array([1.5, -0.5, 0.25])[: whole.length]
+    assert whole.rows == rows
+    singles = [whole.batch(np.array([i])) for i in range(rows)]
+    np.testing.assert_allclose(whole.pull_back(w, weights), whole.jacobian(w).T @ weights, rtol=1e-13, atol=1e-14)
+    mean = np.mean([one.pull_back(w, weights) for one in singles], axis=0)
+    np.testing.assert_allclose(mean, whole.pull_back(w, weights), atol=1e-13)
+    np.testing.assert_allclose(np.mean([one.value(w) for one in singles], axis=0), whole.value(w), atol=1e-13)
+    assert np.std([one.pull_back(w, weights) for one in singles], axis=0).max() > 1e-3
+
+
+def test_a_map_that_is_no_mean_has_no_batches() -> None:
+    with pytest.raises(TypeError, match="not a mean over rows"):
+        as_map(ridge).batch(np.array([0]))

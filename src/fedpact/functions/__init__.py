@@ -16,16 +16,18 @@ from fedpact.functions.of_scores import OfScores
 from fedpact.functions.operators import Linear, Operator, Saddle
 from fedpact.functions.poisson import MeanExponential, PoissonDeviance, PoissonLoss
 from fedpact.functions.quadratic import Quadratic
-from fedpact.functions.rates import SmoothedRate, SmoothedRates
+from fedpact.functions.rates import CountedRates, SmoothedRate, SmoothedRates
 from fedpact.functions.scored import ScoredMean
 from fedpact.functions.softmax import SoftmaxLoss
 from fedpact.functions.squared import SquaredLoss
 from fedpact.functions.torch_adapter import from_torch, parameters_from_torch, parameters_to_torch
+from fedpact.functions.torch_decisions import decisions_from_torch
 from fedpact.types import Matrix, Vector
 
 __all__ = [
     "Affine",
     "Contributions",
+    "CountedRates",
     "CoxLoss",
     "Function",
     "HuberLoss",
@@ -54,6 +56,7 @@ __all__ = [
     "TwoSided",
     "Vector",
     "as_map",
+    "decisions_from_torch",
     "extend",
     "from_jax",
     "from_torch",

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
 from fedpact.functions.arrays import as_numbers, first_of
-from fedpact.functions.base import Function, Indices, Map
+from fedpact.functions.base import ROUNDING, Function, Indices, Map
 from fedpact.functions.contributions import Contributions
 from fedpact.types import Matrix, Vector
 
@@ -36,6 +36,7 @@ class FunctionSum(Function):
         self.constant_hessian = all(part.constant_hessian for part in parts)
         self.convex = all(factor >= 0 and part.convex for factor, part in self.terms)
         self.rows = sum(part.rows for part in parts)
+        self.rounding = max((part.rounding for part in parts), default=ROUNDING)
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient, _ = self.expand(w)
@@ -125,6 +126,9 @@ class MapSum(Map):
         self.has_hessian = all(part.has_hessian for part in parts)
         self.affine = all(part.affine for part in parts)
         self.convex = all(part.affine or (factor >= 0 and part.convex) for factor, part in self.terms)
+        self.rows = max(part.rows for part in parts)
+        self.rounding = max(part.rounding for part in parts)
+        self.stands_in = any(part.stands_in for part in parts)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, jacobian, _ = self.expand(w)
@@ -143,6 +147,17 @@ class MapSum(Map):
 
     def value(self, w: Vector) -> Vector:
         return self._total([part.value(w) for _, part in self.terms])
+
+    def pull_back(self, w: Vector, weights: Vector) -> Vector:
+        return np.asarray(sum(factor * part.pull_back(w, weights) for factor, part in self.terms))
+
+    def batch(self, indices: Indices) -> MapSum:
+        """Terms that are means over equally many rows are batched together; terms without rows stay whole."""
+        sizes = {part.rows for _, part in self.terms if part.rows}
+        if len(sizes) != 1:
+            super().batch(indices)
+        terms = [(factor, part.batch(indices) if part.rows else part) for factor, part in self.terms]
+        return MapSum(terms, self.constant)
 
     def _total(self, values: Sequence[Vector]) -> Vector:
         # Lengths that were not known before this call would otherwise broadcast silently.

@@ -15,6 +15,9 @@ from fedpact.types import Matrix, Vector
 
 Indices = NDArray[np.intp]
 
+#: Rounding in a value, relative to it: generous, since a function may add up and subtract much larger numbers.
+ROUNDING = 1e-12
+
 # Arithmetic operators import `arithmetic` when they are called, since that module imports this one.
 
 
@@ -38,6 +41,8 @@ class Function(ABC):
     start: Vector | None = None
     #: Number of data rows over which the function is a mean; 0 when it is not a mean and has no `batch`.
     rows: int = 0
+    #: Relative rounding of its values: more where they are computed in single precision.
+    rounding: float = ROUNDING
     # Makes `np.float64(2) * f` call f instead of building an array of objects.
     __array_ufunc__ = None
 
@@ -147,6 +152,12 @@ class Map(ABC):
     convex: bool = False
     #: Starting point when the caller gives no w0; None means zero.
     start: Vector | None = None
+    #: Number of data rows over which the components are means; 0 when they are not, and there is no `batch`.
+    rows: int = 0
+    #: Relative rounding of its values: more where they are computed in single precision.
+    rounding: float = ROUNDING
+    #: True when the Jacobian is that of a smooth stand-in, as for rates that are counted.
+    stands_in: bool = False
     __array_ufunc__ = None
 
     @abstractmethod
@@ -160,6 +171,14 @@ class Map(ABC):
     def jacobian(self, w: Vector) -> Matrix:
         """The Jacobian at w."""
         return self.value_and_jacobian(w)[1]
+
+    def pull_back(self, w: Vector, weights: Vector) -> Vector:
+        """jacobian(w).T @ weights, without forming the Jacobian where that is cheaper."""
+        return np.asarray(self.jacobian(w).T @ weights)
+
+    def batch(self, indices: Indices) -> Map:
+        """The map on the rows with these indices, scaled so that its mean over all batches is the map."""
+        raise TypeError(f"{self!r} is not a mean over rows: there are no batches of it")
 
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
         """sum_j weights_j hess c_j(w), dense, only when `has_hessian`. It may be read-only."""

@@ -46,6 +46,7 @@ class ExtendedFunction(Function):
         self.constant_hessian = inner.constant_hessian
         self.convex = inner.convex
         self.rows = inner.rows
+        self.rounding = inner.rounding
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient = self.inner.value_and_gradient(w[self.part])
@@ -81,6 +82,9 @@ class ExtendedMap(Map):
         self.has_hessian = inner.has_hessian
         self.affine = inner.affine
         self.convex = inner.convex
+        self.rows = inner.rows
+        self.rounding = inner.rounding
+        self.stands_in = inner.stands_in
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, jacobian = self.inner.value_and_jacobian(w[self.part])
@@ -88,6 +92,14 @@ class ExtendedMap(Map):
 
     def value(self, w: Vector) -> Vector:
         return self.inner.value(w[self.part])
+
+    def pull_back(self, w: Vector, weights: Vector) -> Vector:
+        return _pad(self.inner.pull_back(w[self.part], weights), w.size, self.part)
+
+    def batch(self, indices: Indices) -> ExtendedMap:
+        chosen = copy(self)
+        chosen.inner = self.inner.batch(indices)
+        return chosen
 
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
         return _embed(self.inner.weighted_hessian(w[self.part], weights), w.size, self.part)

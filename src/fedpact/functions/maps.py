@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fedpact.errors import ProblemError
+from fedpact.functions.affine import Affine
 from fedpact.functions.arithmetic import common_dim, first_start
 from fedpact.functions.arrays import first_of
-from fedpact.functions.base import Function, Map
+from fedpact.functions.base import Function, Indices, Map
 from fedpact.functions.contributions import Contributions
 from fedpact.types import Matrix, Vector
 
@@ -42,6 +43,8 @@ class Single(Map):
         self.has_hessian = function.has_hessian
         self.start = function.start
         self.convex = function.convex
+        self.rows = function.rows
+        self.rounding = function.rounding
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, jacobian, _ = self.expand(w)
@@ -53,6 +56,12 @@ class Single(Map):
 
     def value(self, w: Vector) -> Vector:
         return np.array([self.function.value(w)])
+
+    def pull_back(self, w: Vector, weights: Vector) -> Vector:
+        return float(weights[0]) * self.function.gradient(w)
+
+    def batch(self, indices: Indices) -> Single:
+        return Single(self.function.batch(indices))
 
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
         return float(weights[0]) * self.function.hessian(w)
@@ -93,6 +102,8 @@ class TwoSided(Map):
         self.dim = function.dim
         self.has_hessian = function.has_hessian
         self.start = function.start
+        self.rows = function.rows
+        self.rounding = function.rounding
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, jacobian, _ = self.expand(w)
@@ -105,6 +116,12 @@ class TwoSided(Map):
 
     def value(self, w: Vector) -> Vector:
         return self._rows(self.function.value(w))
+
+    def pull_back(self, w: Vector, weights: Vector) -> Vector:
+        return float(weights[0] - weights[1]) * self.function.gradient(w)
+
+    def batch(self, indices: Indices) -> TwoSided:
+        return TwoSided(self.function.batch(indices), self.lower, self.upper)
 
     def _rows(self, value: float) -> Vector:
         return np.array([value - self.upper, self.lower - value])
@@ -141,6 +158,9 @@ class Stack(Map):
         self.has_hessian = all(part.has_hessian for part in self.parts)
         self.affine = all(part.affine for part in self.parts)
         self.convex = all(part.convex for part in self.parts)
+        self.rows = sum(part.rows for part in self.parts)
+        self.rounding = max(part.rounding for part in self.parts)
+        self.stands_in = any(part.stands_in for part in self.parts)
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, jacobian, _ = self.expand(w)
@@ -158,6 +178,34 @@ class Stack(Map):
 
     def value(self, w: Vector) -> Vector:
         return np.concatenate([part.value(w) for part in self.parts])
+
+    def pull_back(self, w: Vector, weights: Vector) -> Vector:
+        total = np.zeros_like(w)
+        for part, piece in zip(self.parts, self._split(w, weights), strict=True):
+            if np.any(piece):
+                total += part.pull_back(w, piece)
+        return total
+
+    def batch(self, indices: Indices) -> Stack:
+        """Rows are numbered through the parts, one part after another; parts without rows stay whole."""
+        if self.rows == 0:
+            super().batch(indices)
+        parts: list[Function | Map] = []
+        start = 0
+        for part in self.parts:
+            if part.rows == 0:
+                parts.append(part)
+                continue
+            chosen = indices[(start <= indices) & (indices < start + part.rows)] - start
+            start += part.rows
+            share = (chosen.size / part.rows) / (indices.size / self.rows)
+            if chosen.size:
+                parts.append(share * part.batch(chosen))
+            else:
+                assert part.length is not None
+                assert self.dim is not None
+                parts.append(Affine(np.zeros((part.length, self.dim))))
+        return Stack(parts)
 
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
         pieces = zip(self.parts, self._split(w, weights), strict=True)

@@ -12,6 +12,8 @@ for two classes that is sigmoid(x_i'w / width). As the width tends to zero it te
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +22,7 @@ from scipy.special import expit, softmax
 
 from fedpact.errors import ProblemError
 from fedpact.functions.arrays import Data, as_data, as_numbers, first_of, non_finite_defect
-from fedpact.functions.base import Function, Map
+from fedpact.functions.base import ROUNDING, Function, Indices, Map
 from fedpact.types import Matrix, Vector
 
 #: Weights of decisions, (rows,) for two classes, where class 0 follows from class 1, else (rows, classes).
@@ -30,8 +32,13 @@ Weights = NDArray[np.float64]
 class SoftDecisions:
     """The smoothed decisions of a linear model on the rows of X, and derivatives of weighted sums of them.
 
-    w has a coefficient per column for two classes, else it lists the rows of a (classes, columns) matrix.
+    w has a coefficient per column for two classes, else it lists the rows of a (classes, columns) matrix. Those of a
+    network are `fedpact.functions.decisions_from_torch`.
     """
+
+    has_hessian = True
+    rounding = ROUNDING
+    start: Vector | None = None
 
     def __init__(self, X: ArrayLike | sp.sparray | sp.spmatrix, width: float, classes: int = 2) -> None:
         self.X: Data = as_data("rates: X", X)
@@ -50,6 +57,26 @@ class SoftDecisions:
         if self.classes == 2:
             return np.asarray(expit(scores))
         return np.asarray(softmax(scores, axis=1))
+
+    def count(self, w: Vector) -> Weights:
+        """The decisions themselves, 0 or 1, in the shape of `decide`; a tie is decided for the first class."""
+        scores = self._scores(w)
+        if self.classes == 2:
+            return np.asarray(scores > 0, dtype=np.float64)
+        return np.asarray(np.eye(self.classes)[np.argmax(scores, axis=1)])
+
+    def gradient(self, w: Vector, decided: Weights | None, weights: Weights) -> Vector:
+        """The gradient of sum(weights * decided) in w; decided: `decide(w)` where that is known."""
+        if decided is None:
+            decided = self.decide(w)
+        return self.pull_back(self.slope(decided, weights))
+
+    def batch(self, indices: Indices) -> Self:
+        """The decisions on these rows."""
+        chosen = copy(self)
+        chosen.X = self.X[indices]
+        chosen.rows = len(indices)
+        return chosen
 
     def slope(self, decided: Weights, weights: Weights) -> Weights:
         """The derivative of sum(weights * decided) in the scores."""
@@ -111,7 +138,7 @@ class SoftDecisions:
 class SmoothedRate(Function):
     """f(w) = sum_ik weights_ik softmax(s_i / width)_k: a rate of decisions, smoothed; neither convex nor concave.
 
-    X:       (rows, columns), dense or scipy sparse
+    X:       (rows, columns), dense or scipy sparse; or `SoftDecisions`, which know their own width and classes
     weights: (rows,) for two classes, of being given class 1; else (rows, classes)
     width:   of the smoothing, in units of the scores
 
@@ -121,11 +148,19 @@ class SmoothedRate(Function):
     has_hessian = True
 
     def __init__(
-        self, X: ArrayLike | sp.sparray | sp.spmatrix, weights: ArrayLike, width: float = 1.0, classes: int = 2
+        self,
+        X: ArrayLike | sp.sparray | sp.spmatrix | SoftDecisions,
+        weights: ArrayLike,
+        width: float = 1.0,
+        classes: int = 2,
     ) -> None:
-        self.soft = SoftDecisions(X, width, classes)
+        self.soft = soften(X, width, classes)
         self.weights = _as_weights(self.soft, weights)
         self.dim = self.soft.dim
+        self.rows = self.soft.rows
+        self.has_hessian = self.soft.has_hessian
+        self.rounding = self.soft.rounding
+        self.start = self.soft.start
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient, _ = self.expand(w)
@@ -133,11 +168,18 @@ class SmoothedRate(Function):
 
     def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         decided = self.soft.decide(w)
-        gradient = self.soft.pull_back(self.soft.slope(decided, self.weights))
+        gradient = self.soft.gradient(w, decided, self.weights)
         return float(np.sum(self.weights * decided)), gradient, lambda: self.soft.hessian(decided, self.weights)
 
     def value(self, w: Vector) -> float:
         return float(np.sum(self.weights * self.soft.decide(w)))
+
+    def gradient(self, w: Vector) -> Vector:
+        return self.soft.gradient(w, None, self.weights)
+
+    def batch(self, indices: Indices) -> SmoothedRate:
+        scaled = self.weights[indices] * (self.rows / len(indices))
+        return SmoothedRate(self.soft.batch(indices), scaled)
 
     def hessian(self, w: Vector) -> Matrix:
         return self.soft.hessian(self.soft.decide(w), self.weights)
@@ -159,13 +201,13 @@ class SmoothedRates(Map):
 
     def __init__(
         self,
-        X: ArrayLike | sp.sparray | sp.spmatrix,
+        X: ArrayLike | sp.sparray | sp.spmatrix | SoftDecisions,
         weights: ArrayLike,
         constant: ArrayLike,
         width: float = 1.0,
         classes: int = 2,
     ) -> None:
-        self.soft = SoftDecisions(X, width, classes)
+        self.soft = soften(X, width, classes)
         self.constant = np.array(as_numbers("rates: constant", constant), dtype=np.float64)
         self.length = self.constant.size
         given = as_numbers("rates: weights", weights)
@@ -176,6 +218,10 @@ class SmoothedRates(Map):
             )
         self.weights = np.stack([_as_weights(self.soft, one) for one in given])
         self.dim = self.soft.dim
+        self.rows = self.soft.rows
+        self.has_hessian = self.soft.has_hessian
+        self.rounding = self.soft.rounding
+        self.start = self.soft.start
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, jacobian, _ = self.expand(w)
@@ -183,12 +229,21 @@ class SmoothedRates(Map):
 
     def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
         decided = self.soft.decide(w)
-        slopes = [self.soft.slope(decided, one) for one in self.weights]
-        jacobian = np.stack([self.soft.pull_back(slope) for slope in slopes])
+        jacobian = np.stack([self.soft.gradient(w, decided, one) for one in self.weights])
         return self._total(decided), jacobian, lambda weights: self._curved(decided, weights)
 
     def value(self, w: Vector) -> Vector:
         return self._total(self.soft.decide(w))
+
+    def pull_back(self, w: Vector, weights: Vector) -> Vector:
+        return self.soft.gradient(w, None, np.tensordot(weights, self.weights, axes=1))
+
+    def batch(self, indices: Indices) -> Self:
+        chosen = copy(self)
+        chosen.soft = self.soft.batch(indices)
+        chosen.weights = self.weights[:, indices] * (self.rows / len(indices))
+        chosen.rows = len(indices)
+        return chosen
 
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
         return self._curved(self.soft.decide(w), weights)
@@ -206,6 +261,43 @@ class SmoothedRates(Map):
     def _total(self, decided: Weights) -> Vector:
         axes = tuple(range(1, self.weights.ndim))
         return np.asarray(np.sum(self.weights * decided, axis=axes) + self.constant)
+
+
+class CountedRates(SmoothedRates):
+    """The rates themselves, c(w) = (rate_1(w), ..., rate_m(w)) + constant, with the Jacobian of the smoothed ones.
+
+    Counts have no slopes, so that a method for them follows the smoothed rates and prices the counted ones: the
+    proxy-Lagrangian of Cotter et al. (2019). Whether a bound holds is then no matter of smoothing. Stationarity is
+    that of the smoothed rates, weighed by these prices. For "stochastic-al", whose steps never compare values of c.
+    """
+
+    has_hessian = False
+    stands_in = True
+
+    def __init__(
+        self,
+        X: ArrayLike | sp.sparray | sp.spmatrix | SoftDecisions,
+        weights: ArrayLike,
+        constant: ArrayLike,
+        width: float = 1.0,
+        classes: int = 2,
+    ) -> None:
+        super().__init__(X, weights, constant, width, classes)
+        self.has_hessian = False
+
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
+        _, jacobian, curvature = super().expand(w)
+        return self.value(w), jacobian, curvature
+
+    def value(self, w: Vector) -> Vector:
+        return self._total(self.soft.count(w))
+
+
+def soften(X: ArrayLike | sp.sparray | sp.spmatrix | SoftDecisions, width: float, classes: int) -> SoftDecisions:
+    """The smoothed decisions of a linear model on X; those that are given as they are."""
+    if isinstance(X, SoftDecisions):
+        return X
+    return SoftDecisions(X, width, classes)
 
 
 def _as_weights(soft: SoftDecisions, given: ArrayLike) -> Weights:

@@ -23,6 +23,7 @@ class RescaledFunction(Function):
         self.constant_hessian = inner.constant_hessian
         self.convex = inner.convex
         self.rows = inner.rows
+        self.rounding = inner.rounding
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         value, gradient = self.inner.value_and_gradient(self.columns * w)
@@ -59,6 +60,9 @@ class RescaledMap(Map):
         self.has_hessian = inner.has_hessian
         self.affine = inner.affine
         self.convex = inner.convex
+        self.rows = inner.rows
+        self.rounding = inner.rounding
+        self.stands_in = inner.stands_in
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         value, jacobian = self.inner.value_and_jacobian(self.columns * w)
@@ -66,6 +70,14 @@ class RescaledMap(Map):
 
     def value(self, w: Vector) -> Vector:
         return self.factors * self.inner.value(self.columns * w)
+
+    def pull_back(self, w: Vector, weights: Vector) -> Vector:
+        return self.columns * self.inner.pull_back(self.columns * w, self.factors * weights)
+
+    def batch(self, indices: Indices) -> RescaledMap:
+        chosen = copy(self)
+        chosen.inner = self.inner.batch(indices)
+        return chosen
 
     def weighted_hessian(self, w: Vector, weights: Vector) -> Matrix:
         inner = self.inner.weighted_hessian(self.columns * w, self.factors * weights)

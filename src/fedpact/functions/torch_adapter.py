@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
 from fedpact.functions.arrays import as_numbers, as_vector, first_of, non_finite_defect
+from fedpact.functions.base import ROUNDING as BASE_ROUNDING
 from fedpact.functions.base import Function, Indices
 from fedpact.functions.callables import Smooth
 from fedpact.functions.gauss_newton import gauss_newton_matrix, gauss_newton_product
@@ -35,6 +36,8 @@ ROWS_TOGETHER = 64
 PIECE = 8192
 #: The mean over two parts of the rows is the mean over all of them, up to rounding in either precision.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
+#: Relative rounding of a value, for checks that compare values.
+PRECISION = {"float64": BASE_ROUNDING, "float32": 1e-6}
 
 
 def from_torch(
@@ -128,6 +131,7 @@ class TorchLoss(Smooth):
         super().__init__(self._value_and_gradient, None if none else self._hessian, self.start.size)
         self._check(self._tensor(self.start).requires_grad_())
         self.rows = self._count_rows()
+        self.rounding = PRECISION[dtype]
         if hessian is None:
             self.gauss_newton = self.rows > 0 and self.start.size > FEW
         if self.gauss_newton and not self.rows:
@@ -161,9 +165,26 @@ class TorchLoss(Smooth):
         part.inputs = self.inputs[chosen]
         part.targets = self.targets[chosen]
         part.rows = len(indices)
-        part.fun = part._value_and_gradient
-        part.hess = part._hessian if self.has_hessian else None
+        part._rebind()
         return part
+
+    def outputs(self, w: Vector) -> Matrix:
+        """What the module gives for every row."""
+        with _torch().no_grad():
+            point = self._tensor(w)
+            return np.concatenate([_as_array(self._outputs(point, self.inputs[piece])) for _, piece in self._pieces()])
+
+    def with_targets(self, targets: Matrix) -> TorchLoss:
+        """The same loss of the same rows, compared with other targets."""
+        other = copy.copy(self)
+        other.targets = _as_tensor("targets", targets, self.module, str(self.inputs.device))
+        other._rebind()
+        return other
+
+    def _rebind(self) -> None:
+        """The callables of `Smooth` are methods: of this copy."""
+        self.fun = self._value_and_gradient
+        self.hess = self._hessian if self.has_hessian else None
 
     def defect(self) -> str | None:
         inputs = non_finite_defect("inputs", self.inputs.cpu().numpy())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
 
 from fedpact.functions import Function, Map
+from fedpact.functions.base import ROUNDING
 from fedpact.problem.share import Local, Share, evaluate
 from fedpact.types import Matrix, Vector
 
@@ -14,8 +16,6 @@ from fedpact.types import Matrix, Vector
 STEP = 1e-5
 #: Relative error beyond which a slope does not belong to its function.
 WRONG = 1e-2
-#: Rounding in a value, relative to it: generous, since a function may add up and subtract much larger numbers.
-VALUE_ROUNDING = 1e-12
 #: Rounding in a slope, relative to the sum of the sizes of its terms.
 SLOPE_ROUNDING = 1e-7
 
@@ -45,30 +45,39 @@ def has_wrong_slope(part: Function | Map, w: Vector, derivative: Matrix) -> bool
     """
     if isinstance(part, Function) and not part.gradient_field:
         return False  # an operator has no value
+    if isinstance(part, Map) and part.stands_in:
+        return False  # by declaration: counts have no slopes
     with np.errstate(all="ignore"):
-        direction, step, behind, ahead = test_points(w)
+        direction, step, behind, ahead = segment_ends(w, part.rounding)
         value_behind, slope_behind = _slopes(part, behind, direction)
         value_ahead, slope_ahead = _slopes(part, ahead, direction)
         values = (value_behind, derivative, value_ahead)
-        return slopes_are_wrong(
-            values, (slope_behind, np.asarray(derivative @ direction), slope_ahead), direction, step
-        )
+        slopes = (slope_behind, np.asarray(derivative @ direction), slope_ahead)
+        return slopes_are_wrong(values, slopes, direction, step, part.rounding)
 
 
-def test_points(w: Vector) -> tuple[Vector, float, Vector, Vector]:
-    """The direction, half the length of the segment in units of it, and the ends of the segment."""
+def segment_ends(w: Vector, rounding: float = ROUNDING) -> tuple[Vector, float, Vector, Vector]:
+    """The direction, half the length of the segment in units of it, and the ends of the segment.
+
+    Values are rounded, so the segment that shows their slope best is as long as the root of that rounding.
+    """
     direction = _direction(w.size)
-    step = STEP * (1 + float(np.max(np.abs(w), initial=0.0)))
+    step = max(STEP, math.sqrt(rounding)) * (1 + float(np.max(np.abs(w), initial=0.0)))
     return direction, step, w - step * direction, w + step * direction
 
 
 def slopes_are_wrong(
-    at: tuple[Matrix, Matrix, Matrix], slopes: tuple[Matrix, Matrix, Matrix], direction: Vector, step: float
+    at: tuple[Matrix, Matrix, Matrix],
+    slopes: tuple[Matrix, Matrix, Matrix],
+    direction: Vector,
+    step: float,
+    rounding: float = ROUNDING,
 ) -> bool:
     """Whether any component has slopes that are not its own.
 
-    at:     the values behind, the derivatives (one axis more) and the values ahead
-    slopes: along the direction, behind, at the point and ahead
+    at:       the values behind, the derivatives (one axis more) and the values ahead
+    slopes:   along the direction, behind, at the point and ahead
+    rounding: of the values, relatively
     """
     value_behind, derivative, value_ahead = at
     slope_behind, slope, slope_ahead = slopes
@@ -79,8 +88,9 @@ def slopes_are_wrong(
     beyond = np.maximum(lowest - mean, mean - highest)
     size = np.maximum(np.abs(mean), np.maximum(np.abs(lowest), np.abs(highest)))
     bend = np.abs(slope_behind - 2 * slope + slope_ahead)
-    rounding = VALUE_ROUNDING * (np.abs(value_ahead) + np.abs(value_behind)) / step + SLOPE_ROUNDING * terms
-    return bool(np.any(beyond > WRONG * size + bend + rounding))
+    of_values = rounding * (np.abs(value_ahead) + np.abs(value_behind)) / step
+    of_slopes = max(SLOPE_ROUNDING, rounding) * terms
+    return bool(np.any(beyond > WRONG * size + bend + of_values + of_slopes))
 
 
 def _slopes(part: Function | Map, w: Vector, direction: Vector) -> tuple[Vector, Vector]:

@@ -16,6 +16,7 @@ from fedpact.solvers.constrained.inexact_admm import InexactADMM
 from fedpact.solvers.constrained.interior_point import InteriorPoint
 from fedpact.solvers.constrained.newton_al import NewtonAL
 from fedpact.solvers.constrained.proximal_al import ProximalAL
+from fedpact.solvers.constrained.stochastic_al import StochasticAL
 from fedpact.solvers.inference import COVARIANCES, Inference, infer
 from fedpact.solvers.loop import run_solver
 from fedpact.solvers.run import Iterate, PooledRun, Progress, Run, Verdict
@@ -34,6 +35,7 @@ METHODS: dict[str, type[Solver[Any]]] = {
         NewtonAL,
         CentralizedProximalAL,
         InexactADMM,
+        StochasticAL,
         MonotoneNewton,
         IFedDR,
         FedDR,

@@ -173,6 +173,7 @@ class Needs:
     own_coupled: ... and coupled constraints as they are that depend on them
     operators:   takes operators that are no gradients
     jacobians:   ... all of which have Jacobians, and functions Hessians
+    stands_in:   takes constraints with derivatives of smooth stand-ins (`CountedRates`)
     smooth:      why only a quadratic regularizer is taken; empty: any
     pooled:      reads all shares in one process
     private:     single replies would tell so much that sums are masked by default, wherever owners run
@@ -194,6 +195,7 @@ class Needs:
     own_coupled: bool = False
     operators: bool = False
     jacobians: bool = False
+    stands_in: bool = False
     smooth: str = ""
     pooled: bool = False
     private: bool = False
@@ -243,6 +245,8 @@ class Needs:
         more = holder.constraint is not None or (at_server and bool(holder.parts))
         if more and not self.constraints:
             return f'takes objectives of owners and a regularizer, {holder.label} holds more; use "auto"'
+        if not self.stands_in and holder.constraint is not None and holder.constraint.function.stands_in:
+            return f'needs derivatives of what it bounds, and {holder.label} counts rates; use "stochastic-al"'
         if self.jacobians and not holder.has_hessian:
             return f'needs Jacobians of operators and Hessians of functions, {holder.label} has none; use "ifeddr"'
         if self.interior and not holder.has_hessian:
@@ -275,6 +279,7 @@ class Solver(ABC, Generic[S]):
     patience: iterations without progress after which it is given up as stalled
     doubt:    iterations without progress after which evidence is asked for, then twice as many, and so on
     progress: a certificate below this part of the lowest so far is progress
+    feasible_first: of two points the one with the smaller violation is better, as long as a tolerance is missed
     """
 
     name: ClassVar[str]
@@ -283,6 +288,7 @@ class Solver(ABC, Generic[S]):
     patience: ClassVar[int] = 3000
     doubt: ClassVar[int] = 300
     progress: ClassVar[float] = 0.5
+    feasible_first: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name, (hint, _, about) in options_of(type(self)).items():

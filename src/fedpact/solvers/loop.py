@@ -81,6 +81,7 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
     """Steps until the end; the verdict, and what the server kept (None when it ended before the first step)."""
     state: Any = None
     run.best.latest_only = solver.needs.columns
+    run.best.feasible_first = solver.feasible_first
     try:
         equip_all(run, solver.weights(run))
         state, iterate = solver.init(run)

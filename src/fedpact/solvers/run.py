@@ -108,10 +108,12 @@ class Best:
     """The best certified point so far: the one with the smallest ratio of certificate to tolerance.
 
     latest_only: parties that hold columns cannot go back, so theirs is the latest one
+    feasible_first: what is violated beyond the tolerance counts before the rest; any point is better than the start
     """
 
     tol: tuple[float, float]
     latest_only: bool = False
+    feasible_first: bool = False
     iteration: int = -1
     certificate: Certificate | None = None
     objective: float = np.nan
@@ -123,12 +125,19 @@ class Best:
         assert iterate.judged is not None
         certificate, objective = iterate.judged
         first = self.certificate is None or self.latest_only
-        if first or certificate.missed(self.tol) <= self.judged.missed(self.tol):
+        if first or self._rank(iterate.number, certificate) <= self._rank(self.iteration, self.judged):
             self.iteration = iterate.number
             self.w = iterate.w
             self.multiplier = iterate.multiplier
             self.certificate = certificate
             self.objective = objective
+
+    def _rank(self, iteration: int, certificate: Certificate) -> tuple[bool, float, float]:
+        """The lower, the better."""
+        missed = certificate.missed(self.tol)
+        if not self.feasible_first:
+            return False, 0.0, missed
+        return iteration == 0, max(certificate.violation - self.tol[1], 0.0), missed
 
     @property
     def judged(self) -> Certificate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fedpact_experiments.bench.calibration import calibration
+from fedpact_experiments.bench.constrained_network import constrained_network
 from fedpact_experiments.bench.decisions import decisions
 from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.generated import generated
@@ -13,7 +14,7 @@ from fedpact_experiments.bench.house import house
 from fedpact_experiments.bench.inference import inference
 from fedpact_experiments.bench.jobs import jobs
 from fedpact_experiments.bench.local import local
-from fedpact_experiments.bench.network import network
+from fedpact_experiments.bench.networks import networks
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
 from fedpact_experiments.bench.owners import owners
@@ -44,10 +45,11 @@ def bench() -> None:
     fedpact bench unconstrained                              beside scikit-learn and Flower's simulation
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench participation                              rounds that ask a sample of the owners
-    fedpact bench network                                    what owners evaluate for a constrained network
+    fedpact bench constrained-network                        what owners evaluate for a constrained network
     fedpact bench neyman-pearson                             the paper's two algorithms beside the optimum
     fedpact bench calibration                                probabilities from scores, two ways, by sums
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
+    fedpact bench networks                                   networks under counted bounds at every owner
     fedpact bench inference                                  how often 95 % intervals hold, with constraints
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
@@ -73,11 +75,12 @@ for command in (
     generated,
     local,
     participation,
-    network,
+    constrained_network,
     neyman_pearson,
     calibration,
     decisions,
     inference,
+    networks,
     promises,
     vertical,
     parties,

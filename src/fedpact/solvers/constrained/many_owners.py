@@ -18,7 +18,7 @@ from fedpact.federation.crew import Held, twin_of
 from fedpact.federation.messages import is_finite
 from fedpact.functions.many import ManyFunctions, ManyMaps, join_functions, join_maps
 from fedpact.problem import Share
-from fedpact.problem.derivatives import slopes_are_wrong, test_points
+from fedpact.problem.derivatives import slopes_are_wrong, segment_ends
 from fedpact.problem.share import Curvature, Local
 from fedpact.solvers.constrained.condensation import (
     FIRM,
@@ -178,7 +178,7 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
 
 def _has_wrong_slopes(owners: Owners, w: Vector, at: Local) -> bool:
     """As `find_wrong_parts`: whether any owner has one."""
-    direction, step, behind, ahead = test_points(w)
+    direction, step, behind, ahead = segment_ends(w)
     before: Any = owners.expand(behind)[0]
     after: Any = owners.expand(ahead)[0]
     objective = slopes_are_wrong(

@@ -1,4 +1,4 @@
-"""`fedpact bench network`: what owners evaluate for a network of 661 parameters with a constraint at each of them."""
+"""`fedpact bench constrained-network`: what owners evaluate for 661 parameters with a constraint at each of them."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ def measure(activation: str, way: str, tol: float, most: int, seed: int) -> Row:
 @click.option("--tol", type=TOLERANCE, default=1e-3, show_default=True, help="Tolerance of the certificate.")
 @click.option("--most", type=click.IntRange(8), default=1000, show_default=True, help="Exchanges of a solve.")
 @printing(Row, SEED, PAGE)
-def network(activations: Sequence[str], ways: Sequence[str], tol: float, most: int, output: Output) -> None:
+def constrained_network(activations: Sequence[str], ways: Sequence[str], tol: float, most: int, output: Output) -> None:
     """A network of 661 parameters with a constraint at each of five owners: what an owner evaluates.
 
     \b
-    fedpact bench network
-    fedpact bench network --activations Tanh --ways auto,accelerated,proximal-al --most 5000
+    fedpact bench constrained-network
+    fedpact bench constrained-network --activations Tanh --ways auto,accelerated,proximal-al --most 5000
     """
     if importlib.util.find_spec("torch") is None:
         raise click.ClickException("this needs the package torch; pip install 'fedpact[torch]'")
