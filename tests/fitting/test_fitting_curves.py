@@ -14,7 +14,6 @@ from fedpact import data
 from fedpact.fitting.curves import Binned, merge_small
 from fedpact.fitting.trade_off import ALLOWANCES, EXCHANGES, Decided
 from fedpact.report.quality import area, roc, tenths
-from fedpact.report.record import Curves
 from fedpact.tasks import NeymanPearson, Rows
 from fedpact_experiments.datasets import adult_a
 
@@ -42,7 +41,7 @@ def test_the_curve_is_that_of_the_pooled_rows(secure: bool) -> None:
     assert isinstance(model, fp.tasks.Model)
     score = model.scores(together.X)[:, 0]
     assert found.curves is not None
-    curves = Curves(**vars(found.curves))
+    curves = found.curves
     assert (sum(curves.negative), sum(curves.positive)) == tuple(np.bincount(together.y))
     assert area(*roc(curves)) == pytest.approx(roc_auc_score(together.y, score), abs=2e-3)  # ties within a bin
     binned = np.bincount(np.searchsorted(curves.edges, score[together.y == 1]), minlength=len(curves.positive))

@@ -22,12 +22,13 @@ from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells, measure_together
 from fedpact.fitting.sources import Held, source_of
-from fedpact.fitting.trade_off import COARSER, Price
+from fedpact.fitting.trade_off import COARSER
 from fedpact.fitting.trade_off import trade_off as price_bounds
 from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import Measure, RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import COVARIANCES, METHODS, Inference, Progress, Solution, Solver, infer, steps_of
+from fedpact.statistics import BoundPrice
 from fedpact.tasks import Classification, Regression, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.requirements import check_holder
@@ -333,7 +334,7 @@ class Fitting:
         def solve_near(other: Classification, start: Vector, limit: int) -> Solution:
             return self._solve(other, start, fallback=False, max_rounds=limit, tol=looser)
 
-        points: list[Price] = []
+        points: list[BoundPrice] = []
         try:
             if extras.curves and len(task.classes) == 2:
                 self.session.pose(task)

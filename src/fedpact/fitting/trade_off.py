@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.federation import Order, Reply, Session, Summed, client_step
+from fedpact.federation import Reply, Session, Summed, client_step
+from fedpact.fitting.agreement import Finished
 from fedpact.fitting.sharpening import GENTLE, OVER
 from fedpact.problem import Share
 from fedpact.solvers import Solution
 from fedpact.solvers.steps import model_of
+from fedpact.statistics import BoundPrice
 from fedpact.tasks import Classification
 from fedpact.tasks.decisions import Decisions
 from fedpact.types import Vector
@@ -30,28 +32,6 @@ EXCHANGES = 60
 COARSER = 3.0
 #: Exchanges that are kept for each of the solves after it: what the easy ones take.
 RESERVED = 7
-
-
-@dataclass(frozen=True)
-class Price:
-    """A model for other bounds.
-
-    allowance: multiple of what the bounds allow
-    status:    of its solve; objective: of the task, in its own bounds' units
-    rates:     over the rows of all owners together: accuracy and, of two classes, recall and specificity of the last
-    """
-
-    allowance: float
-    status: str
-    objective: float
-    rates: dict[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finished(Order):
-    """w: the model whose decisions are counted"""
-
-    w: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +65,7 @@ def trade_off(
     solution: Solution,
     solve: Callable[[Classification, Vector, int], Solution],
     allowances: Sequence[float] = ALLOWANCES,
-) -> Iterator[Price]:
+) -> Iterator[BoundPrice]:
     """Models for these multiples of what the bounds allow, from the asked one outwards, each from the one before.
 
     solution: of the task itself; solve: solves a task from a start in so many exchanges at most
@@ -111,7 +91,7 @@ def trade_off(
                 return
             session.pose(asked)
             counts = session.ask(count_decisions, Finished(w=answer.w)).total.counts
-            yield Price(allowance, answer.status, answer.objective, rates_of(counts))
+            yield BoundPrice(allowance, answer.status, answer.objective, rates_of(counts))
             if answer.solved:
                 w = answer.w
 
