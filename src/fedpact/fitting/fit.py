@@ -68,8 +68,8 @@ def fit(
     curves:  count the scores of a classifier for two classes by bins: one more exchange
     trade_off: train for other bounds around the asked ones too (`fedpact.fitting.trade_off`): at most 60 more
     inference: standard errors of coefficients and prices, by one more exchange: "sandwich", "hc0", "model" or
-             "clustered" (`fedpact.solvers.inference` says what each assumes); of regressions also "bootstrap", by a
-             hundred more solves; or "none". `Fit.summary` is their table
+             "clustered" (`fedpact.solvers.inference` says what each assumes); "bootstrap", by a hundred more solves;
+             or "none". `Fit.summary` is their table
     method, tol, max_rounds, seed, callbacks, options: of `fp.solve`, for every solve
 
     Ctrl-C, or an owner that stays away, ends the fit with the best model so far and the status `interrupted` or
@@ -102,10 +102,9 @@ def _check_inference(task: Task, stated: str) -> None:
         raise OptionError(
             f"task {task.name!r} has no standard errors; leave inference out", code="FP-OPTION-993", key="inference"
         )
-    if stated == "bootstrap" and not isinstance(task, Regression):
+    if stated == "bootstrap" and not isinstance(task, Regression | Classification):
         raise OptionError(
-            f"a bootstrap draws the weights of rows, which constraints of task {task.name!r} do not have; use "
-            '"sandwich", or the task "regression"',
+            f"task {task.name!r} has no rows to draw weights of; leave inference out",
             code="FP-OPTION-995",
             key="inference",
         )
@@ -271,6 +270,10 @@ class Fitting:
         settings = {**self._solving, **options}
         return solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **settings)
 
+    def _solve_shortly(self, task: Task, start: Vector, limit: int, **options: Any) -> Solution:
+        """From a start that is nearly there, in so many exchanges at most."""
+        return self._solve(task, start, fallback=False, max_rounds=limit, **options)
+
     def _measure(self, task: Task, w: Vector) -> dict[str, Measured]:
         """One exchange: what everyone tells about the model."""
         self.session.pose(task)
@@ -308,8 +311,8 @@ class Fitting:
 
     def _find_errors(self, task: Task, solution: Solution) -> Inference:
         if self._inference == "bootstrap":
-            assert isinstance(task, Regression)  # `_check_inference` has seen to it
-            return bootstrap(self._solve, task, solution, self.session.owners)
+            assert isinstance(task, TableTask)  # `_check_inference` has seen to it
+            return bootstrap(self.session, self._solve_shortly, task, solution)
         self.session.pose(task)
         return infer(
             self.session,
@@ -332,7 +335,7 @@ class Fitting:
         looser = tuple(COARSER * one for one in solution.tol)
 
         def solve_near(other: Classification, start: Vector, limit: int) -> Solution:
-            return self._solve(other, start, fallback=False, max_rounds=limit, tol=looser)
+            return self._solve_shortly(other, start, limit, tol=looser)
 
         points: list[BoundPrice] = []
         try:

@@ -37,7 +37,8 @@ def summarize(found: Fit, level: float) -> Summary:
     prices = [_describe_price(found, holder, row) for holder, row in inference.binding]
     units = np.array([unit for _, unit in prices])
     names = list_names(task)
-    return inference.describe(to_units(task), names, units, [words for words, _ in prices], level)
+    known = _flatten(task, np.zeros(task.parameters))  # a threshold that a promise moved
+    return inference.describe(to_units(task), names, units, [words for words, _ in prices], level, known)
 
 
 def list_names(task: TableTask) -> list[str]:

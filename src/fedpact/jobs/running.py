@@ -271,6 +271,7 @@ def summarized(found: Fit) -> dict[str, Any]:
     return {
         "coefficients": summary.coefficients,
         "priced": summary.prices,
+        "rates": summary.rates,
         "inference": summary.covariance,
         "uncovered": summary.notes,
     }

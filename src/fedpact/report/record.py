@@ -107,13 +107,14 @@ class Record:
     trade_off: tuple[BoundPrice, ...] = ()
     coefficients: tuple[Estimate, ...] = ()
     priced: tuple[Estimate, ...] = ()
+    rates: tuple[Estimate, ...] = ()
     inference: str = ""
     uncovered: tuple[str, ...] = ()
 
     @property
     def summary(self) -> Summary:
         """Coefficients and prices with their standard errors, 95 %."""
-        return Summary(self.coefficients, self.priced, self.inference, 0.95, self.uncovered)
+        return Summary(self.coefficients, self.priced, self.inference, 0.95, self.uncovered, rates=self.rates)
 
     @property
     def solved(self) -> bool:
@@ -190,6 +191,7 @@ PARTS: dict[str, type] = {
     "sent": Sent,
     "coefficients": Estimate,
     "priced": Estimate,
+    "rates": Estimate,
     "trade_off": BoundPrice,
 }
 #: Fields of these that records of version 0.2.0 lack.

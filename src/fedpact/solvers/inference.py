@@ -25,10 +25,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from fedpact.errors import OptionError
 from fedpact.federation import Session, add_up
@@ -62,7 +63,8 @@ class Inference:
     kind:       where it comes from, see `infer`
     degrees:    of freedom of Student's t; infinite: normal
     notes:      what it does not cover, in words
-    draws:      of (w, prices), one a row, by a bootstrap; None: there are none
+    draws:      of (w, prices, rates), one a row, by a bootstrap; None: there are none
+    rates:      of the model's decisions, by name, of which a bootstrap has draws
     """
 
     w: Vector
@@ -73,6 +75,7 @@ class Inference:
     degrees: float
     notes: tuple[str, ...]
     draws: Matrix | None = None
+    rates: Mapping[str, float] = field(default_factory=dict)
 
     def summary(self, names: Sequence[str] | None = None, level: float = 0.95) -> Summary:
         """The table. names: of the entries of w; by default w[0], w[1], ..."""
@@ -81,23 +84,33 @@ class Inference:
         return self.describe(np.eye(self.w.size), called, np.ones(len(binding)), binding, level)
 
     def describe(
-        self, transform: Matrix, names: Sequence[str], units: Vector, binding: Sequence[str], level: float
+        self,
+        transform: Matrix,
+        names: Sequence[str],
+        units: Vector,
+        binding: Sequence[str],
+        level: float,
+        offset: Vector | None = None,
     ) -> Summary:
-        """The table of `transform` @ w, and of the prices in other units."""
+        """The table of `transform` @ w + `offset`, and of the prices in other units."""
         if not 0 < level < 1:
             raise OptionError(f"level = {level}: give a number between 0 and 1", code="FP-OPTION-986", key="level")
-        whole = np.zeros((len(names) + len(binding), self.w.size + self.prices.size))
-        whole[: len(names), : self.w.size] = transform
-        whole[len(names) :, self.w.size :] = np.diag(units)
-        values = whole @ np.append(self.w, self.prices)
+        whole = block_diag(transform, np.diag(units), np.eye(len(self.rates)))
+        called = [*names, *binding, *self.rates]
+        known = np.zeros(len(called))
+        if offset is not None:
+            known[: len(names)] = offset
+        values = whole @ np.concatenate([self.w, self.prices, list(self.rates.values())]) + known
         if self.draws is not None:
-            found = estimates_of_draws([*names, *binding], values, self.draws @ whole.T, level)
-            return Summary(found[: len(names)], found[len(names) :], self.kind, level, self.notes)
-        covariance = np.full((len(values), len(values)), np.nan)
-        if self.covariance is not None:
-            covariance = whole @ self.covariance @ whole.T
-        found = estimates([*names, *binding], values, covariance, level, self.degrees)
-        return Summary(found[: len(names)], found[len(names) :], self.kind, level, self.notes)
+            found = estimates_of_draws(called, values, self.draws @ whole.T + known, level)
+        else:
+            covariance = np.full((len(values), len(values)), np.nan)
+            if self.covariance is not None:
+                covariance = whole @ self.covariance @ whole.T
+            found = estimates(called, values, covariance, level, self.degrees)
+        prices = len(names) + len(binding)
+        rates = tuple(replace(one, z=math.nan, p=math.nan) for one in found[prices:])  # nobody asks if they are zero
+        return Summary(found[: len(names)], found[len(names) : prices], self.kind, level, self.notes, rates=rates)
 
 
 def infer(

@@ -32,7 +32,7 @@ from fedpact.tasks.coefficients import Coefficients
 from fedpact.tasks.families import FAMILIES, Errors, Survival
 from fedpact.tasks.model import RegressionModel
 from fedpact.tasks.tables import GroupedTask, Measures, Rows
-from fedpact.tasks.weights import draw_weights, effective_rows
+from fedpact.tasks.weights import effective_rows
 from fedpact.types import Vector
 
 FamilyName = Literal["squared", "huber", "poisson", "logistic", "cox"]
@@ -48,8 +48,6 @@ class Regression(GroupedTask):
     half the Poisson deviance, the log loss, so that zero is a perfect prediction; or the negative log partial
     likelihood of Cox's model, whose baseline hazards are each owner's own (stratified by owner). A bound that is an
     empty table is none.
-
-    resample: number of a draw of the rows' weights, for a bootstrap; 0: they are as they are
     """
 
     name: ClassVar[str] = "regression"
@@ -96,8 +94,6 @@ class Regression(GroupedTask):
         dict, "features that have one coefficient, by a name for it: equal effects in groups", "columns",
         example='{dose = ["dose_f", "dose_m"]}',
     )  # fmt: skip
-
-    resample: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "equal", {name: tuple(features) for name, features in self.equal.items()})
@@ -199,8 +195,7 @@ class Regression(GroupedTask):
         label = _check_label(owner, rows.y, (len(X), 2) if self.family == "cox" else (len(X),))
         rows = replace(rows, X=X, y=label)
         rows = replace(rows, group=self._check_groups(owner, rows))
-        if self.resample:
-            rows = replace(rows, weight=draw_weights(rows, self.resample))
+        rows = replace(rows, weight=rows.weight_drawn)
         loss = self.loss(rows)
         return Share(
             self.weight_of(owner, rows) * loss,
