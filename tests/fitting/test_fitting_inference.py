@@ -245,6 +245,46 @@ def test_equal_effects_are_those_of_the_sum_of_the_columns() -> None:
     assert caught.value.code == "FP-OPTION-994"
 
 
+def three_classes() -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(8)
+    X, _ = table("squared")
+    scores = np.column_stack([np.zeros(len(X)), 0.5 * X[:, 0] - 0.3, 20 * X[:, 2] - 2])
+    return X, np.argmax(scores + draw.gumbel(size=scores.shape), axis=1)
+
+
+@pytest.mark.parametrize(("kind", "cov_type"), [("model", "nonrobust"), ("hc0", "HC0")])
+def test_several_classes_are_those_of_statsmodels_against_the_first(kind: str, cov_type: str) -> None:
+    sm = pytest.importorskip("statsmodels.api")
+    X, y = three_classes()
+    task = fp.tasks.Classification(
+        label="y", columns=COLUMNS, classes=("a", "b", "c"), standardize=True, regularization=0.0, owners_weigh="rows"
+    )
+    summary = fp.fit(task, rows_by_owner(X, y), tol=1e-9, inference=kind).summary()
+    reference = sm.MNLogit(y, np.column_stack([X, np.ones(len(X))])).fit(
+        method="newton", cov_type=cov_type, disp=0, tol=1e-14, maxiter=100
+    )
+    names = [f"{level} against a: {column}" for level in "bc" for column in (*COLUMNS, "intercept")]
+    assert [one.name for one in summary.coefficients] == names
+    found = np.array([(one.estimate, one.se) for one in summary.coefficients])
+    np.testing.assert_allclose(found[:, 0], np.asarray(reference.params).T.ravel(), rtol=1e-8)
+    np.testing.assert_allclose(found[:, 1], np.asarray(reference.bse).T.ravel(), rtol=1e-8)
+    assert summary.notes == ()
+
+
+def test_several_classes_under_a_loss_bound_have_standard_errors_of_the_bootstrap() -> None:
+    X, y = three_classes()
+    asked = ({"kind": "loss", "of": "c", "at_most": 0.6, "held_by": "all"},)
+    task = fp.tasks.Classification(
+        label="y", columns=COLUMNS, classes=("a", "b", "c"), constraints=asked, standardize=True, owners_weigh="rows"
+    )
+    owners = rows_by_owner(X, y)
+    drawn, known = (fp.fit(task, owners, tol=1e-6, inference=kind).summary() for kind in ("bootstrap", "sandwich"))
+    assert len(known.prices) == 1
+    for one, other in zip((*drawn.coefficients, *drawn.prices), (*known.coefficients, *known.prices), strict=True):
+        assert one.name == other.name
+        assert one.se == pytest.approx(other.se, rel=0.35)
+
+
 @pytest.mark.slow
 def test_the_bootstrap_agrees_with_the_sandwich_where_both_hold() -> None:
     """Under a bound that binds strongly: a hundred draws know a standard error to about 7 %."""

@@ -18,6 +18,7 @@ from fedpact.fitting.bootstrap import bootstrap
 from fedpact.fitting.calibration import calibrate
 from fedpact.fitting.curves import draw_scores
 from fedpact.fitting.evidence import Evidence
+from fedpact.fitting.inference import list_undetermined
 from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells, measure_together
@@ -322,6 +323,7 @@ class Fitting:
             server=self._server_share(task),
             regularizer=task.regularizer(),
             covariance=self._inference,
+            undetermined=list_undetermined(task) if isinstance(task, TableTask) else None,
         )
 
     def _look_around(self, found: Fit, extras: Extras) -> Fit:

@@ -122,6 +122,7 @@ def infer(
     server: Share | None,
     regularizer: Prox | None,
     covariance: str,
+    undetermined: Matrix | None = None,
 ) -> Inference:
     """One exchange: the covariance of a solution and of its prices, with the owners of the session.
 
@@ -129,6 +130,8 @@ def infer(
     coupled:    price of the coupled constraint
     server:     the coordinator's own share; functions of it that have no rows are exact
     covariance: "sandwich", "hc0", "model" or "clustered", see above
+    undetermined: directions of w, one a row, along which no function changes: w has no variance there, and only what
+                does not change along them has standard errors
     """
     if covariance not in COVARIANCES:
         raise OptionError(
@@ -147,7 +150,8 @@ def infer(
     holder = Share(name=SERVER) if server is None else server
     own = part_of(holder, w, split_prices(order)[SERVER], order, known=True)
     parts = {SERVER: own, **dict(zip(session.owners, replies, strict=True))}
-    return _conclude(order, parts, add_up([replies.total, own]).total, holder, regularizer)
+    directions = np.zeros((0, w.size)) if undetermined is None else undetermined
+    return _conclude(order, parts, add_up([replies.total, own]).total, holder, regularizer, directions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +192,12 @@ def _gather(order: Infer, parts: Mapping[str, Inferred], total: Inferred) -> _Eq
 
 
 def _conclude(
-    order: Infer, parts: Mapping[str, Inferred], total: Inferred, server: Share, regularizer: Prox | None
+    order: Infer,
+    parts: Mapping[str, Inferred],
+    total: Inferred,
+    server: Share,
+    regularizer: Prox | None,
+    undetermined: Matrix,
 ) -> Inference:
     """Solve for the covariance, and say in words what it does not cover."""
     kind = order.covariance
@@ -205,7 +214,10 @@ def _conclude(
     equations = _gather(order, parts, total)
     penalty = np.broadcast_to(curvature, dim)
     system = equations.system + np.diag(np.append(penalty, np.zeros(len(equations.system) - dim)))
-    factor, degrees = _scale_spread(kind, parts, total, dim - len(equations.binding))
+    # Along directions that nothing depends on, any curvature will do: no row moves w there.
+    system[:dim, :dim] += np.trace(system[:dim, :dim]) / dim * (undetermined.T @ undetermined)
+    free = dim - len(undetermined) - len(equations.binding)
+    factor, degrees = _scale_spread(kind, parts, total, free)
     pull = np.append(penalty * order.w, np.zeros(len(system) - dim))
     try:
         covariance = sandwich(system, factor * equations.spread)
