@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 import fedpact as fp
 from fedpact.cli.main import cli
 from fedpact.errors import FedpactError
-from fedpact.federation.policy import columns_sent
+from fedpact.federation.rules import columns_sent
 from fedpact.jobs import read_job, run_job
 from fedpact.problem import Piece
 from fedpact.tasks import PartyModel, load_model

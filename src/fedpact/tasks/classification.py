@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedpact.data import with_intercept
 from fedpact.errors import DataError, OptionError
-from fedpact.federation.policy import Counts
+from fedpact.federation.rules import Counts
 from fedpact.problem import Measure, Share, Unscaled
 from fedpact.problem.certificate import TOGETHER
 from fedpact.prox import Prox, SquaredL2

@@ -20,7 +20,7 @@ from fedpact.alignment import Mode, People
 from fedpact.data.cells import Cells, read_cells
 from fedpact.data.encoding import Encoding, categories_from
 from fedpact.errors import DataError, OptionError
-from fedpact.federation.policy import Counts
+from fedpact.federation.rules import Counts
 from fedpact.problem import Party, Piece, scored
 from fedpact.problem.certificate import TOGETHER
 from fedpact.problem.gaps import Gap
