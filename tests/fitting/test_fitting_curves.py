@@ -90,6 +90,37 @@ def test_models_for_other_bounds() -> None:
     assert objectives == sorted(objectives, reverse=True)
 
 
+def test_models_of_a_regression_for_other_bounds() -> None:
+    """The bound on the loss of one owner binds; each point is the fit that asks for that bound."""
+    draw = np.random.default_rng(3)
+    owners = {}
+    for name, effect in (("north", 1.0), ("south", -0.5)):
+        X = draw.standard_normal((80, 2))
+        owners[name] = Rows(X, effect * X[:, 0] + X[:, 1] + draw.standard_normal(80))
+    bounds = {"north": 9.0, "south": 0.7}
+    task = fp.tasks.Regression(label="y", columns=("a", "b"), max_loss=bounds, regularization=0.0)
+    plain = fp.fit(task, owners)
+    found = fp.fit(task, owners, trade_off=True)
+    assert found.communication.rounds - plain.communication.rounds <= EXCHANGES
+    assert [one.allowance for one in found.trade_off] == list(ALLOWANCES)
+    X = np.vstack([one.X for one in owners.values()])
+    y = np.concatenate([one.y for one in owners.values()])
+    for one in found.trade_off:
+        asked = fp.fit(
+            replace(task, max_loss={name: one.allowance * bound for name, bound in bounds.items()}), owners, tol=1e-7
+        )
+        assert one.status == asked.solution.status
+        if one.status == "infeasible":  # so strict that no model has it
+            continue
+        assert one.objective == pytest.approx(asked.solution.objective, abs=5e-3)
+        error = asked.model.predict(X) - y  # type: ignore[union-attr]
+        assert one.rates["mean absolute error"] == pytest.approx(np.mean(np.abs(error)), abs=1e-2)
+        assert one.rates["root mean squared error"] == pytest.approx(np.sqrt(np.mean(error**2)), abs=1e-2)
+    assert sum(one.status == "solved" for one in found.trade_off) >= 5
+    fixed = fp.tasks.Regression(label="y", columns=("a", "b"), coefficients={"a": {"at_least": 0.0}})
+    assert fp.fit(fixed, owners, trade_off=True).trade_off == ()  # nothing at an owner to allow more of
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("asked", "certified"), [({"bound": 0.5}, 7), ({"min_recall": 0.85}, 7)])
 def test_adult_has_seven_points_in_sixty_exchanges(asked: dict[str, float], certified: int, data_folder: Path) -> None:

@@ -18,9 +18,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedpact.federation import Session
-from fedpact.fitting.agreement import Finished
 from fedpact.fitting.sharpening import OVER, agree_on_cells, is_worse
-from fedpact.fitting.trade_off import count_decisions, rates_of
+from fedpact.fitting.trade_off import measure_all
 from fedpact.problem.certificate import TOGETHER
 from fedpact.solvers import Inference, Solution
 from fedpact.tasks import Classification, TableTask
@@ -81,8 +80,7 @@ def _count_rates(session: Session, task: TableTask, w: Vector) -> dict[str, floa
     """One exchange: rates of a classifier's decisions over the rows of all owners, as they are."""
     if not isinstance(task, Classification):
         return {}
-    session.pose(task)
-    return rates_of(session.ask(count_decisions, Finished(w=w)).total.counts)
+    return measure_all(session, task, w)
 
 
 def _prices(session: Session, solution: Solution, binding: list[tuple[str, int]]) -> Vector:

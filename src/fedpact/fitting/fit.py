@@ -23,7 +23,7 @@ from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells, measure_together
 from fedpact.fitting.sources import Held, source_of
-from fedpact.fitting.trade_off import COARSER
+from fedpact.fitting.trade_off import COARSER, bounds_owners
 from fedpact.fitting.trade_off import trade_off as price_bounds
 from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import Measure, RemoteProblem, Share
@@ -172,7 +172,7 @@ class Fitting:
             found = self._infer(found)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)
-        if isinstance(task, Classification) and found.solution.solved:
+        if isinstance(task, Classification | Regression) and found.solution.solved:
             found = self._look_around(found, extras)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
 
@@ -332,21 +332,21 @@ class Fitting:
         The model is certified and signed by now: it stays when an owner is lost, or has told enough.
         """
         task = found.task
-        assert isinstance(task, Classification)
+        assert isinstance(task, Classification | Regression)
         solution = found.solution
         looser = tuple(COARSER * one for one in solution.tol)
 
-        def solve_near(other: Classification, start: Vector, limit: int) -> Solution:
+        def solve_near(other: Classification | Regression, start: Vector, limit: int) -> Solution:
             return self._solve_shortly(other, start, limit, tol=looser)
 
         points: list[BoundPrice] = []
         try:
-            if extras.curves and len(task.classes) == 2:
+            if extras.curves and isinstance(task, Classification) and len(task.classes) == 2:
                 self.session.pose(task)
                 scale = task.spread if task.sharpened else 1.0
                 curves = draw_scores(self.session, solution.w, scale, found.calibration, log_odds=not task.sharpened)
                 found = replace(found, curves=curves)
-            if extras.trade_off and task.requirements:
+            if extras.trade_off and bounds_owners(task):
                 for point in price_bounds(self.session, task, solution, solve_near):
                     points.append(point)
         except Refused as refused:

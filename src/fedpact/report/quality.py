@@ -56,7 +56,8 @@ def _draw_prices(points: Sequence[BoundPrice], names: Sequence[str]) -> list[Cha
     if not rates:
         rates = {name: (x, [one.rates.get(name, math.nan) for one in points]) for name in names}
     objective = {say("objective"): (x, [one.objective for one in points])}
-    for key, title, lines in (("rates", say("Rates"), rates), ("price", say("Objective"), objective)):
+    decided = say("Rates") if "accuracy" in names else say("Errors")
+    for key, title, lines in (("rates", decided, rates), ("price", say("Objective"), objective)):
         if not lines:
             continue
         about = " ".join(

@@ -99,6 +99,13 @@ class Errors:
             told |= self._by_group(error, self.rows.group)
         return told
 
+    def add_up(self, w: Vector) -> Vector:
+        """Rows that the weights carry, their sum, and weighted sums of the errors' sizes and squares."""
+        error = self._predict(w) - self.rows.y
+        weight = np.ones(len(error)) if self.rows.weight is None else self.rows.weight
+        carried = effective_rows(len(error), self.rows.weight)
+        return np.array([carried, weight.sum(), weight @ np.abs(error), weight @ error**2])
+
     def _predict(self, w: Vector) -> Vector:
         score = self.rows.X @ w
         if self.rows.offset is not None:

@@ -48,6 +48,8 @@ class Regression(GroupedTask):
     half the Poisson deviance, the log loss, so that zero is a perfect prediction; or the negative log partial
     likelihood of Cox's model, whose baseline hazards are each owner's own (stratified by owner). A bound that is an
     empty table is none.
+
+    allowance: multiple of what every bound at an owner allows, for models around the asked one; 1: as it was asked
     """
 
     name: ClassVar[str] = "regression"
@@ -94,6 +96,8 @@ class Regression(GroupedTask):
         dict, "features that have one coefficient, by a name for it: equal effects in groups", "columns",
         example='{dose = ["dose_f", "dose_m"]}',
     )  # fmt: skip
+
+    allowance: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "equal", {name: tuple(features) for name, features in self.equal.items()})
@@ -247,12 +251,17 @@ class Regression(GroupedTask):
         assert together.length is not None
         return Constraint(together, Nonnegative(together.length))
 
+    @property
+    def bounds_owners(self) -> bool:
+        """Whether there are constraints at owners, and not only on coefficients."""
+        return any(getattr(self, kind.key) != {} for kind in KINDS.values())
+
     def required(self, owner: str) -> Iterator[tuple[Kind, float]]:
         """The kinds of constraints that are asked for, and the owner's bound of each."""
         for kind in KINDS.values():
             stated = getattr(self, kind.key)
             if stated != {}:
-                yield kind, checks.bound_for(stated, owner, kind.key)
+                yield kind, self.allowance * checks.bound_for(stated, owner, kind.key)
 
     def server_share(self) -> Share | None:
         if not self.constrained:
