@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,35 @@ def test_the_table_is_that_of_statsmodels_in_the_units_of_the_columns(family: st
     np.testing.assert_allclose([one.estimate for one in summary.coefficients], reference.params, rtol=1e-8)
     np.testing.assert_allclose([one.se for one in summary.coefficients], reference.bse, rtol=1e-8)
     np.testing.assert_allclose([one.p for one in summary.coefficients], reference.pvalues, rtol=1e-6, atol=1e-12)
+
+
+def test_overdispersed_counts_are_those_of_statsmodels() -> None:
+    """NB2 with a given dispersion and an offset; the inverse of the observed information, and its sandwich."""
+    sm = pytest.importorskip("statsmodels.api")
+    X, _ = table("squared")
+    draw = np.random.default_rng(9)
+    years = draw.uniform(0.5, 2.0, len(X))
+    mean = years * np.exp(0.3 * X[:, 0] - 0.02 * (X[:, 1] - 60) + 5 * X[:, 2])
+    y = draw.poisson(mean * draw.gamma(1 / 0.6, 0.6, len(X))).astype(float)
+    owners = {
+        name: replace(one, offset=np.log(years[i == OWNER]))
+        for i, (name, one) in enumerate(rows_by_owner(X, y).items())
+    }
+    task = task_of("negative_binomial", dispersion=0.6, offset="log_years")
+    found = fp.fit(task, owners, tol=1e-9, inference="model")
+    robust = fp.fit(task, owners, tol=1e-9, inference="hc0").summary()
+    family = sm.families.NegativeBinomial(alpha=0.6)
+    model = sm.GLM(y, np.column_stack([X, np.ones(len(X))]), family=family, offset=np.log(years))
+    reference = model.fit(tol=1e-14, maxiter=200)
+    summary = found.summary()
+    np.testing.assert_allclose([one.estimate for one in summary.coefficients], reference.params, rtol=1e-8)
+    information = -model.hessian(reference.params, observed=True)
+    inverse = np.linalg.inv(information)
+    np.testing.assert_allclose([one.se for one in summary.coefficients], np.sqrt(np.diag(inverse)), rtol=1e-8)
+    moved = model.score_obs(reference.params) @ inverse
+    np.testing.assert_allclose([one.se for one in robust.coefficients], np.sqrt(np.sum(moved**2, axis=0)), rtol=1e-7)
+    loss = sum(len(one.y) * float(found.measures[name]["mean loss"]) for name, one in owners.items())
+    assert 2 * loss == pytest.approx(reference.deviance, rel=1e-9)
 
 
 def test_cox_from_tables_is_that_of_lifelines() -> None:
