@@ -79,7 +79,7 @@ class Answer(Reply):
 
 
 ADVANCE = "fedpact.solvers.constrained.interior_point:advance"
-EXACT = "fedpact.solvers.vertical.vertical_exact:sketch"
+EXACT = "fedpact.solvers.vertical.vertical_exact_party:sketch"
 
 
 def asked(

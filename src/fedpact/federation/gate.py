@@ -49,8 +49,8 @@ PLAIN = [0.0, 0]
 NEAR = 0.25
 #: Files there whose steps several methods share.
 SHARED = ("local_steps", "splitting", "shared")
-#: The end of a file's name that holds the owner's, or the party's, half of a method alone.
-HALF = re.compile("_(owner|party)$")
+#: The end of a file's name that holds the owner's, or the party's, half of a method alone, or its standard errors.
+HALF = re.compile("_(owner|party|errors)$")
 
 
 @dataclass

@@ -65,6 +65,8 @@ class Inference:
     notes:      what it does not cover, in words
     draws:      of (w, prices, rates), one a row, by a bootstrap; None: there are none
     rates:      of the model's decisions, by name, of which a bootstrap has draws
+    shift:      by how much the penalty moves (w, prices), and what the tolerance of the solve leaves open: two columns;
+                None where the notes say all there is to say
     """
 
     w: Vector
@@ -76,6 +78,18 @@ class Inference:
     notes: tuple[str, ...]
     draws: Matrix | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
+    shift: Matrix | None = None
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """The notes, with one for a penalty that is not tiny and one for a solve that is not exact enough."""
+        if self.shift is None or self.covariance is None:
+            return self.notes
+        errors = np.sqrt(np.diag(self.covariance))
+        dim = self.w.size
+        penalty = relative_size(self.shift[:dim, 0], errors[:dim])
+        tolerance = relative_size(self.shift[:, 1], errors)
+        return (*self.notes, *note_sizes(penalty, tolerance))
 
     def summary(self, names: Sequence[str] | None = None, level: float = 0.95) -> Summary:
         """The table. names: of the entries of w; by default w[0], w[1], ..."""
@@ -110,7 +124,7 @@ class Inference:
             found = estimates(called, values, covariance, level, self.degrees)
         prices = len(names) + len(binding)
         rates = tuple(replace(one, z=math.nan, p=math.nan) for one in found[prices:])  # nobody asks if they are zero
-        return Summary(found[: len(names)], found[len(names) : prices], self.kind, level, self.notes, rates=rates)
+        return Summary(found[: len(names)], found[len(names) : prices], self.kind, level, self.caveats, rates=rates)
 
 
 def infer(
@@ -223,12 +237,10 @@ def _conclude(
         covariance = sandwich(system, factor * equations.spread)
     except np.linalg.LinAlgError:
         return replace(nothing, notes=(SINGULAR,))
-    found = Inference(order.w, equations.prices, equations.binding, covariance, kind, degrees, ())
+    shift = np.asarray(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
+    found = Inference(order.w, equations.prices, equations.binding, covariance, kind, degrees, (), shift=shift)
     errors = np.sqrt(np.diag(covariance))
-    shift = np.abs(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
     notes = [*_note_weak(found, errors), *_note_near(found, server, parts), *_note_owners(kind, parts)]
-    notes += _note_size(shift[:dim, 0], errors[:dim], TINY, PENALTY)
-    notes += _note_size(shift[:, 1], errors, EXACT, TOLERANCE)
     return replace(found, notes=tuple(notes))
 
 
@@ -289,11 +301,20 @@ def _note_owners(kind: str, parts: Mapping[str, Inferred]) -> list[str]:
     return [f"{owners} owners are few for standard errors clustered by owner, which are then too small"]
 
 
-def _note_size(shift: Vector, errors: Vector, allowed: float, words: str) -> list[str]:
-    """A note when some shift is more than the allowed part of its standard error."""
+def relative_size(shift: Vector, errors: Vector) -> float:
+    """The largest shift in units of its standard error."""
     free = errors > 0
-    largest = float(np.max(shift[free] / errors[free], initial=0.0))
-    return [words.format(largest)] if largest > allowed else []
+    return float(np.max(np.abs(shift[free]) / errors[free], initial=0.0))
+
+
+def note_sizes(penalty: float, tolerance: float) -> list[str]:
+    """Notes where penalty or tolerance move an estimate by more than is allowed, in standard errors."""
+    notes = []
+    if penalty > TINY:
+        notes.append(PENALTY.format(penalty))
+    if tolerance > EXACT:
+        notes.append(TOLERANCE.format(tolerance))
+    return notes
 
 
 def infer_solution(

@@ -78,6 +78,12 @@ class Holding:
     def cells(self) -> dict[str, float]:
         return count_cells(self.y, self.group, self.task.levels, self.counts)
 
+    def members(self, one: Requirement) -> list[NDArray[np.bool_]]:
+        """The rows of each group that a gap is between."""
+        codes = self.task.codes_of(one, self.group)
+        assert codes is not None  # `check_rows` has seen to it
+        return [np.asarray(codes == g) for g in range(len(self.task.levels_of(one).groups))]
+
     def objective(self) -> Function:
         """The owner's part of what is minimised."""
         task = self.task
@@ -137,7 +143,7 @@ class Holding:
         for one in self.own:
             if one.is_gap and self.group is None and not self.task.constrained:
                 continue  # a model without constraints needs no groups
-            check_rows(one, self.task.levels, self.owner, self.y, self.group)
+            check_rows(one, self.task.levels_of(one), self.owner, self.y, self.task.codes_of(one, self.group))
 
     def constraint(self) -> Constraint | None:
         """What the holder itself must meet."""
@@ -168,14 +174,18 @@ class Holding:
 
     def lines(self, held_by: str) -> list[Line]:
         """Of the constraints on decisions."""
-        cells = self.task.cells if held_by == "all" else self.cells
-        assert cells is not None
         found: list[Line] = []
         for number, one in enumerate(self.task.requirements, 1):
             if one.held_by != held_by:
                 continue
+            levels = self.task.levels_of(one)
+            group = self.task.codes_of(one, self.group)
+            cells = self.task.cells if held_by == "all" else self.cells
+            assert cells is not None
+            if levels.column != self.task.group:  # one of several attributes
+                cells = count_cells(self.y, group, levels, self.counts)
             part = self.task.strictness * self.task.allowance
-            for line in rate_lines(one, self.task.levels, self.owner, self.y, self.group, cells, part, self.counts):
+            for line in rate_lines(one, levels, self.owner, self.y, group, cells, part, self.counts):
                 found.append(replace(line, eased=number == self.task.relaxed))
         return found
 
@@ -244,8 +254,7 @@ class Holding:
         """The rows of each group where a gap is bounded; else all of them."""
         if not one.is_gap:
             return [inside]
-        assert self.group is not None  # `check_rows` has seen to it
-        return [inside & (self.group == g) for g in range(len(self.task.groups))]
+        return [inside & member for member in self.members(one)]
 
     def _losses(self, one: Requirement) -> Map:
         limit = self.task.allowance * bound_of(one, self.owner)
@@ -254,10 +263,7 @@ class Holding:
             rows = self.y == self.task.levels.class_of(one)
         if not one.is_gap:
             return as_map(self._mean_loss(rows) - limit)
-        assert self.group is not None
-        means = []
-        for g in range(len(self.task.groups)):
-            means.append(self._mean_loss(rows & (self.group == g)))
+        means = [self._mean_loss(rows & member) for member in self.members(one)]
         gaps = [TwoSided(second - first, -limit, limit) for first, second in combinations(means, 2)]
         return gaps[0] if len(gaps) == 1 else Stack(gaps)
 
