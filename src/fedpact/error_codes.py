@@ -704,7 +704,7 @@ CODES = {
     "FP-OPTION-987": "a column of events is given for a family without them; leave it out",
     "FP-OPTION-988": "a model of times to an event has no such bound or offset; leave it out",
     "FP-OPTION-989": "a model of times to an event has no column of events; name it",
-    "FP-OPTION-995": "a bootstrap is for regressions only; use another kind of standard errors",
+    "FP-OPTION-995": "a bootstrap is for regressions and classifiers; use another kind of standard errors",
     "FP-OPTION-994": "coefficients that are to be equal are not of two or more different features; name such",
     "FP-OPTION-991": "this fit has no standard errors; ask for them when it is made, by inference",
     "FP-OPTION-992": "this kind of standard errors is unknown; choose one of those listed",

@@ -14,7 +14,6 @@ from fedpact import data
 from fedpact.fitting.curves import Binned, merge_small
 from fedpact.fitting.trade_off import ALLOWANCES, EXCHANGES, Decided
 from fedpact.report.quality import area, roc, tenths
-from fedpact.report.record import Curves
 from fedpact.tasks import NeymanPearson, Rows
 from fedpact_experiments.datasets import adult_a
 
@@ -42,7 +41,7 @@ def test_the_curve_is_that_of_the_pooled_rows(secure: bool) -> None:
     assert isinstance(model, fp.tasks.Model)
     score = model.scores(together.X)[:, 0]
     assert found.curves is not None
-    curves = Curves(**vars(found.curves))
+    curves = found.curves
     assert (sum(curves.negative), sum(curves.positive)) == tuple(np.bincount(together.y))
     assert area(*roc(curves)) == pytest.approx(roc_auc_score(together.y, score), abs=2e-3)  # ties within a bin
     binned = np.bincount(np.searchsorted(curves.edges, score[together.y == 1]), minlength=len(curves.positive))
@@ -89,6 +88,37 @@ def test_models_for_other_bounds() -> None:
         assert one.rates["recall"] == pytest.approx(np.mean(decided[together.y == 1]), abs=0.02)
     objectives = [one.objective for one in found.trade_off]
     assert objectives == sorted(objectives, reverse=True)
+
+
+def test_models_of_a_regression_for_other_bounds() -> None:
+    """The bound on the loss of one owner binds; each point is the fit that asks for that bound."""
+    draw = np.random.default_rng(3)
+    owners = {}
+    for name, effect in (("north", 1.0), ("south", -0.5)):
+        X = draw.standard_normal((80, 2))
+        owners[name] = Rows(X, effect * X[:, 0] + X[:, 1] + draw.standard_normal(80))
+    bounds = {"north": 9.0, "south": 0.7}
+    task = fp.tasks.Regression(label="y", columns=("a", "b"), max_loss=bounds, regularization=0.0)
+    plain = fp.fit(task, owners)
+    found = fp.fit(task, owners, trade_off=True)
+    assert found.communication.rounds - plain.communication.rounds <= EXCHANGES
+    assert [one.allowance for one in found.trade_off] == list(ALLOWANCES)
+    X = np.vstack([one.X for one in owners.values()])
+    y = np.concatenate([one.y for one in owners.values()])
+    for one in found.trade_off:
+        asked = fp.fit(
+            replace(task, max_loss={name: one.allowance * bound for name, bound in bounds.items()}), owners, tol=1e-7
+        )
+        assert one.status == asked.solution.status
+        if one.status == "infeasible":  # so strict that no model has it
+            continue
+        assert one.objective == pytest.approx(asked.solution.objective, abs=5e-3)
+        error = asked.model.predict(X) - y  # type: ignore[union-attr]
+        assert one.rates["mean absolute error"] == pytest.approx(np.mean(np.abs(error)), abs=1e-2)
+        assert one.rates["root mean squared error"] == pytest.approx(np.sqrt(np.mean(error**2)), abs=1e-2)
+    assert sum(one.status == "solved" for one in found.trade_off) >= 5
+    fixed = fp.tasks.Regression(label="y", columns=("a", "b"), coefficients={"a": {"at_least": 0.0}})
+    assert fp.fit(fixed, owners, trade_off=True).trade_off == ()  # nothing at an owner to allow more of
 
 
 @pytest.mark.slow

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fedpact as fp
 from fedpact.errors import FedpactError
@@ -59,6 +61,35 @@ def test_the_table_is_that_of_statsmodels_in_the_units_of_the_columns(family: st
     np.testing.assert_allclose([one.estimate for one in summary.coefficients], reference.params, rtol=1e-8)
     np.testing.assert_allclose([one.se for one in summary.coefficients], reference.bse, rtol=1e-8)
     np.testing.assert_allclose([one.p for one in summary.coefficients], reference.pvalues, rtol=1e-6, atol=1e-12)
+
+
+def test_overdispersed_counts_are_those_of_statsmodels() -> None:
+    """NB2 with a given dispersion and an offset; the inverse of the observed information, and its sandwich."""
+    sm = pytest.importorskip("statsmodels.api")
+    X, _ = table("squared")
+    draw = np.random.default_rng(9)
+    years = draw.uniform(0.5, 2.0, len(X))
+    mean = years * np.exp(0.3 * X[:, 0] - 0.02 * (X[:, 1] - 60) + 5 * X[:, 2])
+    y = draw.poisson(mean * draw.gamma(1 / 0.6, 0.6, len(X))).astype(float)
+    owners = {
+        name: replace(one, offset=np.log(years[i == OWNER]))
+        for i, (name, one) in enumerate(rows_by_owner(X, y).items())
+    }
+    task = task_of("negative_binomial", dispersion=0.6, offset="log_years")
+    found = fp.fit(task, owners, tol=1e-9, inference="model")
+    robust = fp.fit(task, owners, tol=1e-9, inference="hc0").summary()
+    family = sm.families.NegativeBinomial(alpha=0.6)
+    model = sm.GLM(y, np.column_stack([X, np.ones(len(X))]), family=family, offset=np.log(years))
+    reference = model.fit(tol=1e-14, maxiter=200)
+    summary = found.summary()
+    np.testing.assert_allclose([one.estimate for one in summary.coefficients], reference.params, rtol=1e-8)
+    information = -model.hessian(reference.params, observed=True)
+    inverse = np.linalg.inv(information)
+    np.testing.assert_allclose([one.se for one in summary.coefficients], np.sqrt(np.diag(inverse)), rtol=1e-8)
+    moved = model.score_obs(reference.params) @ inverse
+    np.testing.assert_allclose([one.se for one in robust.coefficients], np.sqrt(np.sum(moved**2, axis=0)), rtol=1e-7)
+    loss = sum(len(one.y) * float(found.measures[name]["mean loss"]) for name, one in owners.items())
+    assert 2 * loss == pytest.approx(reference.deviance, rel=1e-9)
 
 
 def test_cox_from_tables_is_that_of_lifelines() -> None:
@@ -245,6 +276,46 @@ def test_equal_effects_are_those_of_the_sum_of_the_columns() -> None:
     assert caught.value.code == "FP-OPTION-994"
 
 
+def three_classes() -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(8)
+    X, _ = table("squared")
+    scores = np.column_stack([np.zeros(len(X)), 0.5 * X[:, 0] - 0.3, 20 * X[:, 2] - 2])
+    return X, np.argmax(scores + draw.gumbel(size=scores.shape), axis=1)
+
+
+@pytest.mark.parametrize(("kind", "cov_type"), [("model", "nonrobust"), ("hc0", "HC0")])
+def test_several_classes_are_those_of_statsmodels_against_the_first(kind: str, cov_type: str) -> None:
+    sm = pytest.importorskip("statsmodels.api")
+    X, y = three_classes()
+    task = fp.tasks.Classification(
+        label="y", columns=COLUMNS, classes=("a", "b", "c"), standardize=True, regularization=0.0, owners_weigh="rows"
+    )
+    summary = fp.fit(task, rows_by_owner(X, y), tol=1e-9, inference=kind).summary()
+    reference = sm.MNLogit(y, np.column_stack([X, np.ones(len(X))])).fit(
+        method="newton", cov_type=cov_type, disp=0, tol=1e-14, maxiter=100
+    )
+    names = [f"{level} against a: {column}" for level in "bc" for column in (*COLUMNS, "intercept")]
+    assert [one.name for one in summary.coefficients] == names
+    found = np.array([(one.estimate, one.se) for one in summary.coefficients])
+    np.testing.assert_allclose(found[:, 0], np.asarray(reference.params).T.ravel(), rtol=1e-8)
+    np.testing.assert_allclose(found[:, 1], np.asarray(reference.bse).T.ravel(), rtol=1e-8)
+    assert summary.notes == ()
+
+
+def test_several_classes_under_a_loss_bound_have_standard_errors_of_the_bootstrap() -> None:
+    X, y = three_classes()
+    asked = ({"kind": "loss", "of": "c", "at_most": 0.6, "held_by": "all"},)
+    task = fp.tasks.Classification(
+        label="y", columns=COLUMNS, classes=("a", "b", "c"), constraints=asked, standardize=True, owners_weigh="rows"
+    )
+    owners = rows_by_owner(X, y)
+    drawn, known = (fp.fit(task, owners, tol=1e-6, inference=kind).summary() for kind in ("bootstrap", "sandwich"))
+    assert len(known.prices) == 1
+    for one, other in zip((*drawn.coefficients, *drawn.prices), (*known.coefficients, *known.prices), strict=True):
+        assert one.name == other.name
+        assert one.se == pytest.approx(other.se, rel=0.35)
+
+
 @pytest.mark.slow
 def test_the_bootstrap_agrees_with_the_sandwich_where_both_hold() -> None:
     """Under a bound that binds strongly: a hundred draws know a standard error to about 7 %."""
@@ -267,8 +338,75 @@ def test_a_bootstrap_is_the_same_again_and_covers_an_l1_penalty(monkeypatch: pyt
     assert first["dose"].low < first["dose"].high
 
 
-def test_a_bootstrap_is_for_regressions() -> None:
+def test_a_bootstrap_is_of_regressions_and_classifiers() -> None:
     X, y = table("logistic")
+    task = fp.tasks.Minimax(label="(y)", columns=COLUMNS)
     with pytest.raises(FedpactError) as caught:
-        fp.NeymanPearsonClassifier(bound=0.5, inference="bootstrap").fit(X, y)
+        fp.fit(task, rows_by_owner(X, y.astype(int)), inference="bootstrap")
     assert caught.value.code == "FP-OPTION-995"
+
+
+def test_the_bootstrap_of_a_classifier_agrees_with_the_sandwich_under_a_mean_loss() -> None:
+    """A bound on the mean loss of a class that binds at one owner; 100 draws know a standard error to about 7 %."""
+    X, y = table("logistic")
+    bounds = {"clinic 0": 9.0, "clinic 1": 9.0, "clinic 2": 0.45}
+    task = fp.tasks.NeymanPearson(label="y", columns=COLUMNS, bound=bounds, standardize=True, regularization=0.0)
+    owners = rows_by_owner(X, y.astype(int))
+    drawn, known = (fp.fit(task, owners, tol=1e-6, inference=kind).summary() for kind in ("bootstrap", "sandwich"))
+    assert len(known.prices) == 1
+    assert not known.notes
+    for one, other in zip((*drawn.coefficients, *drawn.prices), (*known.coefficients, *known.prices), strict=True):
+        assert one.name == other.name
+        assert one.se == pytest.approx(other.se, rel=0.3)
+
+
+def one_column(rows: int, seed: int) -> dict[str, Rows]:
+    """A column that is normal in either class, with means 0 and 1.5."""
+    draw = np.random.default_rng(seed)
+    y = (draw.random(rows) < 0.5).astype(int)
+    return {"clinic": Rows(draw.standard_normal((rows, 1)) + 1.5 * y[:, None], y)}
+
+
+@pytest.mark.parametrize("objective", ["loss", "errors"])
+def test_the_threshold_under_a_recall_moves_as_a_quantile_does(objective: str) -> None:
+    """With one column a recall of 0.9 sets the threshold at the lower decile of a class.
+
+    Its standard error is sqrt(0.9 * 0.1 / rows) / density there, in closed form.
+    """
+    owners = one_column(2000, seed=3)
+    about = {"constraints": ({"kind": "recall", "at_least": 0.9},), "regularization": 1e-4, "objective": objective}
+    found = fp.fit(fp.tasks.Classification(label="y", columns=("x",), **about), owners, inference="bootstrap")
+    assert found.inference is not None
+    assert found.inference.draws is not None
+    slope, intercept = found.inference.draws[:, :2].T
+    ill = int(owners["clinic"].y.sum())
+    expected = np.sqrt(0.9 * 0.1 / ill) / stats.norm.pdf(stats.norm.ppf(0.1))
+    assert np.std(-intercept / slope, ddof=1) == pytest.approx(expected, rel=0.25)
+    recall = found.summary()["recall"]
+    assert recall.estimate == found.measures["clinic"]["recall"]
+    assert recall.se == pytest.approx(np.sqrt(0.9 * 0.1 / ill), rel=0.25)
+
+
+def test_a_bootstrap_is_the_same_with_secure_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a loss that all owners bound together, whose rows every draw weighs anew, and a gap between groups."""
+    monkeypatch.setattr("fedpact.fitting.bootstrap.REPETITIONS", 4)
+    X, y = table("logistic")
+    group = (np.arange(len(y)) // 3) % 2
+    owners = {
+        f"clinic {i}": Rows(X[i == OWNER], y[i == OWNER].astype(int), group[i == OWNER]) for i in range(len(SIZES))
+    }
+    asked = (
+        {"kind": "loss", "of": "1", "at_most": 0.4, "held_by": "all"},
+        {"kind": "loss", "gap": True, "at_most": 0.3},
+    )
+    task = fp.tasks.Classification(
+        label="y", columns=COLUMNS, group="sex", constraints=asked, standardize=True, regularization=1e-3
+    )
+    tables = []
+    for secure in (False, True):
+        with fp.Session(secure_sum=secure) as session:
+            tables.append(fp.fit(task, owners, session, inference="bootstrap").summary())
+    for one, other in zip(tables[0].coefficients, tables[1].coefficients, strict=True):
+        assert one.se == pytest.approx(other.se, rel=1e-3)
+        assert one.se > 0
+    assert {row.split(",")[0] for row in tables[0].to_csv().splitlines()} == {"kind", "coefficient", "price", "rate"}

@@ -12,7 +12,8 @@ import numpy as np
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.report.coefficients import Coefficient
-from fedpact.report.record import Bounded, Curves, Measured, Price, Record, Sent, Step
+from fedpact.report.record import Bounded, Measured, Record, Sent, Step
+from fedpact.statistics import BoundPrice, ScoreCounts
 
 #: Names that a page must show as they are.
 HOSTILE = (
@@ -140,7 +141,7 @@ def whole() -> Record:
     """A recall that every hospital keeps, with curves and a trade-off: everything that a page can show."""
     counts = [20, 90, 160, 150, 90, 50, 30, 20, 10, 5]
     points = [
-        Price(allowance, "solved" if allowance < 1.5 else "max_rounds", 0.3 / allowance, rates)
+        BoundPrice(allowance, "solved" if allowance < 1.5 else "max_rounds", 0.3 / allowance, rates)
         for allowance, rates in zip(
             (0.7, 1.0, 1.5),
             (
@@ -153,7 +154,7 @@ def whole() -> Record:
     ]
     edges = tuple(float(edge) for edge in np.linspace(-4, 4, 9))
     middles = np.append(edges, 5.0) - 0.5
-    curves = Curves(
+    curves = ScoreCounts(
         edges,
         tuple(map(float, counts)),
         tuple(map(float, counts[::-1])),

@@ -19,8 +19,8 @@ from fedpact.report import sections
 from fedpact.report.coefficients import Coefficient, read_coefficients
 from fedpact.report.page import markdown, page, write_page
 from fedpact.report.quality import area, roc, tenths
-from fedpact.report.record import Curves, Record
-from fedpact.statistics import Estimate
+from fedpact.report.record import Record
+from fedpact.statistics import Estimate, ScoreCounts
 from fedpact.tasks import Model
 
 
@@ -137,7 +137,7 @@ def test_everything_that_a_page_can_show_has_a_name_of_its_own() -> None:
 
 def test_the_area_is_how_often_a_positive_scores_higher() -> None:
     """Mann-Whitney: over all pairs, ties by half."""
-    curves = Curves((0.0, 1.0), (3.0, 1.0, 1.0), (0.0, 2.0, 2.0), (0.25, 0.62, 0.82))
+    curves = ScoreCounts((0.0, 1.0), (3.0, 1.0, 1.0), (0.0, 2.0, 2.0), (0.25, 0.62, 0.82))
     pairs = [(n, p) for n in (0, 0, 0, 1, 2) for p in (1, 1, 2, 2)]
     wins = sum(1.0 if p > n else 0.5 * (p == n) for n, p in pairs)
     assert area(*roc(curves)) == pytest.approx(wins / len(pairs))

@@ -252,7 +252,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
         pytest.importorskip("mlflow", reason="MLflow is absent: pip install 'fedpact[mlflow]'")
-        yield f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'runs.db'}"
+        folder = tmp_path_factory.mktemp("mlflow")
+        patch.chdir(folder)  # beside a store in a file, MLflow writes artifacts to mlruns/ of the working folder
+        yield f"sqlite:///{folder / 'runs.db'}"
 
 
 def only_run(store: str, experiment: str) -> tuple[Any, Any]:

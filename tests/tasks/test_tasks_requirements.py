@@ -187,6 +187,21 @@ def test_parts_of_the_owners_sum_to_the_line_of_the_pooled_rows(one: Requirement
     np.testing.assert_allclose(parts, [value(line, decided, classes) for line in pooled], rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("kind", [*ONE_SIDED, "precision", "equalized_odds", "demographic_parity"])
+def test_rows_that_count_several_times_are_rows_that_are_there_as_often(kind: str) -> None:
+    about = levels(3, 2)
+    y, group, decided = table(5, 3, 2, rows=60)
+    counts = np.random.default_rng(6).integers(1, 4, len(y))
+    again = np.repeat(np.arange(len(y)), counts)
+    bound = {"at_most": 0.1} if kind in ("equalized_odds", "demographic_parity") else {"at_least": 0.6}
+    one = Requirement(kind=kind, **bound)  # type: ignore[arg-type]
+    weighed = counts.astype(float)
+    found = lines_of(one, about, y, group, cells=count_cells(y, group, about, weighed), counts=weighed)
+    expected = lines_of(one, about, y[again], group[again])
+    for line, other in zip(found, expected, strict=True):
+        assert value(line, decided, 3) == pytest.approx(value(other, decided[again], 3), abs=1e-14)
+
+
 def test_stricter_bounds_use_a_part_of_what_is_allowed() -> None:
     about = levels(2, 2)
     y, group, _ = table(3, 2, 2, rows=4000)

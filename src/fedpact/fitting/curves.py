@@ -17,26 +17,12 @@ from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.fitting.calibration import Scored
 from fedpact.problem import Share
 from fedpact.solvers.steps import model_of
+from fedpact.statistics import ScoreCounts
 from fedpact.tasks import Calibration
 from fedpact.types import Vector
 
 #: Inner edges of the bins, in log-odds, or in units of the usual size of scores that are none. Beyond them is one bin.
 EDGES = np.linspace(-8.0, 8.0, 81)
-
-
-@dataclass(frozen=True)
-class ScoreCounts:
-    """Rows of either class by score, over all owners together.
-
-    edges:         between the bins, rising; the first and the last bin are open
-    negative:      rows of the first class in every bin; positive: of the second
-    probabilities: that the model gives a row in the middle of each bin; none: its scores are not probabilities
-    """
-
-    edges: tuple[float, ...]
-    negative: tuple[float, ...]
-    positive: tuple[float, ...]
-    probabilities: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,16 +18,18 @@ from fedpact.fitting.bootstrap import bootstrap
 from fedpact.fitting.calibration import calibrate
 from fedpact.fitting.curves import draw_scores
 from fedpact.fitting.evidence import Evidence
+from fedpact.fitting.inference import list_undetermined
 from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells, measure_together
 from fedpact.fitting.sources import Held, source_of
-from fedpact.fitting.trade_off import COARSER, Price
+from fedpact.fitting.trade_off import COARSER, bounds_owners
 from fedpact.fitting.trade_off import trade_off as price_bounds
 from fedpact.fitting.weights import agree_on_weights
 from fedpact.problem import Measure, RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import COVARIANCES, METHODS, Inference, Progress, Solution, Solver, infer, steps_of
+from fedpact.statistics import BoundPrice
 from fedpact.tasks import Classification, Regression, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.requirements import check_holder
@@ -67,8 +69,8 @@ def fit(
     curves:  count the scores of a classifier for two classes by bins: one more exchange
     trade_off: train for other bounds around the asked ones too (`fedpact.fitting.trade_off`): at most 60 more
     inference: standard errors of coefficients and prices, by one more exchange: "sandwich", "hc0", "model" or
-             "clustered" (`fedpact.solvers.inference` says what each assumes); of regressions also "bootstrap", by a
-             hundred more solves; or "none". `Fit.summary` is their table
+             "clustered" (`fedpact.solvers.inference` says what each assumes); "bootstrap", by a hundred more solves;
+             or "none". `Fit.summary` is their table
     method, tol, max_rounds, seed, callbacks, options: of `fp.solve`, for every solve
 
     Ctrl-C, or an owner that stays away, ends the fit with the best model so far and the status `interrupted` or
@@ -101,10 +103,9 @@ def _check_inference(task: Task, stated: str) -> None:
         raise OptionError(
             f"task {task.name!r} has no standard errors; leave inference out", code="FP-OPTION-993", key="inference"
         )
-    if stated == "bootstrap" and not isinstance(task, Regression):
+    if stated == "bootstrap" and not isinstance(task, Regression | Classification):
         raise OptionError(
-            f"a bootstrap draws the weights of rows, which constraints of task {task.name!r} do not have; use "
-            '"sandwich", or the task "regression"',
+            f"task {task.name!r} has no rows to draw weights of; leave inference out",
             code="FP-OPTION-995",
             key="inference",
         )
@@ -171,7 +172,7 @@ class Fitting:
             found = self._infer(found)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)
-        if isinstance(task, Classification) and found.solution.solved:
+        if isinstance(task, Classification | Regression) and found.solution.solved:
             found = self._look_around(found, extras)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
 
@@ -270,6 +271,10 @@ class Fitting:
         settings = {**self._solving, **options}
         return solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **settings)
 
+    def _solve_shortly(self, task: Task, start: Vector, limit: int, **options: Any) -> Solution:
+        """From a start that is nearly there, in so many exchanges at most."""
+        return self._solve(task, start, fallback=False, max_rounds=limit, **options)
+
     def _measure(self, task: Task, w: Vector) -> dict[str, Measured]:
         """One exchange: what everyone tells about the model."""
         self.session.pose(task)
@@ -307,8 +312,8 @@ class Fitting:
 
     def _find_errors(self, task: Task, solution: Solution) -> Inference:
         if self._inference == "bootstrap":
-            assert isinstance(task, Regression)  # `_check_inference` has seen to it
-            return bootstrap(self._solve, task, solution, self.session.owners)
+            assert isinstance(task, TableTask)  # `_check_inference` has seen to it
+            return bootstrap(self.session, self._solve_shortly, task, solution)
         self.session.pose(task)
         return infer(
             self.session,
@@ -318,6 +323,7 @@ class Fitting:
             server=self._server_share(task),
             regularizer=task.regularizer(),
             covariance=self._inference,
+            undetermined=list_undetermined(task) if isinstance(task, TableTask) else None,
         )
 
     def _look_around(self, found: Fit, extras: Extras) -> Fit:
@@ -326,21 +332,21 @@ class Fitting:
         The model is certified and signed by now: it stays when an owner is lost, or has told enough.
         """
         task = found.task
-        assert isinstance(task, Classification)
+        assert isinstance(task, Classification | Regression)
         solution = found.solution
         looser = tuple(COARSER * one for one in solution.tol)
 
-        def solve_near(other: Classification, start: Vector, limit: int) -> Solution:
-            return self._solve(other, start, fallback=False, max_rounds=limit, tol=looser)
+        def solve_near(other: Classification | Regression, start: Vector, limit: int) -> Solution:
+            return self._solve_shortly(other, start, limit, tol=looser)
 
-        points: list[Price] = []
+        points: list[BoundPrice] = []
         try:
-            if extras.curves and len(task.classes) == 2:
+            if extras.curves and isinstance(task, Classification) and len(task.classes) == 2:
                 self.session.pose(task)
                 scale = task.spread if task.sharpened else 1.0
                 curves = draw_scores(self.session, solution.w, scale, found.calibration, log_odds=not task.sharpened)
                 found = replace(found, curves=curves)
-            if extras.trade_off and task.requirements:
+            if extras.trade_off and bounds_owners(task):
                 for point in price_bounds(self.session, task, solution, solve_near):
                     points.append(point)
         except Refused as refused:

@@ -47,7 +47,8 @@ def summarize(found: Fit, level: float) -> Summary:
     prices = [describe_price(found, holder, row) for holder, row in inference.binding]
     units = np.array([unit for _, unit in prices])
     names = list_names(task)
-    return inference.describe(to_units(task), names, units, [words for words, _ in prices], level)
+    known = _flatten(task, np.zeros(task.parameters))  # a threshold that a promise moved
+    return inference.describe(to_units(task), names, units, [words for words, _ in prices], level, known)
 
 
 def _summarize_parties(found: Fit, task: Vertical, inference: Inference, level: float) -> Summary:
@@ -68,29 +69,44 @@ def _summarize_parties(found: Fit, task: Vertical, inference: Inference, level: 
 
 
 def list_names(task: TableTask) -> list[str]:
-    """Of the coefficients, as w lists them: the columns of a score, then its intercept."""
+    """Of the coefficients: the columns of a score, then its intercept; of several classes, against the first one."""
     own = list(task.encoding.names)
     if task.common_intercept:
         own.append(INTERCEPT)
     if task.scores == 1:
         return own
-    levels = getattr(task, "classes", range(task.scores))
-    return [f"{level}: {name}" for level in levels for name in own]
+    base, *others = getattr(task, "classes", range(task.scores))
+    return [f"{level} against {base}: {name}" for level in others for name in own]
 
 
 def to_units(task: TableTask) -> Matrix:
-    """The matrix that turns w into coefficients in the units of the columns, one after the other as in w."""
+    """The matrix that turns w into the coefficients of `list_names`, in the units of the columns.
+
+    Of several classes these are contrasts with the first: what all classes share in their coefficients is set by the
+    penalty alone.
+    """
     size = task.parameters
     offset = _flatten(task, np.zeros(size))
     return np.column_stack([_flatten(task, unit) - offset for unit in np.eye(size)])
 
 
+def list_undetermined(task: TableTask) -> Matrix:
+    """Directions of w that no row determines, one a row: one step of all classes leaves probabilities as they are."""
+    if task.scores == 1:
+        return np.zeros((0, task.parameters))
+    width = task.parameters // task.scores
+    return np.asarray(np.tile(np.eye(width), task.scores) / np.sqrt(task.scores))
+
+
 def _flatten(task: TableTask, w: Vector) -> Vector:
     model = task.model(w)
     assert isinstance(model, Model | RegressionModel)
-    if not task.common_intercept:
-        return model.coefficients.ravel()
-    return np.column_stack([model.coefficients, model.intercept]).ravel()
+    by_score = model.coefficients
+    if task.common_intercept:
+        by_score = np.column_stack([by_score, model.intercept])
+    if task.scores > 1:
+        by_score = by_score[1:] - by_score[0]
+    return np.asarray(by_score).ravel()
 
 
 def describe_price(found: Fit, holder: str, row: int) -> tuple[str, float]:

@@ -11,17 +11,15 @@ import numpy as np
 
 from fedpact.federation import Communication, Session
 from fedpact.fitting.agreement import Measured
-from fedpact.fitting.curves import ScoreCounts
 from fedpact.fitting.evaluation import Evaluation, evaluate
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.inference import summarize
 from fedpact.fitting.sources import Held
-from fedpact.fitting.trade_off import Price
 from fedpact.notebook import show
 from fedpact.problem import Measure
 from fedpact.solvers import Inference, Solution
 from fedpact.solvers.solution import Status
-from fedpact.statistics import Summary
+from fedpact.statistics import BoundPrice, ScoreCounts, Summary
 from fedpact.tasks import Calibration, Classification, Model, PartyModel, RegressionModel, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER, Bounded
 from fedpact.types import Vector
@@ -68,7 +66,7 @@ class Fit:
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     listed: tuple[Bounded, ...] = ()
     curves: ScoreCounts | None = None
-    trade_off: tuple[Price, ...] = ()
+    trade_off: tuple[BoundPrice, ...] = ()
     inference: Inference | None = None
 
     @classmethod

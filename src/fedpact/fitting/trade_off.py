@@ -1,8 +1,8 @@
 """What the bounds of a task cost: models for bounds around those that were asked for, each from the one next to it.
 
-A point is one solve from a model that is nearly there, and one exchange that counts its decisions over the rows of all
-owners, by sums. Decisions are smoothed gently for these models, since sharper ones take many exchanges from anywhere
-but where they were found; what is told of them is counted all the same.
+A point is one solve from a model that is nearly there, and one exchange over the rows of all owners, by sums, that
+counts its decisions or adds up the errors of a regression. Decisions are smoothed gently for these models, since
+sharper ones take many exchanges from anywhere but where they were found; what is told of them is counted all the same.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.federation import Order, Reply, Session, Summed, client_step
+from fedpact.federation import Reply, Session, Summed, client_step
+from fedpact.fitting.agreement import Finished
 from fedpact.fitting.sharpening import GENTLE, OVER
 from fedpact.problem import Share
 from fedpact.solvers import Solution
 from fedpact.solvers.steps import model_of
-from fedpact.tasks import Classification
+from fedpact.statistics import BoundPrice
+from fedpact.tasks import Classification, Regression, TableTask
 from fedpact.tasks.decisions import Decisions
+from fedpact.tasks.families import Errors
 from fedpact.types import Vector
 
 #: Multiples of what the bounds allow, around what was asked: three quarters of the misses, to half as many again.
@@ -30,28 +33,6 @@ EXCHANGES = 60
 COARSER = 3.0
 #: Exchanges that are kept for each of the solves after it: what the easy ones take.
 RESERVED = 7
-
-
-@dataclass(frozen=True)
-class Price:
-    """A model for other bounds.
-
-    allowance: multiple of what the bounds allow
-    status:    of its solve; objective: of the task, in its own bounds' units
-    rates:     over the rows of all owners together: accuracy and, of two classes, recall and specificity of the last
-    """
-
-    allowance: float
-    status: str
-    objective: float
-    rates: dict[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finished(Order):
-    """w: the model whose decisions are counted"""
-
-    w: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,19 +60,57 @@ def count_decisions(share: Share, state: Any, order: Finished) -> tuple[Any, Dec
     return state, Decided(counts=np.bincount(cells, minlength=told.rows.classes**2).astype(float))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Erred(Reply):
+    """sums: of an owner's rows (`Errors.add_up`); zero at an owner with too few"""
+
+    sums: Summed[Vector]
+
+    def withhold(self, least: int) -> Erred:
+        if self.sums[0] >= least:
+            return self
+        return replace(self, sums=np.zeros(self.sums.size))
+
+
+@client_step
+def add_up_errors(share: Share, state: Any, order: Finished) -> tuple[Any, Erred]:
+    """Add up the errors of the owner's training rows; none are told of times to an event."""
+    if not isinstance(share.measures, Errors):
+        return state, Erred(sums=np.zeros(4))
+    return state, Erred(sums=share.measures.add_up(model_of(share, state, order.w)))
+
+
+def bounds_owners(task: TableTask) -> bool:
+    """Whether the task has bounds at its owners: then there is a trade-off."""
+    if isinstance(task, Regression):
+        return task.bounds_owners
+    return isinstance(task, Classification) and bool(task.requirements)
+
+
+def measure_all(session: Session, task: TableTask, w: Vector) -> dict[str, float]:
+    """One exchange: rates of a classifier's decisions, or mean errors of a regression, over the rows of all owners."""
+    session.pose(task)
+    if isinstance(task, Classification):
+        return rates_of(session.ask(count_decisions, Finished(w=w)).total.counts)
+    _, weight, sizes, squares = session.ask(add_up_errors, Finished(w=w)).total.sums.tolist()
+    if not weight:
+        return {}
+    return {"mean absolute error": sizes / weight, "root mean squared error": float(np.sqrt(squares / weight))}
+
+
 def trade_off(
     session: Session,
-    task: Classification,
+    task: Classification | Regression,
     solution: Solution,
-    solve: Callable[[Classification, Vector, int], Solution],
+    solve: Callable[[Classification | Regression, Vector, int], Solution],
     allowances: Sequence[float] = ALLOWANCES,
-) -> Iterator[Price]:
+) -> Iterator[BoundPrice]:
     """Models for these multiples of what the bounds allow, from the asked one outwards, each from the one before.
 
     solution: of the task itself; solve: solves a task from a start in so many exchanges at most
     """
     near = task
-    if task.sharpened:
+    if isinstance(task, Classification) and task.sharpened:
         near = replace(task, width=max(task.width, GENTLE))
     left = EXCHANGES - len(allowances)
     unsolved = len(allowances) - 1
@@ -109,9 +128,8 @@ def trade_off(
                 unsolved -= 1
             if answer.status in OVER:
                 return
-            session.pose(asked)
-            counts = session.ask(count_decisions, Finished(w=answer.w)).total.counts
-            yield Price(allowance, answer.status, answer.objective, rates_of(counts))
+            rates = measure_all(session, asked, answer.w)
+            yield BoundPrice(allowance, answer.status, answer.objective, rates)
             if answer.solved:
                 w = answer.w
 

@@ -14,7 +14,7 @@ from fedpact.functions.mean_error import MeanError
 from fedpact.functions.mean_probability import MeanProbability
 from fedpact.functions.of_scores import OfScores
 from fedpact.functions.operators import Linear, Operator, Saddle
-from fedpact.functions.poisson import MeanExponential, PoissonDeviance, PoissonLoss
+from fedpact.functions.poisson import MeanExponential, NegativeBinomialDeviance, PoissonDeviance, PoissonLoss
 from fedpact.functions.quadratic import Quadratic
 from fedpact.functions.rates import CountedRates, SmoothedRate, SmoothedRates
 from fedpact.functions.scored import ScoredMean
@@ -39,6 +39,7 @@ __all__ = [
     "MeanError",
     "MeanExponential",
     "MeanProbability",
+    "NegativeBinomialDeviance",
     "OfScores",
     "Operator",
     "PoissonDeviance",

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from fedpact.errors import ProblemError
-from fedpact.functions.arrays import as_data, as_vector, count, first_of, gram, list_distinct, non_finite_defect
+from fedpact.functions.arrays import (
+    as_data,
+    as_vector,
+    count,
+    first_of,
+    gram,
+    list_distinct,
+    non_finite_defect,
+    to_dense,
+)
 from fedpact.functions.base import Function, Indices
+from fedpact.functions.contributions import Contributions
 from fedpact.functions.scored import normalize, weight_defect
 from fedpact.types import Matrix, Vector
 
@@ -54,6 +66,7 @@ class SoftmaxLoss(Function):
         if weight is not None:
             self.weight = normalize(as_vector("SoftmaxLoss: weight", weight, self.rows, "one for each row of X"))
         self.offset = offset
+        self.numbers: Indices = np.arange(self.rows)
         # An invalid label becomes an index outside the classes, so that evaluating in spite of `defect` fails.
         known = np.isin(self.y, np.arange(self.classes))
         self._label = np.where(known, self.y, self.classes).astype(np.intp)
@@ -71,6 +84,24 @@ class SoftmaxLoss(Function):
 
     def hessian(self, w: Vector) -> Matrix:
         return self._curved(self.probabilities_and_losses(self._scores(w))[0])
+
+    def of_rows(self, numbers: Indices) -> Self:
+        """The same mean, which knows that its rows are these of the owner's: for standard errors."""
+        known = copy(self)
+        known.numbers = numbers
+        return known
+
+    def contributions(self, w: Vector) -> list[Contributions]:
+        probability, losses = self.probabilities_and_losses(self._scores(w))
+        weight = self._weigh(np.ones(self.rows))
+        slope = weight[:, None] * self.slopes(probability)
+        gradient = slope[:, :, None] * to_dense(self.X)[:, None, :]
+        return [Contributions(self.numbers, weight, weight * losses, gradient.reshape(self.rows, -1))]
+
+    def information(self, w: Vector) -> Matrix:
+        squared = copy(self)
+        squared.weight = self._weigh(np.ones(self.rows)) ** 2
+        return squared.hessian(w)
 
     def _curved(self, probability: Matrix) -> Matrix:
         """The Hessian, from the class probabilities of every row."""

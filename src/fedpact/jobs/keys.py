@@ -14,7 +14,7 @@ from fedpact.federation import ENGINES
 from fedpact.fitting.fit import INFERENCES
 from fedpact.report.tracking import TRACKERS
 from fedpact.solvers import METHODS
-from fedpact.tasks import TASKS, Classification, Requirement, Vertical, keys_of
+from fedpact.tasks import TASKS, Classification, Regression, Requirement, Vertical, keys_of
 from fedpact.tasks.base import Key
 
 
@@ -173,7 +173,7 @@ def _declare() -> Iterator[JobKey]:
     drawn = "count the scores of two classes in bins, for ROC and calibration in the report: one exchange"
     yield _key("solve", "curves", "bool", drawn, "true", tasks=deciding)
     around = "train for six other bounds around the asked ones, to show what they cost: at most 60 exchanges"
-    yield _key("solve", "trade_off", "bool", around, "false", tasks=deciding)
+    yield _key("solve", "trade_off", "bool", around, "false", tasks=(*deciding, Regression.name))
     errors = (
         "standard errors and intervals of the coefficients, in coefficients.csv, by one more exchange (bootstrap: many)"
     )

@@ -28,7 +28,7 @@ from fedpact.jobs.evidence_file import EVALUATION, write_evidence
 from fedpact.jobs.evidence_file import FILE as EVIDENCE
 from fedpact.jobs.job_file import JobFile
 from fedpact.problem.certificate import TOGETHER
-from fedpact.report.record import FILE, Curves, Measured, Price, Record, Sent, Step
+from fedpact.report.record import FILE, Measured, Record, Sent, Step
 from fedpact.report.tracking import forget, tracker
 from fedpact.solvers import Progress
 from fedpact.solvers.solution import Status
@@ -256,8 +256,8 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
         versions=versions(),
         notes=tuple(list_notes(found)),
         promised=task.promise_in_words() if isinstance(task, Classification) else "",
-        curves=None if found.curves is None else Curves(**asdict(found.curves)),
-        trade_off=tuple(Price(**asdict(one)) for one in found.trade_off),
+        curves=found.curves,
+        trade_off=found.trade_off,
         parties={party: list(columns) for party, columns in found.columns.items()},
         **summarized(found),
     )
@@ -271,6 +271,7 @@ def summarized(found: Fit) -> dict[str, Any]:
     return {
         "coefficients": summary.coefficients,
         "priced": summary.prices,
+        "rates": summary.rates,
         "inference": summary.covariance,
         "uncovered": summary.notes,
     }

@@ -49,6 +49,8 @@ def model(record: Record, coefficients: Sequence[Coefficient]) -> Section:
     blocks: list[Block] = [about, Charts((_draw_effects(coefficients),)), table]
     if record.priced:
         blocks.append(tabulate("Prices of what binds", "Constraint", record.priced))
+    if record.rates:
+        blocks.append(_tabulate_rates(record.rates))
     if record.uncovered:
         blocks.append(Items(tuple(say(sentence) for sentence in record.uncovered)))
     return Section("model", "The model", tuple(blocks))
@@ -62,6 +64,13 @@ def tabulate(caption: str, head: str, estimates: Sequence[Coefficient | Estimate
         cells = [cell(value) if math.isfinite(value) else Cell(NONE) for value in numbers]
         rows.append((Cell(one.name), *cells))
     return Table(caption, (head, "Estimate", "Standard error", "z", "p", "95 % low", "95 % high"), tuple(rows))
+
+
+def _tabulate_rates(rates: Sequence[Estimated]) -> Table:
+    """Rates of this model and, by the bootstrap, of models trained on other rows."""
+    rows = tuple((Cell(one.name), *map(cell, (one.estimate, one.se, one.low, one.high))) for one in rates)
+    caption = "Rates over all owners, and their range for models trained on other rows"
+    return Table(caption, ("Rate", "Estimate", "Standard error", "95 % low", "95 % high"), rows)
 
 
 def _draw_effects(coefficients: Sequence[Coefficient]) -> Forest:

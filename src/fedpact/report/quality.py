@@ -10,8 +10,8 @@ from fedpact.report.charts import Chart
 from fedpact.report.content import Block, Cell, Charts, Section, Table, cell
 from fedpact.report.language import say
 from fedpact.report.numbers import number
-from fedpact.report.record import Curves, Price, Record
-from fedpact.statistics import interval
+from fedpact.report.record import Record
+from fedpact.statistics import BoundPrice, ScoreCounts, interval
 
 #: Groups of bins in the chart of calibration: one for every tenth of probability.
 TENTHS = 10
@@ -40,13 +40,13 @@ def trade_off(record: Record) -> Section:
     return Section("trade-off", "What more or less would cost", tuple(blocks))
 
 
-def _price_row(one: Price, names: Sequence[str]) -> tuple[Cell, ...]:
+def _price_row(one: BoundPrice, names: Sequence[str]) -> tuple[Cell, ...]:
     allowed = Cell(f"{100 * one.allowance:.0f} %", remark=say("as asked") if one.allowance == 1 else "")
     certified = Cell(say("yes") if one.status == "solved" else say("no"))
     return allowed, certified, cell(one.objective), *(cell(one.rates.get(name, math.nan)) for name in names)
 
 
-def _draw_prices(points: Sequence[Price], names: Sequence[str]) -> list[Chart]:
+def _draw_prices(points: Sequence[BoundPrice], names: Sequence[str]) -> list[Chart]:
     """Rates, and the objective, against what the bounds allow; of certified models only."""
     points = [one for one in points if one.status == "solved"]
     x = [100 * one.allowance for one in points]
@@ -56,7 +56,8 @@ def _draw_prices(points: Sequence[Price], names: Sequence[str]) -> list[Chart]:
     if not rates:
         rates = {name: (x, [one.rates.get(name, math.nan) for one in points]) for name in names}
     objective = {say("objective"): (x, [one.objective for one in points])}
-    for key, title, lines in (("rates", say("Rates"), rates), ("price", say("Objective"), objective)):
+    decided = say("Rates") if "accuracy" in names else say("Errors")
+    for key, title, lines in (("rates", decided, rates), ("price", say("Objective"), objective)):
         if not lines:
             continue
         about = " ".join(
@@ -77,7 +78,7 @@ def _draw_prices(points: Sequence[Price], names: Sequence[str]) -> list[Chart]:
 # ---------------------------------------------------------------------------------------------------- ROC, calibration
 
 
-def quality(curves: Curves) -> Section:
+def quality(curves: ScoreCounts) -> Section:
     """How well scores tell the classes apart, and how often probabilities are right, by sums over the owners."""
     about = say(
         "Owners counted their rows by class and score, and only the sums over all of them were seen: {negative:,.0f} "
@@ -96,7 +97,7 @@ def quality(curves: Curves) -> Section:
     return Section("quality", "How good its scores are", (about, Charts(tuple(drawn))))
 
 
-def roc(curves: Curves) -> tuple[list[float], list[float]]:
+def roc(curves: ScoreCounts) -> tuple[list[float], list[float]]:
     """False-positive and true-positive rates at every edge, from the highest score down: from (0, 0) to (1, 1)."""
     false = [0.0, *accumulate(reversed(curves.negative))]
     true = [0.0, *accumulate(reversed(curves.positive))]
@@ -108,7 +109,7 @@ def area(x: Sequence[float], y: Sequence[float]) -> float:
     return sum((b - a) * (c + d) / 2 for a, b, c, d in zip(x[:-1], x[1:], y[:-1], y[1:], strict=True))
 
 
-def _draw_roc(curves: Curves) -> Chart:
+def _draw_roc(curves: ScoreCounts) -> Chart:
     false, true = roc(curves)
     under = area(false, true)
     chance = say("by chance")
@@ -128,7 +129,7 @@ def _draw_roc(curves: Curves) -> Chart:
     )
 
 
-def tenths(curves: Curves) -> list[tuple[float, int, int]]:
+def tenths(curves: ScoreCounts) -> list[tuple[float, int, int]]:
     """For every tenth of probability with rows enough: mean probability given, rows of the second class, rows."""
     found = []
     for place in range(TENTHS):
@@ -141,7 +142,7 @@ def tenths(curves: Curves) -> list[tuple[float, int, int]]:
     return found
 
 
-def _draw_calibration(curves: Curves) -> Chart:
+def _draw_calibration(curves: ScoreCounts) -> Chart:
     found = tenths(curves)
     given = [one for one, _, _ in found]
     share = [hits / rows for _, hits, rows in found]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import FedpactError
-from fedpact.statistics import Estimate, Summary
+from fedpact.statistics import BoundPrice, Estimate, ScoreCounts, Summary
 from fedpact.tasks.base import Bounded
 
 FORMAT = "fedpact-run-1"
@@ -58,36 +58,6 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Price:
-    """The model for other bounds: one point of the trade-off.
-
-    allowance: multiple of what the bounds of the job allow; 1: the model of the run
-    status:    of its solve
-    rates:     accuracy, recall, specificity over the rows of all owners together
-    """
-
-    allowance: float
-    status: str
-    objective: float
-    rates: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Curves:
-    """Rows of either class by score, over all owners together.
-
-    edges:         between the bins, rising; the first and the last bin are open
-    negative:      rows of the first class in every bin; positive: of the second
-    probabilities: that the model gives a row in the middle of each bin; none: its scores are not probabilities
-    """
-
-    edges: tuple[float, ...]
-    negative: tuple[float, ...]
-    positive: tuple[float, ...]
-    probabilities: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
 class Record:
     """One run.
 
@@ -133,17 +103,18 @@ class Record:
     run: str = ""
     promised: str = ""
     parties: dict[str, list[str]] = field(default_factory=dict)
-    curves: Curves | None = None
-    trade_off: tuple[Price, ...] = ()
+    curves: ScoreCounts | None = None
+    trade_off: tuple[BoundPrice, ...] = ()
     coefficients: tuple[Estimate, ...] = ()
     priced: tuple[Estimate, ...] = ()
+    rates: tuple[Estimate, ...] = ()
     inference: str = ""
     uncovered: tuple[str, ...] = ()
 
     @property
     def summary(self) -> Summary:
         """Coefficients and prices with their standard errors, 95 %."""
-        return Summary(self.coefficients, self.priced, self.inference, 0.95, self.uncovered)
+        return Summary(self.coefficients, self.priced, self.inference, 0.95, self.uncovered, rates=self.rates)
 
     @property
     def solved(self) -> bool:
@@ -168,7 +139,7 @@ class Record:
             for key, kind in PARTS.items():
                 values[key] = tuple(_build(kind, one) for one in found.get(key, ()))
             if found.get("curves"):
-                values["curves"] = Curves(**{name: tuple(numbers) for name, numbers in found["curves"].items()})
+                values["curves"] = ScoreCounts(**{name: tuple(numbers) for name, numbers in found["curves"].items()})
             values["tol"] = tuple(found["tol"])
             values["notes"] = tuple(found["notes"])
             values["uncovered"] = tuple(found.get("uncovered", ()))
@@ -220,7 +191,8 @@ PARTS: dict[str, type] = {
     "sent": Sent,
     "coefficients": Estimate,
     "priced": Estimate,
-    "trade_off": Price,
+    "rates": Estimate,
+    "trade_off": BoundPrice,
 }
 #: Fields of these that records of version 0.2.0 lack.
 NEWER = {"withheld", "least", "allowed", "promise", "confidence", "rows", "one_class"}

@@ -90,8 +90,8 @@ class Inferred(Reply):
 #: Why an owner's part has no standard errors, in words.
 UNCOVERED = {
     "cone": "its constraint is in a cone other than <= 0 and = 0",
-    "rows": "the spread of the rows of one of its functions is not known: smoothed rates, gaps in probability, models "
-    "of more than two classes and functions of one's own have none",
+    "rows": "the spread of the rows of one of its functions is not known: smoothed rates, gaps in probability "
+    "and functions of one's own have none",
     "hessian": "one of its functions has no second derivatives",
     "likelihood": 'its objective is not a likelihood, or its constraints depend on its rows; use "sandwich"',
     "clusters": 'its own constraint binds, which says nothing about owners not seen; use "sandwich"',

@@ -25,10 +25,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from fedpact.errors import OptionError
 from fedpact.federation import Session, add_up
@@ -62,7 +63,8 @@ class Inference:
     kind:       where it comes from, see `infer`
     degrees:    of freedom of Student's t; infinite: normal
     notes:      what it does not cover, in words
-    draws:      of (w, prices), one a row, by a bootstrap; None: there are none
+    draws:      of (w, prices, rates), one a row, by a bootstrap; None: there are none
+    rates:      of the model's decisions, by name, of which a bootstrap has draws
     shift:      by how much the penalty moves (w, prices), and what the tolerance of the solve leaves open: two columns;
                 None where the notes say all there is to say
     """
@@ -75,6 +77,7 @@ class Inference:
     degrees: float
     notes: tuple[str, ...]
     draws: Matrix | None = None
+    rates: Mapping[str, float] = field(default_factory=dict)
     shift: Matrix | None = None
 
     @property
@@ -95,23 +98,33 @@ class Inference:
         return self.describe(np.eye(self.w.size), called, np.ones(len(binding)), binding, level)
 
     def describe(
-        self, transform: Matrix, names: Sequence[str], units: Vector, binding: Sequence[str], level: float
+        self,
+        transform: Matrix,
+        names: Sequence[str],
+        units: Vector,
+        binding: Sequence[str],
+        level: float,
+        offset: Vector | None = None,
     ) -> Summary:
-        """The table of `transform` @ w, and of the prices in other units."""
+        """The table of `transform` @ w + `offset`, and of the prices in other units."""
         if not 0 < level < 1:
             raise OptionError(f"level = {level}: give a number between 0 and 1", code="FP-OPTION-986", key="level")
-        whole = np.zeros((len(names) + len(binding), self.w.size + self.prices.size))
-        whole[: len(names), : self.w.size] = transform
-        whole[len(names) :, self.w.size :] = np.diag(units)
-        values = whole @ np.append(self.w, self.prices)
+        whole = block_diag(transform, np.diag(units), np.eye(len(self.rates)))
+        called = [*names, *binding, *self.rates]
+        known = np.zeros(len(called))
+        if offset is not None:
+            known[: len(names)] = offset
+        values = whole @ np.concatenate([self.w, self.prices, list(self.rates.values())]) + known
         if self.draws is not None:
-            found = estimates_of_draws([*names, *binding], values, self.draws @ whole.T, level)
-            return Summary(found[: len(names)], found[len(names) :], self.kind, level, self.caveats)
-        covariance = np.full((len(values), len(values)), np.nan)
-        if self.covariance is not None:
-            covariance = whole @ self.covariance @ whole.T
-        found = estimates([*names, *binding], values, covariance, level, self.degrees)
-        return Summary(found[: len(names)], found[len(names) :], self.kind, level, self.caveats)
+            found = estimates_of_draws(called, values, self.draws @ whole.T + known, level)
+        else:
+            covariance = np.full((len(values), len(values)), np.nan)
+            if self.covariance is not None:
+                covariance = whole @ self.covariance @ whole.T
+            found = estimates(called, values, covariance, level, self.degrees)
+        prices = len(names) + len(binding)
+        rates = tuple(replace(one, z=math.nan, p=math.nan) for one in found[prices:])  # nobody asks if they are zero
+        return Summary(found[: len(names)], found[len(names) : prices], self.kind, level, self.caveats, rates=rates)
 
 
 def infer(
@@ -123,6 +136,7 @@ def infer(
     server: Share | None,
     regularizer: Prox | None,
     covariance: str,
+    undetermined: Matrix | None = None,
 ) -> Inference:
     """One exchange: the covariance of a solution and of its prices, with the owners of the session.
 
@@ -130,6 +144,8 @@ def infer(
     coupled:    price of the coupled constraint
     server:     the coordinator's own share; functions of it that have no rows are exact
     covariance: "sandwich", "hc0", "model" or "clustered", see above
+    undetermined: directions of w, one a row, along which no function changes: w has no variance there, and only what
+                does not change along them has standard errors
     """
     if covariance not in COVARIANCES:
         raise OptionError(
@@ -148,7 +164,8 @@ def infer(
     holder = Share(name=SERVER) if server is None else server
     own = part_of(holder, w, split_prices(order)[SERVER], order, known=True)
     parts = {SERVER: own, **dict(zip(session.owners, replies, strict=True))}
-    return _conclude(order, parts, add_up([replies.total, own]).total, holder, regularizer)
+    directions = np.zeros((0, w.size)) if undetermined is None else undetermined
+    return _conclude(order, parts, add_up([replies.total, own]).total, holder, regularizer, directions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +206,12 @@ def _gather(order: Infer, parts: Mapping[str, Inferred], total: Inferred) -> _Eq
 
 
 def _conclude(
-    order: Infer, parts: Mapping[str, Inferred], total: Inferred, server: Share, regularizer: Prox | None
+    order: Infer,
+    parts: Mapping[str, Inferred],
+    total: Inferred,
+    server: Share,
+    regularizer: Prox | None,
+    undetermined: Matrix,
 ) -> Inference:
     """Solve for the covariance, and say in words what it does not cover."""
     kind = order.covariance
@@ -206,7 +228,10 @@ def _conclude(
     equations = _gather(order, parts, total)
     penalty = np.broadcast_to(curvature, dim)
     system = equations.system + np.diag(np.append(penalty, np.zeros(len(equations.system) - dim)))
-    factor, degrees = _scale_spread(kind, parts, total, dim - len(equations.binding))
+    # Along directions that nothing depends on, any curvature will do: no row moves w there.
+    system[:dim, :dim] += np.trace(system[:dim, :dim]) / dim * (undetermined.T @ undetermined)
+    free = dim - len(undetermined) - len(equations.binding)
+    factor, degrees = _scale_spread(kind, parts, total, free)
     pull = np.append(penalty * order.w, np.zeros(len(system) - dim))
     try:
         covariance = sandwich(system, factor * equations.spread)

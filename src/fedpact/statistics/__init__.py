@@ -1,5 +1,6 @@
 """What rows prove: exact bounds of rates, promises about rows not yet seen, standard errors of what was estimated."""
 
+from fedpact.statistics.curves import BoundPrice, ScoreCounts
 from fedpact.statistics.exact import gap_interval, interval, lower, upper
 from fedpact.statistics.inference import Estimate, Summary, estimates, estimates_of_draws, sandwich
 from fedpact.statistics.promises import (
@@ -13,7 +14,9 @@ from fedpact.statistics.promises import (
 )
 
 __all__ = [
+    "BoundPrice",
     "Estimate",
+    "ScoreCounts",
     "Summary",
     "estimates",
     "estimates_of_draws",

@@ -61,6 +61,7 @@ class Summary:
 
     coefficients: of the model
     prices:       of the constraints that bind
+    rates:        of the model's decisions, over the rows of all owners; by a bootstrap
     covariance:   where the standard errors come from: "sandwich", "hc0", "model", "clustered", "bootstrap"
     level:        of the intervals
     notes:        what the numbers do not cover, in words
@@ -73,10 +74,11 @@ class Summary:
     level: float
     notes: tuple[str, ...] = ()
     scale: str = ""
+    rates: tuple[Estimate, ...] = ()
 
     def __getitem__(self, name: str) -> Estimate:
         """The estimate of this name. KeyError when there is none."""
-        for one in (*self.coefficients, *self.prices):
+        for one in (*self.coefficients, *self.prices, *self.rates):
             if one.name == name:
                 return one
         raise KeyError(name)
@@ -88,12 +90,12 @@ class Summary:
             with np.errstate(over="ignore"):
                 centre, low, high = (float(end) for end in np.exp([one.estimate, one.low, one.high]))
             found.append(replace(one, estimate=centre, se=centre * one.se, low=low, high=high))
-        return replace(self, coefficients=tuple(found), prices=(), scale="ratios (exp of the coefficients)")
+        return replace(self, coefficients=tuple(found), prices=(), rates=(), scale="ratios (exp of the coefficients)")
 
     # ------------------------------------------------------------------------------------------------------- as a table
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """The table as CSV text, written to `path` if it is given; `kind` is coefficient or price."""
+        """The table as CSV text, written to `path` if it is given; `kind` is coefficient, price or rate."""
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(["kind", *COLUMNS])
@@ -112,14 +114,16 @@ class Summary:
 
     def _rows(self) -> list[tuple[str, Estimate]]:
         found = [("coefficient", one) for one in self.coefficients]
-        return found + [("price", one) for one in self.prices]
+        found += [("price", one) for one in self.prices]
+        return found + [("rate", one) for one in self.rates]
 
     def __str__(self) -> str:
         percent = f"{100 * self.level:g} %"
         header = ["", "estimate", "se", "z", "p", f"low {percent}", f"high {percent}"]
         table = [header, *([one.name, *self._cells(one)] for one in self.coefficients)]
-        if self.prices:
-            table += [["price of", *[""] * (len(header) - 1)], *([one.name, *self._cells(one)] for one in self.prices)]
+        for title, part in (("price of", self.prices), ("rate over all owners", self.rates)):
+            if part:
+                table += [[title, *[""] * (len(header) - 1)], *([one.name, *self._cells(one)] for one in part)]
         widths = [max(len(row[j]) for row in table) for j in range(len(header))]
         lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in table]
         about = f"standard errors: {self.covariance}"
@@ -132,7 +136,7 @@ class Summary:
         names = ["", "estimate", "se", "z", "p", f"low {percent}", f"high {percent}"]
         rows = ["<tr>" + "".join(f"<th>{name}</th>" for name in names) + "</tr>"]
         for kind, one in self._rows():
-            name = one.name if kind == "coefficient" else f"price of {one.name}"
+            name = f"price of {one.name}" if kind == "price" else one.name
             cells = "".join(f"<td>{cell}</td>" for cell in self._cells(one))
             rows.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)

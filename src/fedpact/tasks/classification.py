@@ -342,7 +342,8 @@ class Classification(ClassTask, GroupedTask):
 
     def build(self, owner: str, rows: Rows) -> Share:
         factor = self.weight_of(owner, self._trained(owner, rows)) if owner != SERVER else 0.0
-        everyone = self._holding(owner, rows, row_weights(self, rows), factor)
+        rows = replace(rows, weight=rows.weight_drawn)
+        everyone = replace(self._holding(owner, rows, row_weights(self, rows), factor), counts=rows.drawn)
         held = self.held_out(owner, everyone.y, everyone.group)
         everyone = replace(everyone, weight=stand_in(held, everyone.y, everyone.group, everyone.weight))
         trained = everyone.select(~held)

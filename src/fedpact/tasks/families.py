@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpact.functions import CoxLoss, Function, HuberLoss, LogisticLoss, PoissonDeviance, ScoredMean, SquaredLoss
+from fedpact.functions import (
+    CoxLoss,
+    Function,
+    HuberLoss,
+    LogisticLoss,
+    NegativeBinomialDeviance,
+    PoissonDeviance,
+    ScoredMean,
+    SquaredLoss,
+)
 from fedpact.problem import Measure
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.model import LINKS
@@ -51,6 +60,10 @@ def _poisson(task: Regression, rows: Rows) -> Function:
     return _numbered(PoissonDeviance(rows.X, rows.y, rows.weight, rows.offset), rows)
 
 
+def _negative_binomial(task: Regression, rows: Rows) -> Function:
+    return _numbered(NegativeBinomialDeviance(rows.X, rows.y, task.dispersion, rows.weight, rows.offset), rows)
+
+
 def _logistic(task: Regression, rows: Rows) -> Function:
     return _numbered(LogisticLoss(rows.X, rows.y, rows.weight, rows.offset), rows)
 
@@ -64,6 +77,7 @@ FAMILIES: dict[str, Family] = {
     "squared": Family("squared error", "identity", _squared),
     "huber": Family("Huber loss", "identity", _huber),
     "poisson": Family("Poisson deviance", "log", _poisson),
+    "negative_binomial": Family("negative binomial deviance", "log", _negative_binomial),
     "logistic": Family("log loss", "logit", _logistic),
     "cox": Family("negative log partial likelihood, stratified by owner", "log", _cox),
 }
@@ -98,6 +112,13 @@ class Errors:
         if self.rows.group is not None:
             told |= self._by_group(error, self.rows.group)
         return told
+
+    def add_up(self, w: Vector) -> Vector:
+        """Rows that the weights carry, their sum, and weighted sums of the errors' sizes and squares."""
+        error = self._predict(w) - self.rows.y
+        weight = np.ones(len(error)) if self.rows.weight is None else self.rows.weight
+        carried = effective_rows(len(error), self.rows.weight)
+        return np.array([carried, weight.sum(), weight @ np.abs(error), weight @ error**2])
 
     def _predict(self, w: Vector) -> Vector:
         score = self.rows.X @ w

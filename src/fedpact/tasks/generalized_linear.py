@@ -32,10 +32,10 @@ from fedpact.tasks.coefficients import Coefficients
 from fedpact.tasks.families import FAMILIES, Errors, Survival
 from fedpact.tasks.model import RegressionModel
 from fedpact.tasks.tables import GroupedTask, Measures, Rows
-from fedpact.tasks.weights import draw_weights, effective_rows
+from fedpact.tasks.weights import effective_rows
 from fedpact.types import Vector
 
-FamilyName = Literal["squared", "huber", "poisson", "logistic", "cox"]
+FamilyName = Literal["squared", "huber", "poisson", "negative_binomial", "logistic", "cox"]
 #: Keys that a family has no use for.
 UNFIT = {"cox": ("max_gap", "max_mean_error", "offset"), "logistic": ("max_mean_error",)}
 
@@ -45,11 +45,11 @@ class Regression(GroupedTask):
     """A linear, log-linear, logistic or proportional hazards model, with constraints at owners and on coefficients.
 
     min_w sum_i weight_i loss_i(w) + h(w), loss_i the mean loss of owner i's rows: half the squared error, Huber's loss,
-    half the Poisson deviance, the log loss, so that zero is a perfect prediction; or the negative log partial
-    likelihood of Cox's model, whose baseline hazards are each owner's own (stratified by owner). A bound that is an
-    empty table is none.
+    half the Poisson or negative binomial deviance, the log loss, so that zero is a perfect prediction; or the negative
+    log partial likelihood of Cox's model, whose baseline hazards are each owner's own (stratified by owner). A bound
+    that is an empty table is none.
 
-    resample: number of a draw of the rows' weights, for a bootstrap; 0: they are as they are
+    allowance: multiple of what every bound at an owner allows, for models around the asked one; 1: as it was asked
     """
 
     name: ClassVar[str] = "regression"
@@ -63,6 +63,9 @@ class Regression(GroupedTask):
         "", "cox: column that is 1 where the event was seen, 0 where the row is censored", "text", example='"died"'
     )
     ties: Ties = key("efron", "cox: how events at one time count", "text", choices=TIES)  # noqa: RUF009
+    dispersion: float = key(
+        1.0, "negative_binomial: variance of a count with mean m is m + dispersion * m^2; it is not estimated", "number"
+    )
     delta: float = key(1.0, "huber: errors above it, in units of the label, count by their size only", "number")
     offset: str = key(
         "",
@@ -97,7 +100,7 @@ class Regression(GroupedTask):
         example='{dose = ["dose_f", "dose_m"]}',
     )  # fmt: skip
 
-    resample: int = 0
+    allowance: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "equal", {name: tuple(features) for name, features in self.equal.items()})
@@ -107,6 +110,7 @@ class Regression(GroupedTask):
                 f"family = {self.family!r} is unknown; choose {', '.join(FAMILIES)}", code="FP-OPTION-718", key="family"
             )
         checks.check_positive("delta", self.delta)
+        checks.check_positive("dispersion", self.dispersion)
         self._check_bounds()
         if self.family == "cox":
             self._check_cox()
@@ -166,8 +170,8 @@ class Regression(GroupedTask):
 
     def read_label(self, cells: Cells) -> Vector:
         values = cells.numbers(self.label, feature=False)
-        if self.family in ("poisson", "cox"):
-            what = "counts" if self.family == "poisson" else "times"
+        if self.link == "log":
+            what = "times" if self.family == "cox" else "counts"
             self._refuse(cells, self.label, values, values < 0, f"{what} are at least 0")
         if self.family == "logistic":
             self._refuse(cells, self.label, values, ~np.isin(values, (0, 1)), "the label is 0 or 1")
@@ -199,8 +203,7 @@ class Regression(GroupedTask):
         label = _check_label(owner, rows.y, (len(X), 2) if self.family == "cox" else (len(X),))
         rows = replace(rows, X=X, y=label)
         rows = replace(rows, group=self._check_groups(owner, rows))
-        if self.resample:
-            rows = replace(rows, weight=draw_weights(rows, self.resample))
+        rows = replace(rows, weight=rows.weight_drawn)
         loss = self.loss(rows)
         return Share(
             self.weight_of(owner, rows) * loss,
@@ -226,7 +229,7 @@ class Regression(GroupedTask):
 
     def mean_error(self, rows: Rows, limit: float) -> Map:
         """(mean of prediction - label) - limit and -(mean of prediction - label) - limit."""
-        if self.family == "poisson":
+        if self.link == "log":
             mean = MeanExponential(rows.X, rows.y, rows.weight, rows.offset)
             return TwoSided(mean if rows.numbers is None else mean.of_rows(rows.numbers), -limit, limit)
         known = -rows.y if rows.offset is None else rows.offset - rows.y
@@ -252,12 +255,17 @@ class Regression(GroupedTask):
         assert together.length is not None
         return Constraint(together, Nonnegative(together.length))
 
+    @property
+    def bounds_owners(self) -> bool:
+        """Whether there are constraints at owners, and not only on coefficients."""
+        return any(getattr(self, kind.key) != {} for kind in KINDS.values())
+
     def required(self, owner: str) -> Iterator[tuple[Kind, float]]:
         """The kinds of constraints that are asked for, and the owner's bound of each."""
         for kind in KINDS.values():
             stated = getattr(self, kind.key)
             if stated != {}:
-                yield kind, checks.bound_for(stated, owner, kind.key)
+                yield kind, self.allowance * checks.bound_for(stated, owner, kind.key)
 
     def server_share(self) -> Share | None:
         if not self.constrained:

@@ -50,6 +50,7 @@ class Holding:
     """Rows of one holder, and what they add to the problem of a task.
 
     weight: of the rows in the objective; None: all the same
+    counts: by how much each row counts in the constraints, where a bootstrap draws it; None: once
     factor: weight of the holder in the objective
     """
 
@@ -60,12 +61,14 @@ class Holding:
     group: Labels | None
     weight: Vector | None
     factor: float
+    counts: Vector | None = None
 
     def select(self, chosen: NDArray[np.bool_]) -> Holding:
         """The same with some of the rows."""
         group = None if self.group is None else self.group[chosen]
         weight = None if self.weight is None else self.weight[chosen]
-        return replace(self, X=self.X[chosen], y=self.y[chosen], group=group, weight=weight)
+        counts = None if self.counts is None else self.counts[chosen]
+        return replace(self, X=self.X[chosen], y=self.y[chosen], group=group, weight=weight, counts=counts)
 
     @property
     def classes(self) -> int:
@@ -73,7 +76,7 @@ class Holding:
 
     @cached_property
     def cells(self) -> dict[str, float]:
-        return count_cells(self.y, self.group, self.task.levels)
+        return count_cells(self.y, self.group, self.task.levels, self.counts)
 
     def members(self, one: Requirement) -> list[NDArray[np.bool_]]:
         """The rows of each group that a gap is between."""
@@ -180,9 +183,9 @@ class Holding:
             cells = self.task.cells if held_by == "all" else self.cells
             assert cells is not None
             if levels.column != self.task.group:  # one of several attributes
-                cells = count_cells(self.y, group, levels)
+                cells = count_cells(self.y, group, levels, self.counts)
             part = self.task.strictness * self.task.allowance
-            for line in rate_lines(one, levels, self.owner, self.y, group, cells, part):
+            for line in rate_lines(one, levels, self.owner, self.y, group, cells, part, self.counts):
                 found.append(replace(line, eased=number == self.task.relaxed))
         return found
 
@@ -259,11 +262,8 @@ class Holding:
         if one.of:
             rows = self.y == self.task.levels.class_of(one)
         if not one.is_gap:
-            return as_map(mean_loss(self.X[rows], self.y[rows], self.classes, rows=rows) - limit)
-        means = []
-        for member in self.members(one):
-            inside = rows & member
-            means.append(mean_loss(self.X[inside], self.y[inside], self.classes, rows=inside))
+            return as_map(self._mean_loss(rows) - limit)
+        means = [self._mean_loss(rows & member) for member in self.members(one)]
         gaps = [TwoSided(second - first, -limit, limit) for first, second in combinations(means, 2)]
         return gaps[0] if len(gaps) == 1 else Stack(gaps)
 
@@ -282,9 +282,13 @@ class Holding:
             k = self.task.levels.class_of(one)
             rows = self.y == k
             total = self.task.cells[f"class {k}"]
-        part = float(rows.sum()) / total
-        mean = mean_loss(self.X[rows], self.y[rows], self.classes, rows=rows)
-        return as_map(part * (mean - self.task.allowance * bound_of(one, self.owner)))
+        own = float(rows.sum()) if self.counts is None else float(self.counts[rows].sum())
+        return as_map(own / total * (self._mean_loss(rows) - self.task.allowance * bound_of(one, self.owner)))
+
+    def _mean_loss(self, rows: NDArray[np.bool_]) -> Function:
+        """Of some rows, as constraints count them."""
+        counts = None if self.counts is None else self.counts[rows]
+        return mean_loss(self.X[rows], self.y[rows], self.classes, counts, rows)
 
 
 def own_threshold(

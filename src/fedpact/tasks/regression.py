@@ -31,11 +31,8 @@ def mean_loss(
 
     rows: which of the owner's rows these are; all of them when None
     """
-    if classes == 2 and rows is not None:
-        return LogisticLoss(X, y, weight).of_rows(np.flatnonzero(rows))
-    if classes == 2:
-        return LogisticLoss(X, y, weight)
-    return SoftmaxLoss(X, y, classes, weight)
+    loss = LogisticLoss(X, y, weight) if classes == 2 else SoftmaxLoss(X, y, classes, weight)
+    return loss if rows is None else loss.of_rows(np.flatnonzero(rows))
 
 
 def scores(w: Vector, X: Matrix, classes: int) -> Matrix:

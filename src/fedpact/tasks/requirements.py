@@ -21,7 +21,7 @@ from fedpact.statistics import gap_holds, rate_holds
 from fedpact.tasks import checks
 from fedpact.tasks.base import key
 from fedpact.tasks.checks import Labels, bound_for
-from fedpact.types import Matrix
+from fedpact.types import Matrix, Vector
 
 #: Who a constraint holds for: every owner, all owners' rows together, or the coordinator's own table.
 Holder = Literal["each", "all", "server"]
@@ -337,18 +337,22 @@ def rate_lines(
     group: Labels | None,
     cells: Mapping[str, float],
     strictness: float = 1.0,
+    counts: Vector | None = None,
 ) -> Iterator[Line]:
     """The lines of a requirement on rates, in the order of `outline`.
 
     cells:      rows in every cell (`count_cells`): of this holder, or of all owners together; then the lines are this
                 holder's part of the sum that all have to meet
     strictness: part of what a bound allows (a gap, or the distance of a rate from 0 or 1) that may be used
+    counts:     by how much each row counts; None: once
     """
     k = levels.class_of(requirement)
     for rate in requirement.rates:
         rows = counted_rows(rate, k, y)
         decisions = decisions_for(rate, k, y, len(levels.classes))
-        part = float(np.sum(rows)) / max(cells[cell_name(rate, k)], 1.0)  # of the bound, where it is divided
+        if counts is not None:
+            decisions *= counts[:, None]
+        part = sum_counts(rows, counts) / max(cells[cell_name(rate, k)], 1.0)  # of the bound, where it is divided
         if requirement.is_gap:
             assert group is not None  # `check_rows` has seen to it
             limit = strictness * bound_for(requirement.at_most or 0.0, owner, "at_most")
@@ -401,16 +405,21 @@ def cell_name(rate: str, k: int, group: int | None = None) -> str:
     return rows if group is None else f"{rows}, group {group}"
 
 
-def count_cells(y: Labels, group: Labels | None, levels: Levels) -> dict[str, float]:
-    """Rows in every cell that a rate may be counted on, by `cell_name`."""
+def count_cells(y: Labels, group: Labels | None, levels: Levels, counts: Vector | None = None) -> dict[str, float]:
+    """Rows in every cell that a rate may be counted on, by `cell_name`. counts: of each row; None: once"""
     found: dict[str, float] = {}
     for k in range(len(levels.classes)):
         for rate in ("recall", "specificity", "selection_rate"):
             rows = counted_rows(rate, k, y)
-            found[cell_name(rate, k)] = float(np.sum(rows))
+            found[cell_name(rate, k)] = sum_counts(rows, counts)
             for g in range(len(levels.groups) if group is not None else 0):
-                found[cell_name(rate, k, g)] = float(np.sum(rows & (group == g)))
+                found[cell_name(rate, k, g)] = sum_counts(rows & (group == g), counts)
     return found
+
+
+def sum_counts(rows: NDArray[np.bool_], counts: Vector | None) -> float:
+    """How many rows these are; with counts, the sum of theirs."""
+    return float(np.sum(rows if counts is None else counts[rows]))
 
 
 def check_rows(requirement: Requirement, levels: Levels, owner: str, y: Labels, group: Labels | None) -> None:

@@ -28,6 +28,7 @@ from fedpact.tasks.weights import (
     EQUAL,
     check_class_weight,
     check_owners_weigh,
+    draw_factors,
     effective_rows,
     read_weights,
     total_weight,
@@ -48,6 +49,7 @@ class Rows:
     weight: of the row in means over rows; None: all the same
     offset: known part of its score; None: zero
     numbers: which of the owner's rows these are; None: all of them, in order
+    drawn:  factor of its weight, and of what it counts for in constraints, in a bootstrap; None: 1
     """
 
     X: Matrix
@@ -56,6 +58,7 @@ class Rows:
     weight: Vector | None = None
     offset: Vector | None = None
     numbers: NDArray[np.intp] | None = None
+    drawn: Vector | None = None
 
     def select(self, chosen: NDArray[np.bool_]) -> Rows:
         """Some of the rows."""
@@ -63,7 +66,15 @@ class Rows:
         weight = None if self.weight is None else self.weight[chosen]
         offset = None if self.offset is None else self.offset[chosen]
         numbers = np.arange(len(self.X)) if self.numbers is None else self.numbers
-        return Rows(self.X[chosen], self.y[chosen], group, weight, offset, numbers[chosen])
+        drawn = None if self.drawn is None else self.drawn[chosen]
+        return Rows(self.X[chosen], self.y[chosen], group, weight, offset, numbers[chosen], drawn)
+
+    @property
+    def weight_drawn(self) -> Vector | None:
+        """The weights, times what was drawn."""
+        if self.drawn is None or self.weight is None:
+            return self.weight if self.drawn is None else self.drawn
+        return self.weight * self.drawn
 
     @classmethod
     def of(cls, X: ArrayLike, y: ArrayLike, group: ArrayLike | None = None) -> Rows:
@@ -81,6 +92,7 @@ class TableTask(Task):
 
     scaling:    of the columns, once it is agreed on
     total_rows: rows of all owners, or the sum of their weights, once it is agreed on and where it is needed
+    resample:   number of a draw of the rows' weights, for a bootstrap; 0: they are as they are
     The other fields are keys of a job.
     """
 
@@ -108,6 +120,7 @@ class TableTask(Task):
     sample_weight: str = key("", "column of the weights of rows", "text", example='"exposure"')
     scaling: Scaling | None = None
     total_rows: float = 0.0
+    resample: int = 0
 
     def __post_init__(self) -> None:
         self._freeze()
@@ -193,6 +206,8 @@ class TableTask(Task):
     def share(self, owner: str, held: Rows) -> Share | Unscaled:
         if self.needs_scaling or self.needs_total:
             return Unscaled(held.X, held.weight)
+        if self.resample:  # before rows are scaled: rounding of the scales must not change the draw
+            held = replace(held, drawn=draw_factors(held, self.resample))
         return self.build(owner, replace(held, X=self.design(held.X)))
 
     def design(self, X: Matrix) -> Matrix:

@@ -90,15 +90,15 @@ def total_weight(X: Matrix, weight: Vector | None) -> float:
     return float(np.sum(weight))
 
 
-def draw_weights(rows: Rows, number: int) -> Vector:
-    """The weights of the rows times exponential draws, with the same sum: one draw of the Bayesian bootstrap.
+def draw_factors(rows: Rows, number: int) -> Vector:
+    """Factors of the rows' weights that keep their sum: one exponential draw of the Bayesian bootstrap.
 
     The rows themselves seed the generator, so that nobody else can repeat the draw.
     """
     own = np.ones(len(rows.y)) if rows.weight is None else rows.weight
     generator = np.random.default_rng([number, int(digest(rows), 16)])
-    drawn = own * generator.exponential(size=len(own))
-    return np.asarray(drawn * (own.sum() / drawn.sum()))
+    drawn = generator.exponential(size=len(own))
+    return np.asarray(drawn * (own.sum() / (own @ drawn)))
 
 
 def effective_rows(rows: int, weight: Vector | None) -> int:
