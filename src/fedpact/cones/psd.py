@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedpact.cones.base import Cone, positive_int, shift_inside
 from fedpact.cones.max_norm import ROUNDING, max_norm, ray_distance
+from fedpact.cones.nonnegative import Nonnegative
 from fedpact.errors import ProblemError
 from fedpact.types import Matrix, Vector
 
@@ -124,6 +125,14 @@ class PSD(Cone):
         sizes = np.abs(values[rows]) + np.abs(values[columns])
         weights = np.divide(sums, sizes, out=np.zeros(self.dim), where=sizes > 0.0)
         return np.asarray((basis * weights) @ basis.T)
+
+    def face(self, exposing: Vector) -> tuple[Matrix, Cone | None] | None:
+        """{U X U' : X >= 0}, U the null space of the vector; its coordinates are X."""
+        null = self._null_space(exposing)
+        rank = null.shape[1]
+        if not rank:
+            return np.zeros((0, self.dim)), None
+        return _congruence(null.T), PSD(rank) if rank > 1 else Nonnegative(1)
 
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
         """N = {-U X U' : X >= 0}, U an orthonormal basis of the null space of the multiplier."""
