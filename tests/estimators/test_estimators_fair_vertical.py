@@ -273,6 +273,43 @@ def test_gaps_of_decisions_are_counted(parity: str) -> None:
     assert abs(recalls[0] - recalls[1]) > 0.04  # the bounds do something
 
 
+def test_gaps_of_several_attributes_are_counted() -> None:
+    parties, y, group = people()
+    age = (parties["shop"][:, 0] > 0.4).astype(int) + (parties["shop"][:, 0] > 1.2)
+    asked = {"sex": np.array(["f", "m"])[group], "age": age}
+    model = FairVerticalClassifier(0.05, parity="equal_opportunity", weight=0.01, tol=1e-6).fit(parties, y, group=asked)
+    decided = model.predict(parties)
+    assert list(model.gaps_) == list(model.multipliers_)
+    assert len(model.gaps_) == 4
+    for name, gap in model.gaps_.items():
+        attribute, _, pair = name.split(": ")
+        cells = [(y == 1) & (asked[attribute].astype(str) == g) for g in pair.split(" - ")]
+        assert gap == pytest.approx(abs(decided[cells[0]].mean() - decided[cells[1]].mean()), abs=1e-12)
+        assert gap <= 0.05 + 1 / min(cell.sum() for cell in cells) + 1e-9
+    plain = FairVerticalClassifier(10.0, weight=0.01).fit(parties, y, group=group)
+    before = FairVerticalClassifier(1.0, parity="equal_opportunity", weight=0.01).fit(parties, y, group=asked)
+    assert before.recheck(parties, y, group=asked).keys() == model.gaps_.keys()
+    recalls = [plain.predict(parties)[(y == 1) & (age == g)].mean() for g in (0, 2)]
+    assert abs(recalls[0] - recalls[1]) > 0.1  # the bounds do something
+
+
+def test_a_model_has_standard_errors_in_the_units_of_the_columns() -> None:
+    parties, y, group = people()
+    model = FairVerticalClassifier(0.02, method="vertical-exact", tol=1e-9, inference="sandwich")
+    table = model.fit(parties, y, group=group).summary()
+    X = np.hstack([(P - P.mean(0)) / P.std(0) for P in parties.values()])
+    asked = fp.VerticalProblem([X], y, group, 0.02)
+    expected = fp.solve(asked, "vertical-exact", tol=1e-9, inference="sandwich").summary(asked)
+    units = np.concatenate([*(P.std(0) for P in parties.values()), [1.0]])
+    errors = np.array([one.se for one in expected.coefficients])
+    np.testing.assert_allclose([one.se for one in table.coefficients], errors / units, rtol=1e-6)
+    assert [one.name for one in table.coefficients][:3] == ["bank: 0", "bank: 1", "shop: 0"]
+    assert table.prices[0].name == next(iter(model.gaps_))
+    assert table.prices[0].se == pytest.approx(expected.prices[0].se, rel=1e-6)
+    with raises_code("FP-OPTION-472", "", "inference"):
+        FairVerticalClassifier().fit(parties, y, group=group).summary()
+
+
 def test_decisions_need_the_method_that_can() -> None:
     parties, y, group = people()
     with raises_code("FP-OPTION-471", "method 'vertical-al'"):

@@ -17,7 +17,8 @@ from fedpact.federation.audit import AuditLog, read_log
 from fedpact.federation.gate import Gate, approval_file, longest, method_of
 from fedpact.federation.identity import Identity, open_signed, sign_message, signed_by
 from fedpact.federation.messages import Order, Reply, Summed, seal
-from fedpact.federation.policy import Charter, Counts, SitePolicy, meets, read_policy
+from fedpact.federation.policy import SitePolicy, read_policy
+from fedpact.federation.rules import Charter, Counts, meets
 from fedpact.federation.wire import STEPS
 from fedpact.solvers import METHODS
 from fedpact.tasks.requirements import KINDS
@@ -78,7 +79,7 @@ class Answer(Reply):
 
 
 ADVANCE = "fedpact.solvers.constrained.interior_point:advance"
-EXACT = "fedpact.solvers.vertical.vertical_exact:sketch"
+EXACT = "fedpact.solvers.vertical.vertical_exact_party:sketch"
 
 
 def asked(

@@ -23,8 +23,8 @@ from fedpact.federation.audit import read_log
 from fedpact.federation.failure import Failure
 from fedpact.federation.identity import Identity, sign_message, split_signed
 from fedpact.federation.messages import rebuild, seal
-from fedpact.federation.policy import Counts
 from fedpact.federation.remote import read_reply
+from fedpact.federation.rules import Counts
 from fedpact.federation.wire import dumps, name_of, to_tree
 from fedpact.fitting.agreement import Finished, measure
 from fedpact.fitting.result import Fit

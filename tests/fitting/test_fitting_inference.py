@@ -9,7 +9,8 @@ import pytest
 
 import fedpact as fp
 from fedpact.errors import FedpactError
-from fedpact.federation.policy import ABOUT_TABLE, ABOUT_TASK, SitePolicy, check
+from fedpact.federation.policy import SitePolicy
+from fedpact.federation.rules import ABOUT_TABLE, ABOUT_TASK, check
 from fedpact.tasks import Regression, Rows
 
 SIZES = (60, 90, 50)

@@ -14,7 +14,7 @@ from raising import raises_code
 from fedpact.cli.main import cli
 from fedpact.data.cells import read_cells
 from fedpact.jobs import read_job, run_job
-from fedpact.jobs.job_file import key_lines
+from fedpact.jobs.job_text import key_lines
 from fedpact.tasks import Requirement, load_model
 
 #: Three tables, so that a mistake can be in the second.

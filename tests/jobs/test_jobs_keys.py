@@ -15,7 +15,7 @@ from raising import raises_code
 from fedpact.cli.init import EXAMPLE, SCHEMA
 from fedpact.errors import OptionError
 from fedpact.jobs import read_job, run_job
-from fedpact.jobs.job_file import key_lines
+from fedpact.jobs.job_text import key_lines
 from fedpact.jobs.keys import KEYS, KINDS, LISTS, OPEN, schema
 from fedpact.tasks import TASKS
 

@@ -15,7 +15,8 @@ from fedpact.cli.main import cli
 from fedpact.data.cells import read_cells
 from fedpact.errors import FedpactError
 from fedpact.federation.identity import Identity
-from fedpact.federation.policy import ABOUT_TASK, SitePolicy, check
+from fedpact.federation.policy import SitePolicy
+from fedpact.federation.rules import ABOUT_TASK, check
 from fedpact.jobs import read_job, run_job
 from fedpact.report.record import Record
 from fedpact.tasks import Model, RegressionModel, load_model

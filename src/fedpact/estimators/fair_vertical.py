@@ -19,11 +19,13 @@ from fedpact.federation import Session
 from fedpact.fitting.scores import fit_on_scores
 from fedpact.postprocess.checks import find_levels, read_vector
 from fedpact.problem import DistantParty, Piece, VerticalProblem
+from fedpact.problem.gaps import Group
 from fedpact.problem.scored import Loss
 from fedpact.prox import SquaredL2
 from fedpact.solve import solve
 from fedpact.solvers.vertical.shared import rows_of, summed_scores
-from fedpact.tasks import Classification, Requirement
+from fedpact.statistics import Summary
+from fedpact.tasks import Classification, Requirement, Vertical
 from fedpact.tasks.group_fairness import Parity
 from fedpact.tasks.requirements import NAMED_GAPS
 from fedpact.types import Vector
@@ -49,6 +51,8 @@ class FairVerticalClassifier(CertifiedClassifier):
     standardize: does each party scale its own columns? Their means and scales stay with it, too
     method:      "auto", "vertical-al", "fair-vfl", "vertical-exact"; tol, max_rounds, engine, seed: of fp.solve
     secure_sum:  hide each party's scores from the coordinator, in fitting and in prediction
+    inference:   "sandwich", "hc0" or "model": `summary` has standard errors and intervals; of gaps of the loss, with
+                 the method "vertical-exact" by name
 
     More than two classes have a score each, by softmax.
 
@@ -73,6 +77,7 @@ class FairVerticalClassifier(CertifiedClassifier):
         max_rounds: int | None = None,
         engine: Any = None,
         secure_sum: bool = True,
+        inference: str = "none",
         seed: int = 0,
     ) -> None:
         self.max_gap = max_gap
@@ -87,10 +92,13 @@ class FairVerticalClassifier(CertifiedClassifier):
         self.max_rounds = max_rounds
         self.engine = engine
         self.secure_sum = secure_sum
+        self.inference = inference
         self.seed = seed
 
-    def fit(self, parties: Parties, y: ArrayLike, *, group: ArrayLike) -> Self:
-        """y: two classes or more, the last in sorted order is the positive one; group: one label a row.
+    def fit(self, parties: Parties, y: ArrayLike, *, group: Group) -> Self:
+        """y: two classes or more, the last in sorted order is the positive one.
+
+        group: one label a row, or several protected attributes, name -> labels: gaps between groups of each are bounded
 
         Raises DataError or ProblemError for bad tables, FedpactError when no certified model was found.
         """
@@ -114,6 +122,9 @@ class FairVerticalClassifier(CertifiedClassifier):
             regularizer=None if self.weight is None else SquaredL2(self.weight),
             standardize=self.standardize,
         )
+        options: dict[str, Any] = {}
+        if self.inference != "none":
+            options["inference"] = self.inference
         solution = solve(
             problem,
             self.method,
@@ -122,6 +133,7 @@ class FairVerticalClassifier(CertifiedClassifier):
             engine=self.engine,
             seed=self.seed,
             secure_sum=self.secure_sum and len(problem.shares) > 1,
+            **options,
         )
         self._accept(solution)
         self._keep(problem, solution.w)
@@ -155,7 +167,7 @@ class FairVerticalClassifier(CertifiedClassifier):
         codes: NDArray[np.int64] = np.where(known.any(axis=1), np.argmax(known, axis=1), -1)
         return codes
 
-    def _fit_decisions(self, parties: Parties, labels: NDArray[Any], group: ArrayLike) -> Self:
+    def _fit_decisions(self, parties: Parties, labels: NDArray[Any], group: Group) -> Self:
         """Rates of decisions are bounded, and counted on the parties' own scores."""
         if self.method not in ("auto", "vertical-exact"):
             raise OptionError(
@@ -169,30 +181,67 @@ class FairVerticalClassifier(CertifiedClassifier):
             regularizer=None if self.weight is None else SquaredL2(self.weight),
             standardize=self.standardize,
         )
-        groups, members = find_levels("group", group, len(labels))
-        if groups.size < 2:
-            raise DataError(f"all rows are of group {groups[0]!s}; a gap needs two groups or more", code="FP-DATA-482")
-        bounded = Requirement(kind=self.parity, at_most=self.max_gap, confidence=self.confidence or 0.0)
-        task = Classification(
-            columns=("scores",),
-            label="y",
-            group="group",
-            classes=tuple(map(str, self.classes_)),
-            groups=tuple(map(str, groups)),
-            constraints=(bounded,),
-            holdout=self.holdout,
-            split=self.seed,
-        )
+        task, members = self._ask_for_gaps(group, len(labels))
         with Session(self.engine) as session:
             session.open(problem.sources)
             if self.secure_sum and len(problem.shares) > 1:
                 session.secure()
-            found = fit_on_scores(task, problem, session, members, tol=self.tol, seed=self.seed)
+            found = fit_on_scores(
+                task, problem, session, members, tol=self.tol, seed=self.seed, inference=self.inference
+            )
         self._accept(found.solution)
         self._keep(problem, found.w)
         self.gaps_ = self._find_gaps(self._by_person(found.scores), labels, group)
         self.multipliers_ = dict(zip(self.gaps_, found.prices, strict=True))
         return self
+
+    def _ask_for_gaps(self, group: Group, rows: int) -> tuple[Classification, NDArray[np.int64]]:
+        """The task, and the number of every person's group, or combination of groups."""
+        levels = {}
+        codes = []
+        for name, labels in _by_attribute(group).items():
+            groups, members = find_levels(name or "group", labels, rows)
+            if groups.size < 2:
+                raise DataError(
+                    f"all rows are of group {groups[0]!s}; a gap needs two groups or more", code="FP-DATA-482"
+                )
+            levels[name] = tuple(map(str, groups))
+            codes.append(members)
+        protected: dict[str, Any] = {"attributes": levels}
+        if "" in levels:
+            protected = {"group": "group", "groups": levels[""]}
+        task = Vertical(
+            label="y",
+            classes=tuple(map(str, self.classes_)),
+            constraints=(Requirement(kind=self.parity, at_most=self.max_gap, confidence=self.confidence or 0.0),),
+            holdout=self.holdout,
+            **protected,
+        )
+        sizes = [len(each) for each in levels.values()]
+        return task.decisions(self.seed), np.ravel_multi_index(tuple(codes), sizes)
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Coefficients in the units of the parties' columns, and prices, with standard errors, tests and intervals.
+
+        The intercept is that of the columns as the parties scale them. Raises OptionError where there are none.
+        """
+        check_is_fitted(self, "solution_")
+        inference = self.solution_.inference
+        if inference is None:
+            raise OptionError(
+                'this model has no standard errors; ask for them by inference="sandwich", method="vertical-exact"',
+                code="FP-OPTION-472",
+                key="inference",
+            )
+        columns = [f"{name}: {j}" for name, piece in self.pieces_.items() for j in range(piece.mean.size)]
+        names = [*columns, "intercept"]
+        units = np.concatenate([*(piece.scale for piece in self.pieces_.values()), [1.0]])
+        if self._several:
+            names = [f"{one}: {name}" for one in self.classes_ for name in names]
+            units = np.tile(units, self.classes_.size)
+        gaps = list(self.multipliers_)
+        prices = [gaps[row // 2] for _, row in inference.binding]  # every gap is bounded from both sides
+        return inference.describe(np.diag(1 / units), names, np.ones(len(prices)), prices, level)
 
     def decision_function(self, parties: Parties, *, missing: Literal["error", "mean"] = "error") -> Vector:
         """Scores of new people, (rows,) or of several classes (rows, classes): one exchange, to which every party adds
@@ -244,7 +293,7 @@ class FairVerticalClassifier(CertifiedClassifier):
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return float(np.average(self.predict(parties) == np.asarray(y), weights=weights))
 
-    def recheck(self, parties: Parties, y: ArrayLike, *, group: ArrayLike) -> dict[str, float]:
+    def recheck(self, parties: Parties, y: ArrayLike, *, group: Group) -> dict[str, float]:
         """The gaps on other rows, or without some parties, by name; compare them with max_gap."""
         return self._find_gaps(self.decision_function(parties, missing="mean"), np.asarray(y), group)
 
@@ -291,11 +340,16 @@ class FairVerticalClassifier(CertifiedClassifier):
         model.n_features_in_ = sum(piece.mean.size for piece in model.pieces_.values())
         return model
 
-    def _find_gaps(self, scores: Vector, y: NDArray[Any], group: ArrayLike) -> dict[str, float]:
+    def _find_gaps(self, scores: Vector, y: NDArray[Any], group: Group) -> dict[str, float]:
         labels = self._encode(y)
         last = self.classes_.size - 1
         if self.parity != "loss":
-            return _count_gaps(self.parity, self._decide(scores) == last, labels == last, np.asarray(group))
+            decided = self._decide(scores) == last
+            found: dict[str, float] = {}
+            for name, members in _by_attribute(group).items():
+                gaps = _count_gaps(self.parity, decided, labels == last, np.asarray(members))
+                found |= {f"{name}: {gap}" if name else gap: value for gap, value in gaps.items()}
+            return found
         judged = VerticalProblem.of_parties(
             [DistantParty("all", 1)],
             labels,
@@ -331,6 +385,11 @@ def _count_gaps(
             rates = [np.mean(decided[among[rate] & (group == name)]) for name in (first, second)]
             gaps[f"{rate}: {first!s} - {second!s}"] = float(abs(rates[0] - rates[1]))
     return gaps
+
+
+def _by_attribute(group: Group) -> dict[str, ArrayLike]:
+    """The labels of every protected attribute; "" is the name of the only one."""
+    return dict(group) if isinstance(group, Mapping) else {"": group}
 
 
 def _name_parties(parties: Parties) -> dict[str, ArrayLike]:

@@ -25,7 +25,7 @@ class Fleet(ABC):
 
     task:     what owners are asked to build their share from; None where they hold shares as they are
     deadline: seconds an owner has for a reply; None: as long as it takes
-    charter:  what owners of other organisations are asked to take part in (`fedpact.federation.policy.Charter`)
+    charter:  what owners of other organisations are asked to take part in (`fedpact.federation.rules.Charter`)
     identity: the coordinator's key, with which orders are signed; roster: the owners' public keys, by name
     steps:    what each owner said it can run, by name; those that said nothing run the coordinator's own code
     """

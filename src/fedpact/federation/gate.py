@@ -20,7 +20,8 @@ from fedpact.errors import FedpactError, Refused
 from fedpact.federation.audit import AuditLog, read_log
 from fedpact.federation.identity import Identity, signed_by, split_signed
 from fedpact.federation.messages import Order, Sealed, hidden_fields, is_masked, payload, sealed_size
-from fedpact.federation.policy import (
+from fedpact.federation.policy import SitePolicy
+from fedpact.federation.rules import (
     ABOUT_ORDER,
     ABOUT_PAST,
     ABOUT_REPLY,
@@ -31,7 +32,6 @@ from fedpact.federation.policy import (
     Charter,
     Counts,
     Past,
-    SitePolicy,
     Traffic,
     check,
     constraints_of,
@@ -49,8 +49,8 @@ PLAIN = [0.0, 0]
 NEAR = 0.25
 #: Files there whose steps several methods share.
 SHARED = ("local_steps", "splitting", "shared")
-#: The end of a file's name that holds the owner's, or the party's, half of a method alone.
-HALF = re.compile("_(owner|party)$")
+#: The end of a file's name that holds the owner's, or the party's, half of a method alone, or its standard errors.
+HALF = re.compile("_(owner|party|errors)$")
 
 
 @dataclass

@@ -37,7 +37,7 @@ from fedpact.federation.messages import (
     shown_fields,
     summed_fields,
 )
-from fedpact.federation.policy import UNCOUNTED, Counts
+from fedpact.federation.rules import UNCOUNTED, Counts
 from fedpact.federation.wire import (
     ALIGNING,
     client_step,

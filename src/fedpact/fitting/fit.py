@@ -97,7 +97,7 @@ def _check_inference(task: Task, stated: str) -> None:
             code="FP-OPTION-992",
             key="inference",
         )
-    if stated != "none" and not (isinstance(task, TableTask) and task.comparable):
+    if stated != "none" and not isinstance(task, Vertical) and not (isinstance(task, TableTask) and task.comparable):
         raise OptionError(
             f"task {task.name!r} has no standard errors; leave inference out", code="FP-OPTION-993", key="inference"
         )

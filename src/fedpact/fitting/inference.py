@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpact.errors import OptionError
 from fedpact.problem.certificate import TOGETHER
+from fedpact.solvers import Inference
 from fedpact.statistics import Summary
-from fedpact.tasks import Model, RegressionModel, TableTask
+from fedpact.tasks import Model, RegressionModel, TableTask, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.types import Matrix, Vector
 
@@ -18,6 +20,12 @@ if TYPE_CHECKING:
 
 #: The intercept, among the names of the columns.
 INTERCEPT = "intercept"
+#: What is special about the table of a vertical fit.
+IN_PIECES = (
+    "each party keeps the table of its own coefficients beside its piece of the model; the intercept is that of "
+    "columns as the parties scale them"
+)
+TOLD = "coefficients are in the units in which each party scales its columns, as the parties handed them out"
 
 
 def summarize(found: Fit, level: float) -> Summary:
@@ -28,16 +36,35 @@ def summarize(found: Fit, level: float) -> Summary:
     """
     inference = found.inference
     task = found.task
+    if isinstance(task, Vertical) and inference is not None:
+        return _summarize_parties(found, task, inference, level)
     if inference is None or not isinstance(task, TableTask):
         raise OptionError(
             'this fit has no standard errors: ask for them with fit(..., inference="sandwich"), for a model of rows',
             code="FP-OPTION-991",
             key="inference",
         )
-    prices = [_describe_price(found, holder, row) for holder, row in inference.binding]
+    prices = [describe_price(found, holder, row) for holder, row in inference.binding]
     units = np.array([unit for _, unit in prices])
     names = list_names(task)
     return inference.describe(to_units(task), names, units, [words for words, _ in prices], level)
+
+
+def _summarize_parties(found: Fit, task: Vertical, inference: Inference, level: float) -> Summary:
+    """What the coordinator knows: its intercept and the prices, and the parties' part where they hand it out."""
+    prices = []
+    for holder, row in inference.binding:
+        prices.append(describe_price(found, holder, row) if holder == SERVER else (holder, 1.0))
+    names = [INTERCEPT] * int(task.intercept)
+    note = IN_PIECES
+    if inference.w.size > len(names) * task.outputs:
+        note = TOLD
+        names = [f"{party}: {column}" for party, columns in found.columns.items() for column in columns] + names
+    if task.outputs > 1:
+        names = [f"{one}: {name}" for one in task.classes for name in names]
+    units = np.array([unit for _, unit in prices])
+    table = inference.describe(np.eye(inference.w.size), names, units, [words for words, _ in prices], level)
+    return replace(table, notes=(*table.notes, note))
 
 
 def list_names(task: TableTask) -> list[str]:
@@ -66,7 +93,7 @@ def _flatten(task: TableTask, w: Vector) -> Vector:
     return np.column_stack([model.coefficients, model.intercept]).ravel()
 
 
-def _describe_price(found: Fit, holder: str, row: int) -> tuple[str, float]:
+def describe_price(found: Fit, holder: str, row: int) -> tuple[str, float]:
     """What a constraint bounds, in the user's words, and its price there per unit of price here."""
     lengths = dict(zip((SERVER, *found.owners), found.solution.multipliers, strict=True))
     coupled = found.solution.coupled_multiplier

@@ -18,27 +18,31 @@ from numpy.typing import ArrayLike, NDArray
 from fedpact.errors import OptionError
 from fedpact.federation import Communication, Session
 from fedpact.fitting.fit import fit
+from fedpact.fitting.inference import describe_price
 from fedpact.fitting.result import Fit
 from fedpact.problem import Certificate, FederatedProblem, Measure, Share, VerticalProblem, certify
 from fedpact.problem.party import score_columns
-from fedpact.solvers import Solution
+from fedpact.solvers import Inference, Solution
 from fedpact.solvers.vertical.shared import Conclude, conclude, reveal
 from fedpact.solvers.vertical.vertical_exact import (
     CLOSER,
     REVEALED,
     Features,
-    Move,
     VerticalExact,
     learn,
-    move,
     split_model,
 )
+from fedpact.solvers.vertical.vertical_exact_errors import (
+    EVERYONE,
+    gather_errors,
+    keep_errors,
+    spread_of,
+    tell_errors,
+)
+from fedpact.solvers.vertical.vertical_exact_party import Move, move
 from fedpact.tasks import Classification, Rows
 from fedpact.tasks.decisions import Decisions
 from fedpact.types import Vector
-
-#: The one owner of the features.
-EVERYONE = "all people"
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +120,12 @@ def fit_on_scores(
     members = None if group is None else np.asarray(group)
     rows = Rows(features.features, _codes(problem), members)
     found = fit(posed, {EVERYONE: rows}, tol=closer, seed=seed, **options)
-    return _hand_out(found, features, rows, problem, session, begun, tolerances, hand_out)
+    scored = _hand_out(found, features, rows, problem, session, begun, tolerances, hand_out)
+    if found.inference is None or not scored.solved:
+        return scored
+    inference = _share_errors(found, features, problem, session, scored.w, hand_out)
+    communication = session.ledger.read(since=begun)
+    return replace(scored, solution=replace(scored.solution, inference=inference, communication=communication))
 
 
 def pose(task: Classification, features: Features, intercept: bool) -> Classification:
@@ -220,6 +229,20 @@ def _hand_out(
     shift = np.zeros(problem.scored.outputs)
     shift[-1] = task.decide_at
     return ScoredFit(found, solution, int(not met), measures, scores - np.repeat(shift, problem.scored.y.size))
+
+
+def _share_errors(
+    found: Fit, features: Features, problem: VerticalProblem, session: Session, w: Vector, hand_out: bool
+) -> Inference:
+    """One exchange: every party learns the standard errors of its own coefficients, from those of the features."""
+    of_weights = found.inference
+    assert of_weights is not None
+    words = tuple((describe_price(found, holder, row)[0], row) for holder, row in of_weights.binding)
+    replies = None
+    if of_weights.covariance is not None:
+        order = spread_of(of_weights, features.mix, problem.scored.outputs, 1)
+        replies = session.ask(tell_errors if hand_out else keep_errors, order)
+    return replace(gather_errors(of_weights, problem, w, features.mix, replies), binding=words)
 
 
 def _ridge(task: Classification) -> float:

@@ -24,7 +24,8 @@ from fedpact.problem.gaps import Group
 from fedpact.solve import solve
 from fedpact.solvers import Solution, Solver
 from fedpact.solvers.solution import WARNING
-from fedpact.solvers.vertical.vertical_exact import VerticalExact
+from fedpact.solvers.vertical.vertical_exact import INFERENCES, VerticalExact
+from fedpact.solvers.vertical.vertical_exact_errors import EVERYONE
 from fedpact.tasks import LabelledParty, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.parties import GAP
@@ -93,6 +94,7 @@ class PartyFitting(Fitting):
     def run(self, task: Task, extras: Extras) -> Fit:
         assert isinstance(task, Vertical)
         self._check_holders(task)
+        self._check_errors(task)
         found = super().run(task, extras)
         assert isinstance(found.task, Vertical)
         return replace(found, columns=self._columns, task=replace(found.task, model=self.session.run))
@@ -120,6 +122,21 @@ class PartyFitting(Fitting):
                     code="FP-OPTION-931",
                     key=key,
                 )
+
+    def _check_errors(self, task: Vertical) -> None:
+        """Standard errors are found on the features that only the exact method has."""
+        method = self._solving["method"]
+        name = method.name if isinstance(method, Solver) else method
+        exact = name == VerticalExact.name or (name == "auto" and bool(task.constraints))
+        if self._inference != "none" and not (exact and self._inference in INFERENCES):
+            kinds = ", ".join(map(repr, INFERENCES[1:]))
+            raise OptionError(
+                f"inference = {self._inference!r} with method {name!r}: a vertical model has standard errors of the "
+                f'kinds {kinds}, by "{VerticalExact.name}", which tells the coordinator the pooled rows up to a '
+                "rotation of the columns; state both, or leave inference out",
+                code="FP-OPTION-938",
+                key="inference",
+            )
 
     def _agree(self, task: Task) -> Task:
         """People in common, labels, groups and the names of the columns; only then sums may be masked."""
@@ -158,8 +175,12 @@ class PartyFitting(Fitting):
             self._meet()
         self._solves += 1
         settings = {**self._solving, **options}
-        if not isinstance(settings["method"], Solver):
-            settings.setdefault("reveal", False)  # every party keeps its piece to itself
+        method = settings["method"]
+        errors = {"inference": self._inference} if task.constrained and self._inference != "none" else {}
+        if isinstance(method, Solver):
+            settings["method"] = replace(method, **errors)
+        else:
+            settings = {"reveal": False, **settings, **errors}  # every party keeps its piece to itself
         problem = self._problem(task)
         solution = solve(problem, session=self.session, callbacks=self._callbacks, **settings)
         self._scores = solution.scores
@@ -176,7 +197,7 @@ class PartyFitting(Fitting):
 
     def _fit_decisions(self, task: Vertical, before: dict[str, dict[str, float]]) -> Fit:
         """A list of constraints on decisions: found at the coordinator on features, judged by the parties' columns."""
-        from fedpact.fitting.scores import EVERYONE, fit_on_scores  # a fit itself
+        from fedpact.fitting.scores import fit_on_scores  # a fit itself
 
         settings = dict(self._solving)
         method = settings.pop("method")
@@ -193,9 +214,13 @@ class PartyFitting(Fitting):
         self._solves += 1
         if session.secure_sum is not False and len(session.owners) > 1:
             session.secure()
-        members = self._groups[0].astype(np.int64) if task.group else None
+        members = None
+        if task.protected:
+            sizes = [len(levels) for levels in task.protected.values()]
+            members = np.ravel_multi_index(tuple(self._groups.astype(np.int64)), sizes)
         problem = self._problem(task, constrained=False)
         seed = settings["seed"]
+        settings["inference"] = self._inference
         found = fit_on_scores(task.decisions(seed), problem, session, members, hand_out=False, **settings)
         self._scores = found.scores
         inner = found.fit
@@ -207,6 +232,10 @@ class PartyFitting(Fitting):
         measured = self._measure(task, found.w)
         answer = Fit.of(task, found.solution, measured, {SERVER: np.zeros(0)}, before, self._solves)
         return replace(answer, listed=listed, advice=inner.advice)
+
+    def _infer(self, found: Fit) -> Fit:
+        """The parties have their standard errors from the exchanges of the solve."""
+        return replace(found, inference=found.solution.inference)
 
     def _problem(self, task: Vertical, constrained: bool | None = None) -> VerticalProblem:
         """The problem as the coordinator knows it: labels, groups, and how many columns each party has."""

@@ -1,33 +1,25 @@
-"""Read and validate a job file: every key is known and used, every value has its type and range."""
+"""A job file as a job: its owners, their files, the task and how it is solved, checked against each other."""
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 from fedpact.data.cells import column_names
-from fedpact.errors import DataError, FedpactError, OptionError
+from fedpact.errors import DataError, OptionError
 from fedpact.federation.identity import check_public_keys
-from fedpact.jobs.keys import KEYS, KINDS, LISTS, OPEN
+from fedpact.jobs.job_text import JobText, nth
 from fedpact.jobs.party_tables import find_holders
 from fedpact.solvers import METHODS
 from fedpact.tasks import TASKS, TableTask, Task, Vertical, keys_of
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.requirements import Levels, Requirement, check_holder, read_requirement
 
-E = TypeVar("E", bound=FedpactError)
-
 #: How an owner is written that is a site of a Flower federation: this, and the address of the SuperLink.
 FLOWER = "flower://"
-#: Tables whose keys are names of owners.
-NAMES = ("owners", "roster")
-#: Keys of tasks that may be such a table.
+#: Keys of tasks that may be a table by owner.
 BY_OWNER = ("bound", "max_loss", "max_mean_error", "max_gap", "owners_weigh")
 
 
@@ -84,23 +76,13 @@ def read_job(path: str | Path) -> JobFile:
     return _Reader(Path(path)).read()
 
 
-class _Reader:
-    """One job file under validation; errors point at the line of the key that is wrong."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.folder = path.parent
-        try:
-            self.text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            remedy = "`fedpact init FOLDER` writes an example"
-            raise OptionError(f"{path} cannot be read as a job ({error}); {remedy}", code="FP-OPTION-360") from error
-        self.lines = key_lines(self.text)
+class _Reader(JobText):
+    """One job file under validation, from its tables to what they mean together."""
 
     def read(self) -> JobFile:
-        found = self._parse()
+        found = self.parse()
         name = self._task_name(found)
-        self._check_keys(found, name)
+        self.check_keys(found, name)
         owners = self._owners(found)
         superlink = self._superlink(owners)
         files: dict[str, Path] = {}
@@ -137,129 +119,20 @@ class _Reader:
             settings=found,
         )
 
-    # ----------------------------------------------------------------------------------------------------------- keys
-
-    def _parse(self) -> dict[str, Any]:
-        try:
-            found = tomllib.loads(self.text)
-        except RecursionError as error:
-            raise OptionError(
-                f"{self.path}: its lists or tables are nested too deeply; a job has two levels", code="FP-OPTION-361"
-            ) from error
-        except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: a number of thousands of digits
-            match = re.search(r"line (\d+)", str(error))
-            line = int(match[1]) if match else 1
-            self._check_repeated(line)
-            raise OptionError(f"{self.path}:{line}: this is not TOML: {error}", code="FP-OPTION-362") from error
-        self._check_sizes(found)
-        return found
-
-    def _check_repeated(self, line: int) -> None:
-        """The key of this line does not stand in an earlier one of the same table."""
-        for (table, key), places in self.lines.items():
-            if line in places[1:]:
-                what = f"owner {key!r}" if table == "owners" else f"{key!r}"
-                raise OptionError(
-                    f"{self.path}:{line}: {what} is stated twice, first in line {places[0]}; give each its own name",
-                    code="FP-OPTION-363",
-                    key=key,
-                )
-
-    def _check_sizes(self, found: Any, table: str = "", key: str = "") -> None:
-        """Numbers fit into 64 bits, at whatever depth they stand."""
-        if isinstance(found, dict):
-            for name, value in found.items():
-                self._check_sizes(value, key, name)
-        elif isinstance(found, list):
-            for value in found:
-                self._check_sizes(value, table, key)
-        elif isinstance(found, int) and not -(2**63) <= found < 2**63:
-            self._fail("FP-OPTION-364", table, key, f"{key} holds a number that is too large; give one below 2^63")
+    # ---------------------------------------------------------------------------------------------------- task, solve
 
     def _task_name(self, found: Mapping[str, Any]) -> str:
         if "task" not in found:
             raise OptionError(f"{self.path}: task is not stated; choose {', '.join(TASKS)}", code="FP-OPTION-365")
-        self._check_choice("", "task", found["task"], list(TASKS))
+        self.check_choice("", "task", found["task"], list(TASKS))
         return str(found["task"])
-
-    def _check_keys(self, found: Mapping[str, Any], task: str) -> None:
-        tables = {*NAMES, *(table for table, _ in KEYS if table)} - LISTS.keys()
-        for key, value in found.items():
-            if key in LISTS:
-                self._check_list(key, value, task)
-            elif key not in tables:
-                self._check("", key, value, task)
-            elif not isinstance(value, dict):
-                self._fail(
-                    "FP-OPTION-366", "", key, f"{key} = {value!r}: it is a table; write [{key}] and its lines below"
-                )
-            elif key not in NAMES:
-                for inner, content in value.items():
-                    self._check(key, inner, content, task)
-
-    def _check_list(self, name: str, tables: Any, task: str) -> None:
-        """A list of tables, [[name]]: the task uses it, and so are the keys of each."""
-        if isinstance(tables, dict):
-            self._fail(
-                "FP-OPTION-830", "", name, f"[{name}]: there may be several; write [[{name}]], with two brackets each"
-            )
-        self._check("", name, tables, task)
-        for number, one in enumerate(tables, 1):
-            for key, value in one.items():
-                self._check(nth(name, number), key, value, task)
-
-    def _check(self, table: str, key: str, value: Any, task: str) -> None:
-        """The key is known, the task uses it, and its value is of its kind. table: of a list, the `nth`"""
-        declared = table.partition(" ")[0]
-        if f"{table}.{key}" in OPEN:
-            self._check_kind(table, key, value, "table")
-            return
-        if (declared, key) not in KEYS:
-            self._fail_unknown(table, key)
-        about = KEYS[declared, key]
-        if about.tasks and task not in about.tasks:
-            users = ", ".join(about.tasks)
-            self._fail(
-                "FP-OPTION-367", table, key, f"{key}: task {task!r} does not use it (it is for: {users}); take it out"
-            )
-        self._check_kind(table, key, value, about.kind)
-        if about.choices:
-            for one in value if about.kind == "texts" else [value]:
-                self._check_choice(table, key, one, about.choices)
-
-    def _check_choice(self, table: str, key: str, value: Any, choices: Sequence[str]) -> None:
-        if value not in choices:
-            self._fail("FP-OPTION-368", table, key, f"{key} {value!r} is unknown; choose {', '.join(choices)}")
-
-    def _fail_unknown(self, table: str, key: str) -> NoReturn:
-        names = [name for place, name in KEYS if place == table.partition(" ")[0]]
-        if not table:
-            names += [*dict.fromkeys(place for place, _ in KEYS if place), *NAMES]
-        near = get_close_matches(key, names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
-        where = f" in [{table}]" if table else ""
-        self._fail("FP-OPTION-369", table, key, f"unknown key {key!r}{where}; {hint}")
-
-    def _check_kind(self, table: str, key: str, value: Any, kind: str) -> None:
-        """The value is of this kind, and so is each entry of a table."""
-        about = KINDS[kind]
-        right = isinstance(value, about.types)
-        if isinstance(value, bool) and kind != "bool":  # Python counts True as a whole number
-            right = False
-        if right and about.each is not None:
-            right = all(isinstance(one, about.each) for one in value)
-        if not right:
-            self._fail("FP-OPTION-370", table, key, f"{key} = {value!r}: give {about.words}")
-        if isinstance(value, dict) and about.entries:
-            for name, entry in value.items():
-                self._check_kind(f"{table}.{key}".lstrip("."), name, entry, about.entries)
 
     def _check_solve(self, solve: Mapping[str, Any], options: dict[str, Any], superlink: str) -> None:
         if not 0 < solve.get("tol", 1e-3) < 1:
-            self._fail("FP-OPTION-371", "solve", "tol", f"tol = {solve['tol']}: give a number above 0 and below 1")
+            self.fail("FP-OPTION-371", "solve", "tol", f"tol = {solve['tol']}: give a number above 0 and below 1")
         engine = solve.get("engine")
         if engine is not None and (engine == "flower") != bool(superlink):
-            self._fail(
+            self.fail(
                 "FP-OPTION-372",
                 "solve",
                 "engine",
@@ -269,13 +142,13 @@ class _Reader:
             return
         method = solve.get("method", "auto")
         if method == "auto":
-            self._fail(
+            self.fail(
                 "FP-OPTION-373", "solve", "method", "[solve.options] are those of a method: state it, method = ..."
             )
         try:
             METHODS[method].build(options)
         except OptionError as error:
-            raise self._place(error, "solve.options", next(iter(options))) from error
+            raise self.place(error, "solve.options", next(iter(options))) from error
 
     # ----------------------------------------------------------------------------------------------------------- owners
 
@@ -289,16 +162,16 @@ class _Reader:
         seen: dict[str, str] = {}
         for name, path in owners.items():
             if not isinstance(path, str):
-                self._fail("FP-OPTION-375", "owners", name, f"{name} = {path!r}: give the path of its file in quotes")
+                self.fail("FP-OPTION-375", "owners", name, f"{name} = {path!r}: give the path of its file in quotes")
             if name == SERVER:
-                self._fail(
+                self.fail(
                     "FP-OPTION-376",
                     "owners",
                     name,
                     f"{SERVER!r} stands for the coordinator; give this owner another name",
                 )
             if path in seen and not path.startswith(FLOWER):
-                self._fail(
+                self.fail(
                     "FP-OPTION-377",
                     "owners",
                     name,
@@ -315,14 +188,14 @@ class _Reader:
         first = next(iter(addresses.values()))
         for name in owners:
             if name not in addresses:
-                self._fail(
+                self.fail(
                     "FP-OPTION-378",
                     "owners",
                     name,
                     f"a file among Flower sites; write {FLOWER}ADDRESS for all owners or for none",
                 )
             if addresses[name] != first:
-                self._fail(
+                self.fail(
                     "FP-OPTION-379",
                     "owners",
                     name,
@@ -334,7 +207,7 @@ class _Reader:
         """The table [flower], with the paths of its files."""
         flower = dict(found.get("flower", {}))
         if flower and not superlink:
-            self._fail("FP-OPTION-380", "", "flower", f'[flower] is for owners at "{FLOWER}..."; take it out')
+            self.fail("FP-OPTION-380", "", "flower", f'[flower] is for owners at "{FLOWER}..."; take it out')
         if superlink and "key" not in flower:
             raise OptionError(
                 f"{self.path}: [flower] has no key, with which the coordinator signs the job; `fedpact site key FILE` "
@@ -351,7 +224,7 @@ class _Reader:
         roster = found.get("roster", {})
         wanted = set(owners) if superlink else set()
         for name in sorted(wanted ^ roster.keys()):
-            self._fail(
+            self.fail(
                 "FP-OPTION-623",
                 "roster",
                 name,
@@ -364,17 +237,17 @@ class _Reader:
         """The file of every owner's private key, from [keys]."""
         stated = found.get("keys", {})
         if stated and superlink:
-            self._fail("FP-OPTION-632", "", "keys", "[keys]: sites have their own keys; take the table out")
+            self.fail("FP-OPTION-632", "", "keys", "[keys]: sites have their own keys; take the table out")
         if stated and stated.keys() != found["owners"].keys():
             owners = ", ".join(found["owners"])
-            self._fail("FP-OPTION-633", "", "keys", f"[keys] names {', '.join(stated)}; give one for each of {owners}")
+            self.fail("FP-OPTION-633", "", "keys", f"[keys] names {', '.join(stated)}; give one for each of {owners}")
         return {owner: self._file("keys", owner, path) for owner, path in stated.items()}
 
     def _holdout(self, found: Mapping[str, Any], superlink: str) -> dict[str, Path]:
         """The tables that nobody trains on, from [holdout]: of the owners, or of some of them."""
         stated = found.get("holdout", {})
         if stated and superlink:
-            self._fail(
+            self.fail(
                 "FP-OPTION-833", "", "holdout", '[holdout]: sites have their own; state holdout = "..." in site.toml'
             )
         known = tuple(found["owners"])
@@ -389,7 +262,7 @@ class _Reader:
         if path is None:
             return None
         if superlink:
-            self._fail(
+            self.fail(
                 "FP-OPTION-950",
                 "solve",
                 "alignment_key",
@@ -401,7 +274,7 @@ class _Reader:
         file = self.folder / path
         if not file.is_file():
             what = f"of owner {key!r} " if table in ("owners", "keys", "holdout") else ""
-            self._fail(
+            self.fail(
                 "FP-OPTION-381",
                 table,
                 key,
@@ -419,7 +292,7 @@ class _Reader:
             stated.setdefault("standardize", True)
         elif issubclass(kind, Vertical):
             headers = self._headers(files, server)
-            stated |= find_holders(found, headers, server is not None, self._fail)
+            stated |= find_holders(found, headers, server is not None, self.fail)
         for name in ("classes", "groups"):
             if name in stated:
                 stated[name] = tuple(map(str, stated[name]))
@@ -435,7 +308,7 @@ class _Reader:
             return kind(owners=len(found["owners"]), **stated)
         except OptionError as error:
             names = {field: name for name, (field, _, _) in keys.items()}
-            raise self._place(error, "", names.get(error.key, "")) from error
+            raise self.place(error, "", names.get(error.key, "")) from error
 
     def _constraints(self, found: Mapping[str, Any], levels: Levels, server: Path | None) -> tuple[Requirement, ...]:
         """The list of constraints; an error points at its place in the table that it is about."""
@@ -450,7 +323,7 @@ class _Reader:
                 levels.class_of(one)
                 check_holder(one, server)
             except OptionError as error:
-                raise self._place(error, table, error.key) from error
+                raise self.place(error, table, error.key) from error
             read.append(one)
         return tuple(read)
 
@@ -462,7 +335,7 @@ class _Reader:
 
     def _check_bound(self, found: Mapping[str, Any]) -> None:
         if "bound" in found and "min_recall" in found:
-            self._fail(
+            self.fail(
                 "FP-OPTION-382",
                 "",
                 "min_recall",
@@ -478,7 +351,7 @@ class _Reader:
         table, _, name = key.rpartition(".")
         for owner in owners:
             if owner not in stated:
-                self._fail(
+                self.fail(
                     "FP-OPTION-384",
                     table,
                     name,
@@ -490,7 +363,7 @@ class _Reader:
         for name in stated:
             if name not in known:
                 owners = ", ".join(one for one in known if one != SERVER)
-                self._fail("FP-OPTION-383", table, name, f"{name!r} is not an owner; the owners are: {owners}")
+                self.fail("FP-OPTION-383", table, name, f"{name!r} is not an owner; the owners are: {owners}")
 
     def _columns(self, found: Mapping[str, Any], files: Mapping[str, Path], server: Path | None) -> tuple[str, ...]:
         """The features: as stated, or all other columns of the first owner; every owner has them all."""
@@ -520,7 +393,7 @@ class _Reader:
         for owner in others:
             for column in columns:
                 if column not in headers[owner]:
-                    self._fail(
+                    self.fail(
                         "FP-OPTION-387",
                         "owners",
                         owner,
@@ -534,7 +407,7 @@ class _Reader:
         """Everyone has the column that this key names."""
         for owner, names in headers.items():
             if column not in names:
-                self._fail(
+                self.fail(
                     "FP-OPTION-388", "", key, f"owner {owner!r} has no column {column!r}; it has: {', '.join(names)}"
                 )
 
@@ -549,45 +422,4 @@ class _Reader:
         try:
             return column_names(file)
         except DataError as error:
-            raise self._place(error.within(f"owner {owner!r}"), table, key) from error
-
-    # ----------------------------------------------------------------------------------------------------------- errors
-
-    def _fail(self, code: str, table: str, key: str, message: str) -> NoReturn:
-        raise self._place(OptionError(message, code=code, key=key), table, key)
-
-    def _place(self, error: E, table: str, key: str) -> E:
-        """The error, its message beginning with the file and the line of this key, or of its table."""
-        parent, _, inner = table.rpartition(".")
-        lines = self.lines.get((table, key)) or self.lines.get(("", table)) or self.lines.get((parent, inner))
-        if lines:
-            return error.within(f"{self.path}:{lines[0]}")
-        return error.within(str(self.path))
-
-
-def nth(name: str, number: int) -> str:
-    """How one table of a list is called, counted from 1."""
-    return f"{name} {number}"
-
-
-def key_lines(text: str) -> dict[tuple[str, str], list[int]]:
-    """In which lines a key stands, by (table, key); a table itself is ("", table), one of a list ("", its `nth`)."""
-    found: dict[tuple[str, str], list[int]] = {}
-    seen: Counter[str] = Counter()
-    table = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[\[\s*([^\[\]]+?)\s*\]\]", line):
-            name = header[1].strip("\"' ")
-            seen[name] += 1
-            table = nth(name, seen[name])
-            found.setdefault(("", name), [number])
-            found["", table] = [number]
-        elif header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            table = header[1].strip("\"' ")
-            parent, _, inner = table.partition(".")
-            if seen[parent]:  # a table inside the last one of a list
-                table = f"{nth(parent, seen[parent])}.{inner}"
-            found.setdefault(("", table), []).append(number)
-        elif entry := re.match(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*=""", line):
-            found.setdefault((table, entry[1].strip("\"'")), []).append(number)
-    return found
+            raise self.place(error.within(f"owner {owner!r}"), table, key) from error

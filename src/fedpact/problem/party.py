@@ -197,6 +197,16 @@ class Party:
         if self.keep:
             self.piece(theta).save(self.keep.replace(RUN, run))
 
+    def keep_table(self, text: str, run: str) -> None:
+        """Write a table of its coefficients beside its piece: NAME.csv."""
+        if self.keep:
+            Path(self.keep.replace(RUN, run)).with_suffix(".csv").write_text(text, encoding="utf-8")
+
+    @property
+    def names(self) -> list[str]:
+        """Of its coefficients: those of its columns, or numbers; of several scores with the number of the score."""
+        return name_coefficients(self.columns or [f"[{j}]" for j in range(self.width)], self.outputs)
+
 
 def build_party(
     name: str,
@@ -238,6 +248,13 @@ def build_party(
         keep=file,
         outputs=outputs,
     )
+
+
+def name_coefficients(columns: Sequence[str], outputs: int) -> list[str]:
+    """The names of columns; where everyone has several scores, those of each score in turn."""
+    if outputs == 1:
+        return list(columns)
+    return [f"{score}: {name}" for score in range(outputs) for name in columns]
 
 
 def score_columns(X: Matrix, theta: Vector, outputs: int) -> Vector:

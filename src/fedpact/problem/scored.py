@@ -55,7 +55,8 @@ class Scored:
     def mean_loss(self, X: Matrix, chosen: Any = slice(None), offset: Vector | None = None) -> Function:
         """The mean loss of the chosen rows, as a function of the w in scores X w + offset. X: of all rows"""
         known = None if offset is None else offset[chosen]
-        return mean_loss(self.kind, X[chosen], self.y[chosen], known)
+        numbers = np.arange(self.y.size)[chosen]
+        return mean_loss(self.kind, X[chosen], self.y[chosen], known).of_rows(numbers)
 
     @cached_property
     def _loss_of_rows(self) -> ScoredMean:

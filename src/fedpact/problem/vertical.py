@@ -24,7 +24,7 @@ from fedpact.functions import Function, OfScores, ScoredMean, as_map
 from fedpact.notebook import show
 from fedpact.problem.federated import FederatedProblem, read_vector
 from fedpact.problem.gaps import Gap, Group, Pairs, bound_losses, compare_groups, read_bounds
-from fedpact.problem.party import Party, PartyLike, build_party
+from fedpact.problem.party import Party, PartyLike, build_party, name_coefficients
 from fedpact.problem.remote import Stated
 from fedpact.problem.scored import Loss, score_losses
 from fedpact.problem.share import Constraint, Share, combine
@@ -207,6 +207,27 @@ class VerticalProblem:
     def names(self) -> tuple[str, ...]:
         """The names of the parties."""
         return tuple(party.name for party in self.shares)
+
+    @property
+    def intercept_names(self) -> list[str]:
+        """Names of the coordinator's coefficients."""
+        return name_coefficients(["intercept"] * self.server.width, self.scored.outputs)
+
+    @property
+    def coefficient_names(self) -> list[str]:
+        """Names of the entries of w."""
+        columns = []
+        for party in self.shares:
+            known = getattr(party, "columns", ()) or range(party.width)
+            columns += [f"{party.name}: {column}" for column in known]
+        return name_coefficients([*columns, *["intercept"] * self.server.width], self.scored.outputs)
+
+    @property
+    def bound_names(self) -> list[str]:
+        """Names of the bounds, as `multiplier` has their prices."""
+        sides = np.repeat(self.gap_names, 2).reshape(-1, 2)[self._bounded]
+        cones = [f"constraint {j}[{row}]" for j, one in enumerate(self.constraints, 1) for row in range(one.cone.dim)]
+        return [*map(str, sides), *cones]
 
     @property
     def dim(self) -> int:

@@ -54,6 +54,10 @@ INFERRED = {
 }
 INFERRED["fedbcd"] = INFERRED["fair-vfl"]
 SUMMED = "Sums were masked: this is about the columns of all parties together, not about whose they are."
+SPREAD = (
+    "For the standard errors of its own coefficients every party was told the covariance of the whole model, in "
+    "rotated columns: second moments of all columns, not whose they are. It sent how far penalty and tolerance reach."
+)
 BARE = "Sums were not masked: the coordinator saw every party's own numbers; this holds for each party's columns alone."
 REPEAT = "The same job, the same files at the owners and the same versions reproduce this run."
 
@@ -64,7 +68,10 @@ def infer(record: Record) -> list[str]:
     if told is None:
         return []
     masked = all(any(field.endswith(MASKED) for field in one.fields) for one in record.sent)
-    return [say(told), say(SUMMED if masked else BARE)]
+    words = [say(told), say(SUMMED if masked else BARE)]
+    if record.inference:
+        words.append(say(SPREAD))
+    return words
 
 
 # ---------------------------------------------------------------------------------------------------------- certificate

@@ -17,7 +17,7 @@ from fedpact.report.content import NONE, Block, Cell, Charts, Items, Report, Row
 from fedpact.report.course import charts
 from fedpact.report.figures import thin
 from fedpact.report.language import say
-from fedpact.report.measures import data, measured, model
+from fedpact.report.measures import INFERENCE, data, measured, model, tabulate
 from fedpact.report.numbers import duration, given, number, size
 from fedpact.report.prices import prices
 from fedpact.report.quality import quality, trade_off
@@ -222,7 +222,15 @@ def _parties(record: Record) -> Section:
     rows = [(Cell(party), cell(len(columns)), Cell(", ".join(columns))) for party, columns in record.parties.items()]
     table = Table("Columns by party", ("Party", "Columns", "Names"), tuple(rows))
     holder = say(assurance.LABELS, holder=named(record.settings.get("label_at", "server")))
-    return Section("parties", "Parties and their columns", (say(assurance.PARTIES), table, holder))
+    blocks: list[Block] = [say(assurance.PARTIES), table, holder]
+    if record.inference:
+        blocks.append(say(INFERENCE.get(record.inference, "")))
+        blocks.append(tabulate("The coordinator's part of the model", "Coefficient", record.coefficients))
+    if record.priced:
+        blocks.append(tabulate("Prices of what binds", "Constraint", record.priced))
+    if record.uncovered:
+        blocks.append(Items(tuple(say(sentence) for sentence in record.uncovered)))
+    return Section("parties", "Parties and their columns", tuple(blocks))
 
 
 # --------------------------------------------------------------------------------------------------------- convergence

@@ -63,6 +63,8 @@ class Inference:
     degrees:    of freedom of Student's t; infinite: normal
     notes:      what it does not cover, in words
     draws:      of (w, prices), one a row, by a bootstrap; None: there are none
+    shift:      by how much the penalty moves (w, prices), and what the tolerance of the solve leaves open: two columns;
+                None where the notes say all there is to say
     """
 
     w: Vector
@@ -73,6 +75,18 @@ class Inference:
     degrees: float
     notes: tuple[str, ...]
     draws: Matrix | None = None
+    shift: Matrix | None = None
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """The notes, with one for a penalty that is not tiny and one for a solve that is not exact enough."""
+        if self.shift is None or self.covariance is None:
+            return self.notes
+        errors = np.sqrt(np.diag(self.covariance))
+        dim = self.w.size
+        penalty = relative_size(self.shift[:dim, 0], errors[:dim])
+        tolerance = relative_size(self.shift[:, 1], errors)
+        return (*self.notes, *note_sizes(penalty, tolerance))
 
     def summary(self, names: Sequence[str] | None = None, level: float = 0.95) -> Summary:
         """The table. names: of the entries of w; by default w[0], w[1], ..."""
@@ -92,12 +106,12 @@ class Inference:
         values = whole @ np.append(self.w, self.prices)
         if self.draws is not None:
             found = estimates_of_draws([*names, *binding], values, self.draws @ whole.T, level)
-            return Summary(found[: len(names)], found[len(names) :], self.kind, level, self.notes)
+            return Summary(found[: len(names)], found[len(names) :], self.kind, level, self.caveats)
         covariance = np.full((len(values), len(values)), np.nan)
         if self.covariance is not None:
             covariance = whole @ self.covariance @ whole.T
         found = estimates([*names, *binding], values, covariance, level, self.degrees)
-        return Summary(found[: len(names)], found[len(names) :], self.kind, level, self.notes)
+        return Summary(found[: len(names)], found[len(names) :], self.kind, level, self.caveats)
 
 
 def infer(
@@ -198,12 +212,10 @@ def _conclude(
         covariance = sandwich(system, factor * equations.spread)
     except np.linalg.LinAlgError:
         return replace(nothing, notes=(SINGULAR,))
-    found = Inference(order.w, equations.prices, equations.binding, covariance, kind, degrees, ())
+    shift = np.asarray(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
+    found = Inference(order.w, equations.prices, equations.binding, covariance, kind, degrees, (), shift=shift)
     errors = np.sqrt(np.diag(covariance))
-    shift = np.abs(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
     notes = [*_note_weak(found, errors), *_note_near(found, server, parts), *_note_owners(kind, parts)]
-    notes += _note_size(shift[:dim, 0], errors[:dim], TINY, PENALTY)
-    notes += _note_size(shift[:, 1], errors, EXACT, TOLERANCE)
     return replace(found, notes=tuple(notes))
 
 
@@ -264,11 +276,20 @@ def _note_owners(kind: str, parts: Mapping[str, Inferred]) -> list[str]:
     return [f"{owners} owners are few for standard errors clustered by owner, which are then too small"]
 
 
-def _note_size(shift: Vector, errors: Vector, allowed: float, words: str) -> list[str]:
-    """A note when some shift is more than the allowed part of its standard error."""
+def relative_size(shift: Vector, errors: Vector) -> float:
+    """The largest shift in units of its standard error."""
     free = errors > 0
-    largest = float(np.max(shift[free] / errors[free], initial=0.0))
-    return [words.format(largest)] if largest > allowed else []
+    return float(np.max(np.abs(shift[free]) / errors[free], initial=0.0))
+
+
+def note_sizes(penalty: float, tolerance: float) -> list[str]:
+    """Notes where penalty or tolerance move an estimate by more than is allowed, in standard errors."""
+    notes = []
+    if penalty > TINY:
+        notes.append(PENALTY.format(penalty))
+    if tolerance > EXACT:
+        notes.append(TOLERANCE.format(tolerance))
+    return notes
 
 
 def infer_solution(

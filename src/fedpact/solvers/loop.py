@@ -248,7 +248,7 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
     if ending.wrong:
         verdict = _doubt(verdict, ending.wrong)
     answer = run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
-    return replace(answer, scores=ending.scores)
+    return replace(answer, scores=ending.scores, inference=ending.inference)
 
 
 def _doubt(verdict: Verdict, wrong: str) -> Verdict:

@@ -11,13 +11,14 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from fedpact.errors import FedpactError
+from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Communication, Session, Traffic
 from fedpact.notebook import frame, show
-from fedpact.problem import Certificate, FederatedProblem, Proof, RemoteProblem
+from fedpact.problem import Certificate, FederatedProblem, Proof, RemoteProblem, VerticalProblem
 from fedpact.types import Vector
 
 if TYPE_CHECKING:
+    from fedpact.solvers.inference import Inference
     from fedpact.statistics import Summary
 
 Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost", "interrupted"]
@@ -114,6 +115,7 @@ class Solution:
     private:            of every owner, in order, the variables that it keeps for itself; only where all owners are in
                         this process, which then has them from the owners' own memory. Never saved
     scores:             of all people, in a vertical problem: the coordinator's. Never saved
+    inference:          of a vertical problem, where standard errors were asked for: `summary`. Never saved
     """
 
     w: Vector
@@ -133,6 +135,7 @@ class Solution:
     convex: bool = False  # is the problem known to be convex? Then a solved one is optimal, up to the tolerances
     private: list[Vector] | None = field(default=None, repr=False)
     scores: Vector | None = field(default=None, repr=False)
+    inference: Inference | None = field(default=None, repr=False)
 
     @property
     def rounds(self) -> int:
@@ -162,7 +165,7 @@ class Solution:
 
     def summary(
         self,
-        problem: FederatedProblem | RemoteProblem,
+        problem: FederatedProblem | RemoteProblem | VerticalProblem,
         names: Sequence[str] | None = None,
         *,
         covariance: str = "sandwich",
@@ -171,14 +174,33 @@ class Solution:
     ) -> Summary:
         """Standard errors, tests and intervals of w and of the prices, by one more exchange with the owners.
 
-        problem:    the one that was solved; its objectives are means over rows, such as fp.functions.LogisticLoss
+        problem:    the one that was solved; its objectives are means over rows, such as fp.functions.LogisticLoss. A
+                    vertical one is asked while it is solved: fp.solve(problem, "vertical-exact", inference="sandwich")
         names:      of the entries of w
         covariance: "sandwich", "hc0", "model" or "clustered": `fedpact.solvers.inference` says what each assumes
         session:    where the owners are; by default this process. Give that of the solve where owners keep variables
         """
         from fedpact.solvers.inference import infer_solution
 
+        if isinstance(problem, VerticalProblem):
+            return self._summarize_parties(problem, names, level)
         return infer_solution(self, problem, covariance, session).summary(names, level)
+
+    def _summarize_parties(self, problem: VerticalProblem, names: Sequence[str] | None, level: float) -> Summary:
+        """The table of what was told: all, or where parties keep their coefficients what is the coordinator's."""
+        if self.inference is None:
+            raise OptionError(
+                "this solution of a vertical problem has no standard errors; ask for them when it is solved, by "
+                'fp.solve(problem, "vertical-exact", inference="sandwich")',
+                code="FP-OPTION-936",
+                key="inference",
+            )
+        called = names
+        if called is None:
+            called = problem.coefficient_names if self.inference.w.size == problem.dim else problem.intercept_names
+        prices = [problem.bound_names[row] for _, row in self.inference.binding]
+        identity = np.eye(self.inference.w.size)
+        return self.inference.describe(identity, called, np.ones(len(prices)), prices, level)
 
     def save(self, path: str | Path) -> Path:
         """Write one .npz: the arrays, and everything else as JSON text under 'meta'. Nothing is pickled."""

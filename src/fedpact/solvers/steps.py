@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from fedpact.problem import (
 from fedpact.problem.share import evaluate
 from fedpact.solvers.run import Run
 from fedpact.types import Vector
+
+if TYPE_CHECKING:
+    from fedpact.solvers.inference import Inference
 
 # ---------------------------------------------------------------------------------------------- what an owner remembers
 
@@ -426,6 +429,7 @@ class Ending:
     unbounded: does a far point show that the objective falls forever beyond it?
     wrong:     whose derivatives do not belong to their functions, in words; empty when all do
     scores:    of all people, in a vertical problem
+    inference: standard errors there, where they were asked for
     """
 
     certificate: Certificate
@@ -434,6 +438,7 @@ class Ending:
     unbounded: bool = False
     wrong: str = ""
     scores: Vector | None = None
+    inference: Inference | None = None
 
 
 WRONG_DERIVATIVES = "{}: the gradient or Jacobian of its {} does not belong to its function; correct it"

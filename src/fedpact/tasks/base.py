@@ -19,7 +19,7 @@ from fedpact.alignment import People
 from fedpact.errors import DataError, OptionError, OwnerError
 from fedpact.federation.aligned import Rows as RowNumbers
 from fedpact.federation.digest import digest
-from fedpact.federation.policy import UNCOUNTED, Counts
+from fedpact.federation.rules import UNCOUNTED, Counts
 from fedpact.problem import Party, Share, Unscaled
 from fedpact.prox import Prox
 from fedpact.statistics import interval

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedpact.data import with_intercept
 from fedpact.errors import DataError, OptionError
-from fedpact.federation.policy import Counts
+from fedpact.federation.rules import Counts
 from fedpact.problem import Measure, Share, Unscaled
 from fedpact.problem.certificate import TOGETHER
 from fedpact.prox import Prox, SquaredL2
@@ -74,6 +74,8 @@ class Classification(ClassTask, GroupedTask):
     decide_own: whether every owner decides at a threshold of its own, found from its held-out rows
     proven:    whether the held-out rows of all owners bear out the promises
     split:     seed of which rows are held out
+    attributes: of a vertical task several columns of groups, each with what it may be; a row's group is then its
+               combination of them, and every gap is between the groups of one
     """
 
     name: ClassVar[str] = "classification"
@@ -118,6 +120,7 @@ class Classification(ClassTask, GroupedTask):
     decide_own: bool = False
     proven: bool = False
     split: int = 0
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "constraints", read_requirements(self.constraints))
@@ -154,6 +157,13 @@ class Classification(ClassTask, GroupedTask):
                     code="FP-OPTION-822",
                     key="group",
                 )
+            known = tuple(self.attributes) or ("", self.group)
+            if one.is_gap and one.between not in known:
+                raise OptionError(
+                    f"{one.words} between = {one.between!r}: choose {', '.join(filter(None, known))}",
+                    code="FP-OPTION-815",
+                    key="between",
+                )
         kept_by_threshold = not self.rates or self.recalled_class is not None
         if self.own_intercept and not kept_by_threshold:
             raise OptionError(
@@ -188,6 +198,19 @@ class Classification(ClassTask, GroupedTask):
     def levels(self) -> Levels:
         groups = self.groups if self.group else ()
         return Levels(self.classes, groups, self.label, self.group)
+
+    def levels_of(self, one: Requirement) -> Levels:
+        """Names of the classes and of the groups that a constraint is about: of several attributes, of one of them."""
+        if not (self.attributes and one.is_gap):
+            return self.levels
+        return Levels(self.classes, self.attributes[one.between], self.label, one.between)
+
+    def codes_of(self, one: Requirement, group: Labels | None) -> Labels | None:
+        """The number of every row's group among those."""
+        if group is None or not (self.attributes and one.is_gap):
+            return group
+        sizes = [len(levels) for levels in self.attributes.values()]
+        return np.asarray(np.unravel_index(group, sizes)[list(self.attributes).index(one.between)])
 
     @property
     def rates(self) -> tuple[Requirement, ...]:
@@ -289,7 +312,7 @@ class Classification(ClassTask, GroupedTask):
         of_class = f" of {self.label} = {self.classes[k]}" if one.rates and not one.is_gap else ""
         if one.kind == LOSS and one.of:
             of_class = f" on {self.label} = {self.classes[k]}"
-        between = f" between groups of {self.group}" if one.is_gap else ""
+        between = f" between groups of {one.between or self.group}" if one.is_gap else ""
         where = {"each": self.everyone(), "all": "over all owners together", "server": "at the coordinator"}
         promised = f", on rows not yet seen with confidence {one.confidence:g}" if one.confidence else ""
         return f"{one.words}{of_class}{between} {one.bounds_in_words()} {where[one.held_by]}{promised}"
@@ -521,7 +544,7 @@ class Classification(ClassTask, GroupedTask):
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
         row = 0
         for one in self._held_by(owner):
-            for bound in outline(one, self.levels, owner):
+            for bound in outline(one, self.levels_of(one), owner):
                 rows = slice(row, row + bound.rows)
                 row += bound.rows
                 paid = float(price[rows].max()) if price[rows].size else float("nan")

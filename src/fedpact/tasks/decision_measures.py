@@ -27,7 +27,7 @@ def loss_measures(rows: Holding, w: Vector) -> dict[str, Measure]:
             inside = np.asarray(rows.y == rows.task.levels.class_of(one))
         members = [inside]
         if one.is_gap:
-            members = [inside & (rows.group == g) for g in range(len(rows.task.groups))]
+            members = [inside & member for member in rows.members(one)]
         sizes = [int(member.sum()) for member in members]
         others = int(np.sum(~inside))  # beside the loss on all rows it tells theirs
         cell = min([*sizes, others]) if others else min(sizes)
@@ -109,7 +109,7 @@ def _constrained_measures(rows: Holding, decided: Labels) -> dict[str, Measure]:
 
 
 def _distinct(one: Requirement, rows: Holding) -> list[str]:
-    return list(dict.fromkeys(bound.what for bound in outline(one, rows.task.levels, rows.owner)))
+    return list(dict.fromkeys(bound.what for bound in outline(one, rows.task.levels_of(one), rows.owner)))
 
 
 def _rate_values(rows: Holding, one: Requirement, rate: str, k: int, decided: Labels) -> Iterator[Measure]:
@@ -120,9 +120,9 @@ def _rate_values(rows: Holding, one: Requirement, rate: str, k: int, decided: La
         cell = min(size, len(rows.y) - size) if size < len(rows.y) else size
         yield Measure(_mean(hit[inside]), size, cell)
         return
-    assert rows.group is not None
-    for a, b in rows.task.levels.pairs:
-        cells = [inside & (rows.group == g) for g in (a, b)]
+    members = rows.members(one)
+    for a, b in rows.task.levels_of(one).pairs:
+        cells = [inside & members[g] for g in (a, b)]
         sizes = [int(cell.sum()) for cell in cells]
         yield Measure(abs(_mean(hit[cells[1]]) - _mean(hit[cells[0]])), min(sizes), min(sizes))
 

@@ -170,7 +170,7 @@ class Unseen:
         """The rates of every group, which a gap between them rests on."""
         hits, rows = self._count(one, decided)
         cell = int(min(rows))
-        names = rate_names(one, self.rows.task.levels)
+        names = rate_names(one, self.rows.task.levels_of(one))
         each = zip(names, hits, rows, strict=True)
         return {name: Measure(hit / row if row else np.nan, int(row), cell) for name, hit, row in each}
 
@@ -188,7 +188,7 @@ class Unseen:
         k = rows.task.levels.class_of(one)
         members = [np.ones(len(rows.y), dtype=bool)]
         if one.is_gap:
-            members = [np.asarray(rows.group == g) for g in range(len(rows.task.groups))]
+            members = rows.members(one)
         hits = []
         sizes = []
         for rate in one.rates:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedpact.cones import Nonnegative
 from fedpact.data.cells import Cells
 from fedpact.errors import DataError, OptionError
-from fedpact.federation.policy import Counts
+from fedpact.federation.rules import Counts
 from fedpact.functions import (
     Function,
     Map,

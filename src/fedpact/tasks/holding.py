@@ -75,6 +75,12 @@ class Holding:
     def cells(self) -> dict[str, float]:
         return count_cells(self.y, self.group, self.task.levels)
 
+    def members(self, one: Requirement) -> list[NDArray[np.bool_]]:
+        """The rows of each group that a gap is between."""
+        codes = self.task.codes_of(one, self.group)
+        assert codes is not None  # `check_rows` has seen to it
+        return [np.asarray(codes == g) for g in range(len(self.task.levels_of(one).groups))]
+
     def objective(self) -> Function:
         """The owner's part of what is minimised."""
         task = self.task
@@ -134,7 +140,7 @@ class Holding:
         for one in self.own:
             if one.is_gap and self.group is None and not self.task.constrained:
                 continue  # a model without constraints needs no groups
-            check_rows(one, self.task.levels, self.owner, self.y, self.group)
+            check_rows(one, self.task.levels_of(one), self.owner, self.y, self.task.codes_of(one, self.group))
 
     def constraint(self) -> Constraint | None:
         """What the holder itself must meet."""
@@ -165,14 +171,18 @@ class Holding:
 
     def lines(self, held_by: str) -> list[Line]:
         """Of the constraints on decisions."""
-        cells = self.task.cells if held_by == "all" else self.cells
-        assert cells is not None
         found: list[Line] = []
         for number, one in enumerate(self.task.requirements, 1):
             if one.held_by != held_by:
                 continue
+            levels = self.task.levels_of(one)
+            group = self.task.codes_of(one, self.group)
+            cells = self.task.cells if held_by == "all" else self.cells
+            assert cells is not None
+            if levels.column != self.task.group:  # one of several attributes
+                cells = count_cells(self.y, group, levels)
             part = self.task.strictness * self.task.allowance
-            for line in rate_lines(one, self.task.levels, self.owner, self.y, self.group, cells, part):
+            for line in rate_lines(one, levels, self.owner, self.y, group, cells, part):
                 found.append(replace(line, eased=number == self.task.relaxed))
         return found
 
@@ -241,8 +251,7 @@ class Holding:
         """The rows of each group where a gap is bounded; else all of them."""
         if not one.is_gap:
             return [inside]
-        assert self.group is not None  # `check_rows` has seen to it
-        return [inside & (self.group == g) for g in range(len(self.task.groups))]
+        return [inside & member for member in self.members(one)]
 
     def _losses(self, one: Requirement) -> Map:
         limit = self.task.allowance * bound_of(one, self.owner)
@@ -251,10 +260,9 @@ class Holding:
             rows = self.y == self.task.levels.class_of(one)
         if not one.is_gap:
             return as_map(mean_loss(self.X[rows], self.y[rows], self.classes, rows=rows) - limit)
-        assert self.group is not None
         means = []
-        for g in range(len(self.task.groups)):
-            inside = rows & (self.group == g)
+        for member in self.members(one):
+            inside = rows & member
             means.append(mean_loss(self.X[inside], self.y[inside], self.classes, rows=inside))
         gaps = [TwoSided(second - first, -limit, limit) for first, second in combinations(means, 2)]
         return gaps[0] if len(gaps) == 1 else Stack(gaps)

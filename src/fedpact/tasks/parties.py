@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -20,7 +21,7 @@ from fedpact.alignment import Mode, People
 from fedpact.data.cells import Cells, read_cells
 from fedpact.data.encoding import Encoding, categories_from
 from fedpact.errors import DataError, OptionError
-from fedpact.federation.policy import Counts
+from fedpact.federation.rules import Counts
 from fedpact.problem import Party, Piece, scored
 from fedpact.problem.certificate import TOGETHER
 from fedpact.problem.gaps import Gap
@@ -246,13 +247,6 @@ class Vertical(Task):
                 code="FP-OPTION-933",
                 key="max_gap",
             )
-        if self.attributes and any(one.is_gap for one in self.constraints):
-            raise OptionError(
-                "gaps in decisions are between the groups of one column; state it as group, or bound gaps of mean loss "
-                "by max_gap",
-                code="FP-OPTION-984",
-                key="attributes",
-            )
         for one in self.constraints:
             by_owner = isinstance(one.at_least, Mapping) or isinstance(one.at_most, Mapping)
             if one.held_by == "server" or by_owner:
@@ -266,13 +260,19 @@ class Vertical(Task):
 
     def decisions(self, split: int = 0) -> Classification:
         """The list as a task about the scores of all people. split: seed of who is held out to test promises"""
+        group = self.group
+        groups = self.groups
+        if self.attributes:
+            group = ", ".join(self.attributes)
+            groups = tuple(map(", ".join, product(*self.attributes.values())))
         return Classification(
             columns=("scores",),
             label=self.label,
             classes=self.classes,
-            group=self.group,
-            groups=self.groups,
-            constraints=self.constraints,
+            group=group,
+            groups=groups,
+            attributes=self.attributes,
+            constraints=tuple(between_groups(self.constraints, self.attributes)),
             confidence=self.confidence,
             holdout=self.holdout,
             intercept=self.intercept,
@@ -423,7 +423,10 @@ class Vertical(Task):
         if not self.of_classes:
             asked = f"A model of {self.label} ({self.loss} loss) from the columns of {self.owners} parties"
         if self.constraints and self.constrained:
-            return f"{asked}; over all people together: {', '.join(one.words for one in self.constraints)}."
+            listed = []
+            for one in self.constraints:
+                listed.append(f"{one.words} between groups of {one.between}" if one.between else one.words)
+            return f"{asked}; over all people together: {', '.join(listed)}."
         if not self.protected or not self.constrained:
             return f"{asked}."
         rows = {
@@ -451,6 +454,18 @@ class Vertical(Task):
         names = [name.removeprefix(GAP) for name in told if name.startswith(GAP)]
         for name, value, both in zip(names, values, price.reshape(-1, 2), strict=True):
             yield Bounded(TOGETHER, f"{GAP}{name}", abs(float(value)), self.max_gap, float(np.max(both)))
+
+
+def between_groups(
+    constraints: Iterable[Requirement], attributes: Mapping[str, tuple[str, ...]]
+) -> Iterator[Requirement]:
+    """The list, in which a gap between the groups of several attributes is one for each of them."""
+    for one in constraints:
+        if not attributes or not one.is_gap:
+            yield one
+            continue
+        for name in [one.between] if one.between else attributes:
+            yield replace(one, between=name, held_by="each")  # all people are in one place: the holder does not matter
 
 
 class PartySource(FileSource):

@@ -16,7 +16,7 @@ import numpy as np
 from fedpact.data.cells import TEXT, Cells, find_defect, read_cells
 from fedpact.data.encoding import Encoding, categories_from
 from fedpact.errors import DataError
-from fedpact.federation.policy import Counts
+from fedpact.federation.rules import Counts
 from fedpact.problem import Unscaled
 from fedpact.tasks.base import Bounded, Task
 from fedpact.tasks.tables import TableTask

@@ -66,6 +66,9 @@ class Requirement:
         None, "bound from above, which every gap has; or one each in a table", "bound", example="0.1"
     )
     gap: bool = key(False, "bounds the gap between every two groups, in place of the rate or loss itself", "bool")
+    between: str = key(
+        "", "the protected attribute whose groups a gap is between", "text", shown="each of them", example='"sex"'
+    )
     of: str = key("", "the class that it is about", "level", shown="the last one; of a loss: all rows", example='"yes"')
     held_by: Holder = key(  # noqa: RUF009 - a field
         "each", "who holds it: each owner, all owners' rows together, or the coordinator on its table", "text",

@@ -16,7 +16,7 @@ from fedpact.data.cells import Cells, column_names, read_cells
 from fedpact.data.columns import free_unused
 from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
 from fedpact.errors import DataError, OptionError
-from fedpact.federation.policy import Counts
+from fedpact.federation.rules import Counts
 from fedpact.problem import RemoteProblem, Share, Unscaled
 from fedpact.prox import L1, ElasticNet, Prox, SquaredL2
 from fedpact.tasks import checks

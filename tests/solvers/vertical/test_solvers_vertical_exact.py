@@ -14,8 +14,9 @@ from vertical_cases import CUTS, EPS, assert_certified, matrix, pooled, real, ro
 import fedpact as fp
 from fedpact.federation import read_record
 from fedpact.problem import Party
-from fedpact.solvers.vertical import vertical_exact
-from fedpact.solvers.vertical.vertical_exact import Sketch, blocks, find_features, omega, sketch
+from fedpact.solvers.vertical import vertical_exact, vertical_exact_party
+from fedpact.solvers.vertical.vertical_exact import blocks, find_features
+from fedpact.solvers.vertical.vertical_exact_party import Sketch, omega, sketch
 
 #: Two for keys, the sketch, a move, a judgement and the end.
 EXCHANGES = 6
@@ -125,7 +126,7 @@ def test_columns_of_very_different_size(size: float) -> None:
 
 def test_blocks_of_rows_give_the_same_answer_in_more_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = solve(small())
-    monkeypatch.setattr(vertical_exact, "BLOCK", 800)  # 150 people x 16 numbers: three blocks of 50 people
+    monkeypatch.setattr(vertical_exact_party, "BLOCK", 800)  # 150 people x 16 numbers: three blocks of 50 people
     assert blocks(150, 16) == [(0, 50), (50, 100), (100, 150)]
     cut = solve(small())
     assert cut.rounds == whole.rounds + 2
@@ -134,13 +135,13 @@ def test_blocks_of_rows_give_the_same_answer_in_more_exchanges(monkeypatch: pyte
 
 def test_a_party_sends_no_more_than_a_block_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     party = small().shares[0]
-    monkeypatch.setattr(vertical_exact, "BLOCK", 800)
+    monkeypatch.setattr(vertical_exact_party, "BLOCK", 800)
     with raises_code("FP-OWNER-340"):
         sketch(party, None, Sketch(seed=0, length=16, free_length=0, first=0, last=51, noise=0.0))
 
 
 def test_the_exchanges_must_be_enough_for_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vertical_exact, "BLOCK", 16)
+    monkeypatch.setattr(vertical_exact_party, "BLOCK", 16)
     with raises_code("FP-OPTION-256", "max_rounds = 20"):
         solve(small(), max_rounds=20)
 

@@ -17,7 +17,7 @@ import fedpact as fp
 from fedpact.functions import Affine
 from fedpact.problem import Piece
 from fedpact.solvers.vertical.shared import rows_of, summed_scores
-from fedpact.solvers.vertical.vertical_exact import Sketch
+from fedpact.solvers.vertical.vertical_exact_party import Sketch
 
 TABLE = rows(1)
 N = len(TABLE.y)

@@ -49,8 +49,8 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """Of all seeds the worst: exchanges, MB of all parties in both directions, seconds, certificate, and the error of
-    the inner products between people that the coordinator can compute (of single parties' where it sees those)."""
+    """Of all seeds the worst: exchanges, MB of all parties in both directions, CPU seconds, certificate, and the error
+    of the inner products between people that the coordinator can compute (of single parties' where it sees those)."""
 
     problem: str
     owners: int
@@ -73,7 +73,7 @@ COLUMNS = {
     "status": cell("status"),
     "exchanges": cell("exchanges"),
     "MB": cell("megabytes", "{:.3g}".format),
-    "s": cell("seconds", "{:.3g}".format),
+    "CPU s": cell("seconds", "{:.3g}".format),
     "certificate": cell("certificate", "{:.0e}".format),
     "error of X X'": cell("gram", "{:.0e}".format),
     "of": cell("seen"),
@@ -81,11 +81,12 @@ COLUMNS = {
 CAPTION = """\
 Six parties, the paper's training rows, gap of mean loss at most 0.01. Secure sums wherever the method has them, key
 agreement included. Of several seeds the worst of every column. exchanges: one message down and one up, with every
-party. MB: all parties, both directions. certificate: worst of stationarity and feasibility at the end, asked for 1e-9
-from vertical-exact and 1e-6 from the others, which end after as many exchanges as `--limit` says. error of X X': of the
-inner products between all people's rows as the coordinator can compute them from what it received
-(bench/vertical_attack.py), over all parties' columns together or, where parties answer one by one, over those of a
-single party, the worst known one. Empty: this attack needs the parties' step sizes, which the sum hides.
+party. MB: all parties, both directions. CPU s: of coordinator and parties, all in one process. certificate: worst of
+stationarity and feasibility at the end, asked for 1e-9 from vertical-exact and 1e-6 from the others, which end after as
+many exchanges as `--limit` says. error of X X': of the inner products between all people's rows as the coordinator can
+compute them from what it received (bench/vertical_attack.py), over all parties' columns together or, where parties
+answer one by one, over those of a single party, the worst known one. Empty: this attack needs the parties' step sizes,
+which the sum hides.
 """
 
 
@@ -105,15 +106,15 @@ def measure(name: str, label: str, seeds: int, folder: str | None, most: int = L
     for seed in range(seeds):
         problem = problem_of(name, seed, folder, way.constrained)
         with Watched(secure_sum=way.secure) as session:
-            began = time.perf_counter()
+            began = time.process_time()
             limit = 100 if label == "vertical-exact" else most
             answer = fp.solve(problem, way.method, tol=way.tol, session=session, max_rounds=limit, **way.options)
-            seconds = time.perf_counter() - began
+            seconds = time.process_time() - began
             gram = None
             if label != "fair-vfl":
                 gram = attack(way.method, problem, session.seen)
         found.append((answer, seconds, gram))
-        click.echo(f"{name}, {label}, seed {seed}: {answer.rounds} exchanges, {seconds:.1f} s", err=True)
+        click.echo(f"{name}, {label}, seed {seed}: {answer.rounds} exchanges, {seconds:.1f} CPU s", err=True)
     answers = [answer for answer, _, _ in found]
     errors = [gram for _, _, gram in found if gram is not None]
     return Measured(

@@ -13,11 +13,13 @@ Martinsson and Tropp 2011, section 5.5). The columns of V, all parties' together
     2. down: T and beta, the solution of min L(F beta) + 1/2 |V beta|^2 under the constraints, which the coordinator
        finds by itself     up: the scores of theta_k = D_k^-1/2 V_k beta, and V' V, summed
     3. down: the slopes of the Lagrangian there     up: the certificate in the parties' own columns
+    4. where standard errors are asked for: vertical_exact_errors.py
 
 Where the certificate misses, what 2 and 3 brought corrects the coordinator's problem, and both are done again: V' V is
 its quadratic term, the scores that the parties found differ from its own by an offset, the gradient by a linear term.
 Columns that are not shrunk (D_kj = 0) have columns of Omega to themselves, D = 1, and no part in the quadratic term.
-Where everyone has several scores, beta has coefficients for each of them; sketch and features stay as they are.
+Where everyone has several scores, beta has coefficients for each of them; sketch and features stay as they are. The
+party's half is in vertical_exact_party.py.
 
 Notation
     Omega    random, the same at all parties                    omega
@@ -35,17 +37,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedpact.errors import OptionError, OwnerError
-from fedpact.federation import Answers, Largest, Order, Reply, Session, Summed, client_step
+from fedpact.errors import OptionError
+from fedpact.federation import Answers, Order, Session
 from fedpact.functions import Quadratic
-from fedpact.problem import FederatedProblem, Party, VerticalProblem
+from fedpact.problem import FederatedProblem, VerticalProblem
 from fedpact.problem.party import score_columns
+from fedpact.prox import SquaredL2
 from fedpact.solvers.base import Needs, option
 from fedpact.solvers.constrained.interior_point import InteriorPoint
+from fedpact.solvers.inference import COVARIANCES, SINGULAR, Inference
 from fedpact.solvers.loop import run_solver
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.solution import Solution
-from fedpact.solvers.vertical.shared import Placed, Reached, VerticalSolver, certificate_of, judge_piece, theta_at
+from fedpact.solvers.steps import Ending
+from fedpact.solvers.vertical import vertical_exact_party
+from fedpact.solvers.vertical.shared import Reached, VerticalSolver, certificate_of, judge_piece
+from fedpact.solvers.vertical.vertical_exact_errors import (
+    gather_errors,
+    infer_weights,
+    keep_errors,
+    spread_of,
+    tell_errors,
+)
+from fedpact.solvers.vertical.vertical_exact_party import Move, Sketch, move, sketch
 from fedpact.types import Matrix, Vector
 
 #: `Session.ask`, or that of a run.
@@ -53,8 +67,6 @@ Ask = Callable[[Any, Order], Answers[Any]]
 
 #: Columns of Omega beyond the rank: Halko, Martinsson and Tropp advise 5 or 10.
 MORE = 8
-#: Numbers in a block of Y: 60 MB where they are masked.
-BLOCK = 2_500_000
 #: The coordinator's own solution is better than the tolerance by this factor: certificates differ by a rotation.
 CLOSER = 0.01
 #: ... but not better than rounding allows.
@@ -63,130 +75,14 @@ CLOSEST = 1e-13
 OWN_LIMIT = 2000
 #: Exchanges besides those of the blocks: two for keys, a move and two judgements, and two for columns not shrunk.
 OTHERS = 7
+#: Parties are not drawn from many, so errors clustered by party mean nothing.
+INFERENCES = ("none", *(kind for kind in COVARIANCES if kind != "clustered"))
 
 REVEALED = (
     "vertical-exact tells the coordinator the inner products between all people's rows, over all parties' columns "
     "together: the pooled rows up to a rotation of the columns"
 )
 MISSED = "the columns' scales may differ too much for a common sketch: let every party standardize its own"
-
-# ---------------------------------------------------------------------------------------------------- the party's half
-
-
-@dataclass(frozen=True)
-class Shaded(Placed):
-    """What a party keeps: where it is, and its columns as seen through Omega."""
-
-    shadow: Matrix
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sketch(Order):
-    """length, free_length: columns of Omega for columns that are shrunk, and for the others; first, last: rows of Y
-
-    noise: that every party adds to every number of Y, relative to their root mean square
-    """
-
-    seed: int
-    length: int
-    free_length: int = 0
-    first: int = 0
-    last: int = 0
-    noise: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sketched(Reply):
-    """A party's part of the sketch."""
-
-    products: Summed[Matrix]  # rows of Y
-    gram: Summed[Matrix]  # G
-    free: Summed[float]  # how many columns are not shrunk
-
-
-@dataclass(frozen=True, kw_only=True)
-class Move(Order):
-    """Judge the point after the order `base` by the slopes there, and go to that of these weights; empty: stay."""
-
-    number: int
-    base: int
-    slopes: Vector
-    mix: Matrix
-    weights: Vector
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moved(Reply):
-    """Where a party is after its move, and how good the point before it was."""
-
-    scores: Summed[Vector]  # X_k theta_k, after the move
-    penalty: Summed[float]  # h_k(theta_k), after the move
-    gram: Summed[Matrix]  # V_k' V_k
-    pull: Summed[Vector]  # V_k' D_k^-1/2 X_k' slopes: the gradient of the losses by the weights, before the move
-    stationarity: Largest[float]  # before the move
-
-
-def omega(seed: int, rows: int, length: int) -> Matrix:
-    """Uniform in [-1, 1), from raw bits: the same in every process and version of NumPy.
-
-    With as many columns as rows it is the identity: a random one would only cost digits.
-    """
-    if length == rows:
-        return np.eye(rows)
-    raw = np.random.PCG64(seed).random_raw(rows * length)
-    return ((raw >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0).reshape(rows, length)
-
-
-def roots_of(share: Party) -> Vector:
-    """The roots of the curvatures by which columns are divided; 1 for columns that are not shrunk."""
-    curvature = share.curvature[: share.width]  # the same for every score of a person
-    return np.sqrt(np.where(curvature > 0, curvature, 1.0))
-
-
-@client_step
-def sketch(share: Party, state: Any, order: Sketch) -> tuple[Shaded, Sketched]:
-    """Some rows of the party's part of K Omega. OwnerError when more are asked for than a message should hold."""
-    asked = (order.length + order.free_length) * (order.last - order.first)
-    if asked > BLOCK and order.last - order.first > 1:
-        raise OwnerError(f"{asked} numbers are asked for at once, more than {BLOCK}", code="FP-OWNER-340")
-    X = share.X / roots_of(share)
-    if order.first == 0:
-        zero = np.zeros(share.size)
-        shrunk = share.curvature[: share.width] > 0
-        by_shrunk = X.T @ omega(order.seed, len(X), order.length) * shrunk[:, None]
-        by_free = X.T @ omega(order.seed + 1, len(X), order.free_length) * ~shrunk[:, None]
-        state = Shaded(0, zero, zero, np.hstack([by_shrunk, by_free]))
-    products = X[order.first : order.last] @ state.shadow
-    if order.noise:  # from the system's entropy: whoever knows a seed can take it off again
-        size = order.noise * np.sqrt(np.mean(products**2))
-        products = products + size * np.random.default_rng().standard_normal(products.shape)
-    return state, Sketched(
-        products=products,
-        gram=state.shadow.T @ state.shadow,
-        free=float(np.sum(share.curvature[: share.width] == 0)),
-    )
-
-
-@client_step
-def move(share: Party, state: Shaded, order: Move) -> tuple[Shaded, Moved]:
-    """Judge where the party is, and go where the weights say."""
-    here = theta_at(state, order.base, share.size)
-    roots = roots_of(share)
-    basis = state.shadow @ order.mix
-    theta = here
-    if order.weights.size:
-        theta = np.asarray(order.weights.reshape(share.outputs, -1) @ basis.T / roots).ravel()
-    before = judge_piece(share, here, order.slopes)
-    return replace(state, number=order.number, before=here, theta=theta), Moved(
-        scores=share.score(theta),
-        penalty=share.h.value(theta),
-        gram=basis.T @ basis,
-        pull=np.asarray(share.pull(order.slopes).reshape(share.outputs, -1) / roots @ basis).ravel(),
-        stationarity=before.stationarity,
-    )
-
-
-# ---------------------------------------------------------------------------------------------- the coordinator's half
 
 
 @dataclass(frozen=True)
@@ -195,12 +91,14 @@ class Features:
 
     features: F, (n, r); mix: T; shrunk: which features have a part in the quadratic term
     gram:     V' V, the quadratic term where it is shrunk
+    free:     columns that are not shrunk
     """
 
     features: Matrix
     mix: Matrix
     shrunk: Vector
     gram: Matrix
+    free: int = 0
 
     @property
     def quadratic(self) -> Matrix:
@@ -252,10 +150,19 @@ class VerticalExact(VerticalSolver[Coordinator]):
     noise: float = option(
         0.0, "of every number of the sketch, relative to their root mean square; added by every party", least=0
     )
+    inference: str = option(
+        "none", "standard errors, of which every party keeps those of its own coefficients", choices=INFERENCES
+    )
 
     def check(self, run: Run) -> None:
         problem: Any = run.problem
-        needed = len(blocks(problem.scored.y.size, length_of(problem))) + OTHERS
+        if self.noise and self.inference != "none":
+            raise OptionError(
+                "standard errors are found on the sketch, and noise would be in them; leave noise or inference out",
+                code="FP-OPTION-937",
+                key="inference",
+            )
+        needed = len(blocks(problem.scored.y.size, length_of(problem))) + OTHERS + (self.inference != "none")
         if run.max_rounds < needed:
             raise OptionError(
                 f'max_rounds = {run.max_rounds}: "vertical-exact" needs up to {needed} exchanges for these rows and '
@@ -296,6 +203,24 @@ class VerticalExact(VerticalSolver[Coordinator]):
 
     def excuse(self, run: Run, state: Coordinator) -> str:
         return MISSED
+
+    def finish(self, run: Run, state: Coordinator | None) -> Ending:
+        ending = super().finish(run, state)
+        if self.inference == "none" or state is None or not ending.certificate.meets(run.tol):
+            return ending
+        return replace(ending, inference=self._infer(run, state))
+
+    def _infer(self, run: Run, state: Coordinator) -> Inference:
+        """One more exchange: every party learns the standard errors of its own coefficients."""
+        at = state.judged
+        known = state.features
+        problem = state.problem
+        found = infer_here(state, self.inference)
+        if found.covariance is None:
+            return gather_errors(found, problem, run.best.w, known.mix)
+        step = tell_errors if self.reveal else keep_errors
+        replies = run.ask(step, spread_of(found, known.mix, problem.scored.outputs, at.number))
+        return gather_errors(found, problem, run.best.w, known.mix, replies)
 
     def _move(self, run: Run, state: Coordinator) -> tuple[Solution, float]:
         """Solve, and let the parties go there: the solution, and the largest slope of anybody's where they were."""
@@ -340,7 +265,7 @@ def learn(ask: Ask, problem: VerticalProblem, seed: int, noise: float = 0.0) -> 
     if free:
         order = Sketch(seed=seed, length=length, free_length=min(round(free) + MORE, rows), noise=noise)
         products, gram, _ = _sketch(ask, rows, order)
-    return find_features(products, gram, length)
+    return replace(find_features(products, gram, length), free=round(free))
 
 
 def _sketch(ask: Ask, rows: int, order: Sketch) -> tuple[Matrix, Matrix, float]:
@@ -360,7 +285,7 @@ def length_of(problem: VerticalProblem) -> int:
 
 def blocks(rows: int, length: int) -> list[tuple[int, int]]:
     """The rows of Y, cut so that no block has more than BLOCK numbers."""
-    height = max(BLOCK // length, 1)
+    height = max(vertical_exact_party.BLOCK // length, 1)
     return [(first, min(first + height, rows)) for first in range(0, rows, height)]
 
 
@@ -412,6 +337,22 @@ def solve_here(state: Coordinator) -> Solution:
     curvature[:rank, :rank] = known.quadratic
     smooth = Quadratic(np.kron(np.eye(outputs), curvature), linear.ravel())
     return run_alone(problem.pose(X, smooth, offset), start, state.accuracy)
+
+
+def infer_here(state: Coordinator, covariance: str) -> Inference:
+    """Standard errors of the weights at the judged point, whose scores are those that the parties found."""
+    problem = state.problem
+    known = state.features
+    at = state.judged
+    outputs = problem.scored.outputs
+    X = np.hstack([known.features, problem.server.X])
+    w = problem.join([at.weights, at.own])
+    if np.sum(known.shrunk == 0) < known.free:  # neither rows nor a penalty tell these columns apart
+        return Inference(w, np.zeros(0), (), None, covariance, np.inf, (SINGULAR,))
+    offset = at.scores - score_columns(X, w, outputs)
+    ridge = np.append(np.diag(known.quadratic), np.zeros(problem.server.width))
+    posed = problem.pose(X, offset=offset, regularizer=SquaredL2(np.tile(ridge, outputs)))
+    return infer_weights(posed, w, problem.multiplier(at.net), covariance)
 
 
 def run_alone(problem: FederatedProblem, start: Vector, tol: tuple[float, float]) -> Solution:
