@@ -83,6 +83,7 @@ class Piece:
         """On the face."""
         if self.face is None:
             return Constraint(self.function, self.cone)
+        assert self.function.dim is not None  # an Affine map
         value, jacobian = self.function.value_and_jacobian(np.zeros(self.function.dim))
         return Constraint(Affine(self.face.rows @ jacobian, self.face.rows @ value), self.face.cone)
 

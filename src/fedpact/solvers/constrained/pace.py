@@ -146,7 +146,7 @@ class Pace:
             ratio = base.complementarity / before if before > 0 else 1.0
             part = min(MOST_TARGET, ratio**2)
         least = min(BEHIND * base.residual, base.complementarity)
-        if idle >= STUCK:
+        if idle >= STUCK and base.residual > SMALL * self.first:  # near the end rounding may stop it
             least = min(RECENTRED * min(base.residual, self.first), REGAIN * base.complementarity)
         self.target = max(part * base.complementarity, least)
 

@@ -1,7 +1,7 @@
 """The last digits of a Newton step with h: on the smooth piece of h where the step ends, as one linear system.
 
-A solution x of the model is found to the rounding of M x; what owners need is the step d = x - w, whose rounding is less
-by |d| / |w|: near the end, where the barrier makes M large, that is what prices are made of.
+A solution x of the model is found to the rounding of M x; what owners need is the step d = x - w, whose rounding is
+less by |d| / |w|: near the end, where the barrier makes M large, that is what prices are made of.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpact.functions import Matrix, Vector
 from fedpact.prox import L1, Box, ElasticNet, GroupL2, Prox, Simplex
@@ -56,7 +57,7 @@ def smooth_piece(regularizer: Prox, x: Vector) -> Piece | None:
     return piece if piece.free.shape[1] else None
 
 
-def _keeping_sum(positive: Vector) -> Matrix:
+def _keeping_sum(positive: NDArray[np.bool_]) -> Matrix:
     """Orthonormal directions of the positive coordinates in which their sum does not change."""
     columns = np.eye(positive.size)[:, positive]
     mean = np.ones((1, columns.shape[1]))
