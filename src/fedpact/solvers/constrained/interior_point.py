@@ -468,7 +468,7 @@ class InteriorPoint(Solver[Server]):
             matrix = system.near_matrix
             slope = system.near_slope
         else:
-            pace.aim(state.base, state.before, state.k - state.eased)
+            pace.aim(state.base, state.before)
             system = state.base.system
             matrix = system.matrix
             slope = system.slope + pace.target * system.centring

@@ -17,12 +17,6 @@ FIRST_TARGET = 0.1
 MOST_TARGET = 0.3
 #: The target never falls below this part of the residual, so complementarity does not run ahead of it.
 BEHIND = 0.003
-#: Where nothing has halved in this many iterations all the same, slacks at the boundary of their cones stop every step:
-STUCK = 5
-#: the target is raised to this part of the residual, or of the first one,
-RECENTRED = 0.1
-#: by this factor a step at most.
-REGAIN = 10.0
 
 # The damping lambda.
 #: Added to M as a multiple of the Hessian's diagonal, so that directions without curvature do not move.
@@ -132,11 +126,10 @@ class Pace:
         self.steepest = np.maximum(self.steepest, diagonal)
         return np.maximum(diagonal, FLAT * self.steepest)
 
-    def aim(self, base: Sums, before: float, idle: int) -> None:
+    def aim(self, base: Sums, before: float) -> None:
         """The complementarity to aim at: much less than now after good progress, but never ahead of the residual.
 
         before: complementarity at the accepted point before the base; infinite at the start
-        idle:   iterations since the residual last halved
         """
         if not base.degree:
             self.target = 0.0
@@ -146,8 +139,6 @@ class Pace:
             ratio = base.complementarity / before if before > 0 else 1.0
             part = min(MOST_TARGET, ratio**2)
         least = min(BEHIND * base.residual, base.complementarity)
-        if idle >= STUCK and base.residual > SMALL * self.first:  # near the end rounding may stop it
-            least = min(RECENTRED * min(base.residual, self.first), REGAIN * base.complementarity)
         self.target = max(part * base.complementarity, least)
 
     def choose(self, now: Sums) -> None:
