@@ -10,9 +10,13 @@ from click.testing import CliRunner
 from job_files import change
 from party_files import MAX_GAP, PARTIES, People, make_people, write_parties
 from raising import raises_code
+from site_files import SiteEngine
+from vertical_sites import write_site_job, write_vertical_sites
 
 import fedpact as fp
 from fedpact.cli.main import cli
+from fedpact.federation.audit import read_log
+from fedpact.federation.gate import method_of
 from fedpact.jobs import read_job, run_job
 from fedpact.report.record import Record
 
@@ -110,3 +114,29 @@ def test_other_methods_and_kinds_are_refused_by_name(job: Path, old: str, new: s
     change(job.parent, old, new)
     with raises_code("FP-OPTION-938", "", "inference", "vertical-exact"):
         run_job(read_job(job))
+
+
+def test_sites_keep_their_tables_and_tell_two_masked_numbers_more(tmp_path: Path, people: People) -> None:
+    """A site that allows vertical-exact answers; its own errors are on its disk only, its log has what left."""
+    sites = write_vertical_sites(tmp_path, vertical_exact=True)
+    path = write_site_job(tmp_path / "job.toml", "127.0.0.1:1", sites)
+    exact = 'method = "vertical-exact"\ninference = "sandwich"'
+    path.write_text(path.read_text().replace('method = "vertical-al"', exact).replace("tol = 1e-6", "tol = 1e-9"))
+    record = run_job(read_job(path), engine=SiteEngine(sites))
+    assert record.solved, record.reason
+    asked = people.pooled()
+    expected = fp.solve(asked, "vertical-exact", tol=1e-9, inference="sandwich").summary(asked)
+    assert record.summary["intercept"].se == pytest.approx(expected["intercept"].se, rel=1e-6)
+    for party, columns in PARTIES.items():
+        [file] = (tmp_path / "sites" / f"{party} state" / "pieces").rglob("*.csv")
+        kept = read_table(file)
+        for j, column in enumerate(columns):
+            errors = expected[f"{party}: {j}"].se / people.X[:, column].std()
+            assert float(kept[f"x{column}"]["se"]) == pytest.approx(errors, rel=1e-6)
+        log = read_log(tmp_path / "sites" / f"{party} state" / "audit")
+        [last] = [entry for entry in log if entry.get("step", "").endswith("vertical_exact_errors:keep_errors")]
+        assert (last["event"], last["told"], last["sums"], last["masked"]) == ("answer", [], 6, True)
+
+
+def test_a_site_that_forbids_the_exact_method_forbids_its_errors() -> None:
+    assert method_of("fedpact.solvers.vertical.vertical_exact_errors:keep_errors") == "vertical-exact"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,6 +72,10 @@ class Function(ABC):
     def batch(self, indices: Indices) -> Function:
         """The function on the rows with these indices, scaled so that its mean over all batches is the function."""
         raise TypeError(f"{self!r} is not a mean over rows: there are no batches of it")
+
+    def of_rows(self, numbers: Indices) -> Self:
+        """The same; a mean over rows then knows that they are these of the owner's: for standard errors."""
+        return self
 
     def contributions(self, w: Vector) -> list[Contributions] | None:
         """What single rows add, one entry per mean over rows; empty for a function that depends on no rows.

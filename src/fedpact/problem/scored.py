@@ -120,7 +120,8 @@ class SoftmaxScored(Scored):
 
     def mean_loss(self, X: Matrix, chosen: Any = slice(None), offset: Vector | None = None) -> Function:
         known = None if offset is None else self._by_person(offset)[chosen]
-        return SoftmaxLoss(X[chosen], self.y[chosen], self.outputs, offset=known)
+        numbers = np.arange(self.y.size)[chosen]
+        return SoftmaxLoss(X[chosen], self.y[chosen], self.outputs, offset=known).of_rows(numbers)
 
     @cached_property
     def _softmax(self) -> SoftmaxLoss:

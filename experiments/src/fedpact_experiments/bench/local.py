@@ -91,7 +91,7 @@ def _spent(row: LocalWork, found: Point | None, trace: Trace) -> LocalWork:
         )
     if trace.over:
         return replace(row, status="budget")
-    if trace.solution is None or trace.solution.status == "max_rounds":
+    if trace.solution is None or trace.solution.status in ("max_rounds", "interrupted"):
         return replace(row, status="more")
     return replace(row, status=trace.solution.status)
 
