@@ -57,6 +57,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "cli": None,
     "preparation": {"federation", "problem", "solvers"},
     "comparison": None,
+    "reduction": {"problem", "solvers"},
     "rescaling": {"problem", "solvers"},
     "rescue": {"federation", "problem", "solvers"},
     "solve": None,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError
-from fedpact.problem import FederatedProblem, Proof, certify
+from fedpact.problem import FederatedProblem, certify
 from fedpact.problem.units import Units, measure_units
 from fedpact.solvers import Progress, Solution
 from fedpact.types import Vector
@@ -69,7 +69,8 @@ class Rescaling:
         )
         if answer.proof is not None:
             weights = tuple(rows * held for rows, held in zip(units.rows, answer.proof.weights, strict=True))
-            proof = Proof(units.columns * answer.proof.w, weights, units.coupled * answer.proof.coupled)
+            coupled = units.coupled * answer.proof.coupled
+            proof = replace(answer.proof, w=units.columns * answer.proof.w, weights=weights, coupled=coupled)
             answer = replace(answer, proof=proof)
         if answer.ray is not None:
             answer = replace(answer, ray=units.columns * answer.ray)

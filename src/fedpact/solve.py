@@ -17,6 +17,7 @@ from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
 from fedpact.preparation import Problem, Start, build_solver, check_problem, prepare
 from fedpact.problem import FederatedProblem, Proof
+from fedpact.reduction import find_contradiction, find_faces, restore
 from fedpact.rescaling import choose_units
 from fedpact.rescue import ACCURACY, ROUNDS, Rescuer, can_rescue
 from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
@@ -93,6 +94,10 @@ def solve(
         callbacks = rescaling.listeners(callbacks)
         if w0 is not None:
             w0 = rescaling.problem.start(w0) / rescaling.units.columns
+    posed = problem
+    reduced = find_faces(problem, priced) if asked is None else None
+    if reduced is not None:
+        problem = reduced.problem
     about = {
         "method": "auto" if asked is None else asked.name,
         "tol": tolerances,
@@ -150,6 +155,8 @@ def solve(
         if asked is None and fallback and plain and can_rescue(problem, solver.name):
             assert isinstance(problem, FederatedProblem)
             run.rescue = _rescuer(problem, run, seed)
+        if reduced is not None:
+            run.contradiction = find_contradiction(reduced)
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
         solver.check(run)
@@ -161,6 +168,9 @@ def solve(
         answer = run_solver(run, solver, hidden)
         if type(problem) is FederatedProblem and answer.status == "infeasible":
             answer = _keep_proof(problem, session, run, answer)
+        if reduced is not None:
+            assert isinstance(posed, FederatedProblem)
+            answer = restore(posed, reduced, answer)
         if rescaling is not None:
             return rescaling.restore(answer, wanted)
         if isinstance(problem, FederatedProblem) and problem.private:

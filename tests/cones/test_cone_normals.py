@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cone_cases import CONES, FACES, margin
 
-from fedpact.cones import Exponential, Nonnegative, Product, SecondOrder, Zero
+from fedpact.cones import PSD, Exponential, Nonnegative, Product, SecondOrder, Zero
 from fedpact.cones.max_norm import bisect, project_l1_ball, ray_distance, splitting_distance
 
 every_cone = pytest.mark.parametrize("cone", CONES, ids=repr)
@@ -50,6 +50,28 @@ def test_normal_projection_is_that_of_a_conic_solver(face):
         v = rng.standard_normal(face.cone.dim)
         expected = reference_projection(face, v)
         np.testing.assert_allclose(face.cone.project_normal(v, face.multiplier), expected, atol=2e-5)
+
+
+@every_face
+def test_a_face_has_the_points_that_the_multiplier_admits(face):
+    """{s in K : <mu, s> = 0} is -N(mu): the coordinates of its points lie in the cone of the face, and back."""
+    if not face.multiplier.any():
+        pytest.skip("zero exposes the whole cone")
+    found = face.cone.face(face.multiplier)
+    if found is None:
+        assert not isinstance(face.cone, SecondOrder | PSD | Exponential)
+        return
+    rows, cone = found
+    np.testing.assert_allclose(rows @ rows.T, np.eye(len(rows)), atol=1e-12)
+    rng = np.random.default_rng(11)
+    for _ in range(5):
+        s = -face.cone.project_normal(rng.standard_normal(face.cone.dim), face.multiplier)
+        np.testing.assert_allclose(rows.T @ (rows @ s), s, atol=1e-9)
+        if cone is not None:
+            assert cone.distance(rows @ s) <= 1e-9
+            back = rows.T @ cone.project(rng.standard_normal(cone.dim))
+            assert face.cone.distance(back) <= 1e-9
+            assert abs(back @ face.multiplier) <= 1e-9
 
 
 @every_face

@@ -82,6 +82,13 @@ class Cone(ABC):
         """
         return v + self.project(-v)
 
+    def face(self, exposing: Vector) -> tuple[Matrix, Cone | None] | None:
+        """The face {s in K : <exposing, s> = 0} of a nonzero vector of K*: s in it has coordinates rows @ s in a cone.
+
+        The rows are orthonormal, the face lies in their span; no rows and None for the face {0}. None: not known.
+        """
+        return None
+
     # Distances.
 
     def distance(self, v: Vector) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from fedpact.cones.base import Cone, shift_inside
 from fedpact.cones.exponential_barrier import CENTRE, curvature, scale, shadow, slope
 from fedpact.cones.max_norm import bisect, max_norm, ray_distance
+from fedpact.cones.nonnegative import Nonnegative
 from fedpact.types import Matrix, Vector
 
 #: Entries below this part of the largest are taken as 0, so that squared ratios stay finite.
@@ -66,6 +67,15 @@ class Exponential(Cone):
         if primal_turn > 0.0:
             share = primal_turn / (primal_turn + polar_turn)
         return np.eye(3) - np.outer(a, a) - share * np.outer(c, c)
+
+    def face(self, exposing: Vector) -> tuple[Matrix, Cone | None] | None:
+        """The quadrant {(x, 0, z) : x <= 0 <= z}, a ray or {0}."""
+        if self._exposes_quadrant(exposing):
+            return np.array([[-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]), Nonnegative(2)
+        ray = -self._normal_ray(exposing)
+        if not ray.any():
+            return np.zeros((0, 3)), None
+        return ray[None, :], Nonnegative(1)
 
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
         """N is -K at 0; elsewhere minus the face of K that the multiplier exposes: a quadrant, a ray or {0}."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedpact.cones.base import Cone, positive_int, shift_inside
 from fedpact.cones.max_norm import bisect, max_norm, ray_distance
+from fedpact.cones.nonnegative import Nonnegative
 from fedpact.types import Matrix, Vector
 
 
@@ -64,6 +65,13 @@ class SecondOrder(Cone):
         jacobian[1:, 0] = unit
         jacobian[1:, 1:] = (1.0 + ratio) * np.eye(self.dim - 1) - ratio * np.outer(unit, unit)
         return 0.5 * jacobian
+
+    def face(self, exposing: Vector) -> tuple[Matrix, Cone | None] | None:
+        """The ray of (t, -x) at a vector (t, x) on the boundary, {0} at one in the interior."""
+        if not self._on_boundary(exposing):
+            return np.zeros((0, self.dim)), None
+        ray = -_normal_ray(exposing)
+        return ray[None, :] / np.linalg.norm(ray), Nonnegative(1)
 
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
         """N is -K at 0, the ray of (-t, x) at a multiplier (t, x) on the boundary, {0} at one in the interior."""

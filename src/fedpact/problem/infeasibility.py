@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 
 from fedpact.functions import Map
 from fedpact.problem.certificate import check_multipliers
+from fedpact.problem.faces import reduce_faces
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Share
 from fedpact.prox import Prox
@@ -49,15 +50,24 @@ TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """Weights of all holders, [server, client 1, ...] and coupled, and the point w at which they balance."""
+    """Weights of all holders, [server, client 1, ...] and coupled, and the point w at which they balance.
+
+    on_faces: the weights are of the dual cones of the faces that `problem/faces.py` finds, and prove it there
+    """
 
     w: Vector
     weights: tuple[Vector, ...]
     coupled: Vector
+    on_faces: bool = False
 
     def check(self, problem: FederatedProblem) -> tuple[str, ...]:
         """The holders whose constraints exclude each other, recomputed from the problem alone; empty: no proof."""
-        return prove_infeasible(problem, self.w, self.weights, self.coupled)
+        if not self.on_faces:
+            return prove_infeasible(problem, self.w, self.weights, self.coupled)
+        reduced = reduce_faces(problem, self.w.size)
+        if reduced is None:
+            return ()
+        return prove_infeasible(reduced.problem, self.w, reduced.gather(self.weights), self.coupled)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,6 +139,9 @@ class Watch:
         doubtful = iterate.end is not None
         if iterate.judged is not None:
             certificate = iterate.judged[0]
+            if self.run.contradiction is not None:
+                names, proof = self.run.contradiction
+                return replace(infeasible(names, certificate), proof=proof)
             if self.run.accepts(certificate):
                 return SOLVED
             doubtful = self._is_idle(iterate, certificate) or doubtful

@@ -198,6 +198,7 @@ class Run:
     rescue: Callable[[Vector], Rescue] | None = None  # asked once, when interior-point stalls
     aside: Communication | None = None  # what a rescue took
     balanced: tuple[Vector, Vector] | None = None  # of a proof of conflict: w, and the server's and coupled weights
+    contradiction: tuple[tuple[str, ...], Proof] | None = None  # known before the first exchange, and who holds it
     history: History = field(default_factory=History)
     first: int = 0
     warm: int = -1

@@ -8,6 +8,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from fedpact.functions import Matrix, Vector
 from fedpact.prox import Prox
 from fedpact.solvers.local.composite_quadratic import composite_quadratic
+from fedpact.solvers.local.refinement import refine_step
 
 #: The damping is at least so large that rounding of M, relative to the diagonal, does not move anything.
 ROUNDING = 1e-14
@@ -61,7 +62,7 @@ def model_step(
         raised = False
     if smooth is None:
         found = composite_quadratic(damped, slope, regularizer, w, tolerance)
-        return found.w - w, damping
+        return refine_step(damped, slope, regularizer, w, found.w - w), damping
     step = -scale * dpotrs(factor, scale * slope, lower=True)[0]
     refined = step - scale * dpotrs(factor, scale * (damped @ step + slope), lower=True)[0]
     return np.asarray(refined), damping
