@@ -94,12 +94,10 @@ def build(activation: str, hessian: bool | str | None, seed: int) -> fp.Federate
     def of_class(X: Matrix, y: Vector, label: int) -> fp.functions.Function:
         return fp.functions.from_torch(network, loss, (X[y == label], y[y == label]), hessian=hessian)
 
-    shares = [
-        fp.Share(
-            of_class(X, y, 0) / OWNERS, fp.Constraint(of_class(X, y, 1) - BOUND, fp.cones.Nonnegative(1)), name=name
-        )
-        for name, (X, y) in tables(seed).items()
-    ]
+    def bounded(X: Matrix, y: Vector) -> fp.Constraint:
+        return fp.Constraint(fp.functions.as_map(of_class(X, y, 1) - BOUND), fp.cones.Nonnegative(1))
+
+    shares = [fp.Share(of_class(X, y, 0) / OWNERS, bounded(X, y), name=name) for name, (X, y) in tables(seed).items()]
     return fp.FederatedProblem(shares, regularizer=fp.prox.SquaredL2(RIDGE))
 
 

@@ -164,13 +164,13 @@ def _claims(name: str, runs: Mapping[str, Curve]) -> Iterator[Claim]:
 
 def _as_fast(run: Curve, other: Curve) -> Verdict:
     """Did it arrive in no more rounds? None where neither arrived, or where one ended before the other did."""
-    if run.arrived is None and other.arrived is None:
-        return None
-    if run.arrived is None:
+    if run.arrived is not None and other.arrived is not None:
+        return run.arrived <= other.arrived
+    if other.arrived is not None:
         return False if run.stalled or run.rounds >= other.arrived else None
-    if other.arrived is None:
+    if run.arrived is not None:
         return True if other.stalled or other.rounds >= run.arrived else None
-    return run.arrived <= other.arrived
+    return None
 
 
 # ----------------------------------------------------------------------------------------------------------- the stall

@@ -18,7 +18,7 @@ from fedpact.federation.crew import Held, twin_of
 from fedpact.federation.messages import is_finite
 from fedpact.functions.many import ManyFunctions, ManyMaps, join_functions, join_maps
 from fedpact.problem import Share
-from fedpact.problem.derivatives import slopes_are_wrong, segment_ends
+from fedpact.problem.derivatives import segment_ends, slopes_are_wrong
 from fedpact.problem.share import Curvature, Local
 from fedpact.solvers.constrained.condensation import (
     FIRM,
