@@ -195,7 +195,7 @@ def test_a_constraint_that_is_not_finite_at_the_start(fun: object, what: str, me
 
 
 @METHOD
-@pytest.mark.parametrize("calls", [5, 12, 40])
+@pytest.mark.parametrize("calls", [5, 12, 20])
 def test_a_function_that_is_nan_later_is_never_solved(calls: int, method: str) -> None:
     seen = 0
 

@@ -15,9 +15,9 @@ OFF_THE_FACE = "solved on the faces of its cones that the constraints leave, but
 
 def find_faces(problem: object, priced: bool) -> Reduced | None:
     """The problem on the faces of its cones; None where it stays as posed. priced: multipliers are given."""
-    if type(problem) is not FederatedProblem or priced or problem.private:
+    if type(problem) is not FederatedProblem or priced or problem.private or problem.dim is None:
         return None
-    return reduce_faces(problem, problem.start(None).size)
+    return reduce_faces(problem, problem.dim)
 
 
 def find_contradiction(reduced: Reduced) -> tuple[tuple[str, ...], Proof] | None:

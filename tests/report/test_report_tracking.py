@@ -38,7 +38,7 @@ def problem() -> fp.FederatedProblem:
 def told(problem: fp.FederatedProblem) -> tuple[list[Progress], Solution]:
     """All that a solve told, and its answer."""
     heard: list[Progress] = []
-    answer = fp.solve(problem, "proximal-al", tol=0.05, callbacks=[heard.append])
+    answer = fp.solve(problem, "proximal-al", tol=0.01, callbacks=[heard.append])
     assert answer.solved
     assert len(heard) > 20
     assert np.isfinite(heard[0].stationarity)  # the start is judged
@@ -51,7 +51,7 @@ class PowerCut(Exception):
 
 def tracked(made: Tracker, problem: fp.FederatedProblem, **options: Any) -> Solution:
     with made as tracking:
-        answer = fp.solve(problem, "proximal-al", tol=0.05, callbacks=[tracking], **options)
+        answer = fp.solve(problem, "proximal-al", tol=0.01, callbacks=[tracking], **options)
         tracking.conclude(answer)
     return answer
 
@@ -66,7 +66,7 @@ def cut_off(made: Tracker, problem: fp.FederatedProblem, folder: Path, after: in
             raise PowerCut
 
     with pytest.raises(PowerCut), made as tracking:
-        fp.solve(problem, "proximal-al", tol=0.05, callbacks=[tracking, cut], checkpoint=folder)
+        fp.solve(problem, "proximal-al", tol=0.01, callbacks=[tracking, cut], checkpoint=folder)
 
 
 # ----------------------------------------------------------------------------------------------------------------- CSV

@@ -24,7 +24,8 @@ from fedpact.solvers.local.damped_model import model_step
 
 ROWS = [name for name in METHODS if not METHODS[name].needs.columns]
 CONSTRAINED = ("interior-point", "accelerated", "proximal-al", "centralized-proximal-al")
-NONSMOOTH = [name for name in ROWS if name not in ("fedavg", "fedprox", "scaffold", "fedsplit")]
+SMOOTH_ONLY = ("fedavg", "fedprox", "scaffold", "fedsplit", "stochastic-al")
+NONSMOOTH = [name for name in ROWS if name not in SMOOTH_ONLY]
 BAD = pytest.mark.parametrize("bad", [np.nan, np.inf])
 AFTER = pytest.mark.parametrize("after", [0, 3, 20])
 H = L1(0.05)

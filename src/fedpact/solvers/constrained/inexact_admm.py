@@ -22,13 +22,14 @@ Notation (He24-conic numbering)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedpact.federation import Largest, Order, Reply, Summed, client_step, skippable
+from fedpact.federation import Order, Reply, Summed, client_step, skippable
 from fedpact.functions import Function
 from fedpact.problem import Share
 from fedpact.prox import Prox, Zero
@@ -105,7 +106,7 @@ class Updated(Reply):
     proposal: Summed[Vector]
     stationarity: Summed[float]  # eps~
     gradient: Summed[Vector]  # what eps~ is the size of, of w's variables
-    apart: Largest[float]  # its size in the owner's slacks and private variables
+    apart: Summed[float]  # sum of its squares in the owner's slacks and private variables
     primal: Summed[float]  # rho_i |u_new - w|^2
     weight: Summed[float]  # r_i of the next round
     looseness: Summed[float]  # 1 / r_i of those that hold a part of the coupled constraint
@@ -137,6 +138,7 @@ def begin(
     return fresh, point[:tied] + multiplier / rho
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a reply that is not finite is refused
 def update(function: Function, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
     """The owner's round: solve (15), then (16), (17), (18)."""
     # 1. where it shall meet the server
@@ -160,6 +162,7 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
     # any private variables, if their part of grad phi counts: these are the ones that the outer iteration takes.
     pull = np.append(state.multiplier - rho * (w - before), np.zeros_like(private))
     stationarity = function.gradient(np.append(w, private)) + pull
+    apart = stationarity[order.w.size :]
 
     # 4. the next penalty, and the proposal (17) with it
     weight = state.weight
@@ -174,7 +177,7 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
         proposal=for_server(u + multiplier / next_rho, order.w.size, order.push.size, weight),
         stationarity=float(np.max(np.abs(stationarity))),
         gradient=stationarity[: order.w.size],
-        apart=float(np.max(np.abs(stationarity[order.w.size :]), initial=0.0)),
+        apart=float(apart @ apart),
         primal=rho * float((u - w) @ (u - w)),
         weight=weight,
         looseness=1 / weight if slack.size else 0.0,
@@ -369,7 +372,7 @@ class Admm:
         if not self.adapt:
             return max(accuracy, at_server.residual) + total.stationarity / part
         common = at_server.residual + float(np.max(np.abs(total.gradient))) / part
-        return max(common, total.apart)
+        return max(common, math.sqrt(total.apart / part))
 
     def _watch(self, failed: list[str], accuracy: float) -> None:
         """Note when the residual halves, and give up when it does not for long."""

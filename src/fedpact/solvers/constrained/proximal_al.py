@@ -165,8 +165,7 @@ def inner(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Up
     return replace(state, consensus=consensus), reply
 
 
-@skippable
-@client_step
+@client_step  # not skippable: an old difference would be added twice
 def inner_of_part(share: Share, state: State, order: admm.Round) -> tuple[State, admm.Updated]:
     """One round of Algorithm 2 that asks a sample of the owners."""
     with_slack = add_slack(share, order.w.size, state.scale)

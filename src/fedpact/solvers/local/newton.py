@@ -83,9 +83,10 @@ def _try_kept(function: Function, point: _Point, factor: Matrix) -> _Point | Non
     direction = -np.asarray(cho_solve((factor, True), point.gradient, check_finite=False))
     after = _evaluate(function, point.w + direction)
     slope = float(point.gradient @ direction)
-    if after.value <= point.value + SUFFICIENT_DECREASE * slope and after.residual <= HALF * point.residual:
-        return after
-    return None
+    descends = after.value <= point.value + SUFFICIENT_DECREASE * slope
+    # Half of infinity is no progress: values that are not finite would be halved without end.
+    halves = np.isfinite(after.residual) and after.residual <= HALF * point.residual
+    return after if descends and halves else None
 
 
 def _search(function: Function, point: _Point, direction: Vector, slope: float) -> tuple[_Point | None, int]:
