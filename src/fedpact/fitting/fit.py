@@ -225,11 +225,12 @@ class Fitting:
         """The model whose decisions meet the bounds, on the rows it was trained on or on those not yet seen."""
 
         def solve_once(sharper: Classification, at: Vector | None) -> Solution:
-            # The next solve goes on from where this one ends; the paper's method needs hundreds of cheap exchanges.
+            # The next solve goes on from where this one ends; the paper's method needs hundreds of cheap exchanges. Smoothed
+            # rates are not convex: where interior-point misses them, the method that it names mostly does not.
             limit = self._solving["max_rounds"]
             if limit is None and self._solving["method"] != "proximal-al":
                 limit = ON_THE_WAY
-            return self._solve(sharper, at, fallback=False, max_rounds=limit)
+            return self._solve(sharper, at, max_rounds=limit)
 
         path = DecisionPath(self.session, solve_once, self._server_share)
         if task.promised and task.promised_class is None:
