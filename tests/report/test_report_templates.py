@@ -123,6 +123,20 @@ def test_the_model_is_shown_with_what_is_known_of_it() -> None:
     assert "The largest is that of a column with a name that is much too long for a chart: −0.7000." in text
 
 
+def test_odds_ratios_are_shown_where_scores_are_log_odds(tmp_path: Path) -> None:
+    run = save(tmp_path / "run", solved())
+    inferred = replace(
+        solved(), coefficients=(Estimate("dose", -2.0, 0.5, -4.0, 0.0001, -3.0, -1.0),), inference="sandwich"
+    )
+    table = "Ratios for one unit more of the column"
+    found = Seen(page(sections.report(inferred, coefficients=read_coefficients(run, inferred))))
+    assert [v for _, v in found.column(table, "Odds ratio")] == pytest.approx([math.exp(-2.0)])
+    assert [v for _, v in found.column(table, "95 % low")] == pytest.approx([math.exp(-3.0)])
+    # Where errors are minimised scores are no log-odds, and the errors come from a bootstrap.
+    drawn = replace(inferred, inference="bootstrap")
+    assert table not in Seen(page(sections.report(drawn, coefficients=read_coefficients(run, drawn)))).tables
+
+
 def test_everything_that_a_page_can_show_has_a_name_of_its_own() -> None:
     found = Seen(page(sections.report(whole(), coefficients=COEFFICIENTS)))
     ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]

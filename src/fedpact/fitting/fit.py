@@ -225,8 +225,8 @@ class Fitting:
         """The model whose decisions meet the bounds, on the rows it was trained on or on those not yet seen."""
 
         def solve_once(sharper: Classification, at: Vector | None) -> Solution:
-            # The next solve goes on from where this one ends; the paper's method needs hundreds of cheap exchanges. Smoothed
-            # rates are not convex: where interior-point misses them, the method that it names mostly does not.
+            # The next solve goes on from where this one ends; the paper's method needs hundreds of cheap exchanges.
+            # Smoothed rates are not convex: where interior-point misses them, the method it names mostly does not.
             limit = self._solving["max_rounds"]
             if limit is None and self._solving["method"] != "proximal-al":
                 limit = ON_THE_WAY

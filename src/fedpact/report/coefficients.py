@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fedpact.report.record import Record
-from fedpact.tasks.model import LinearModel, Model, load_model
+from fedpact.tasks.model import LinearModel, Model, RegressionModel, load_model
 
 INTERCEPT = "intercept"
+#: What the exponential of a coefficient is called, by the link of the model; of Cox's the rates are hazards.
+RATIOS = {"logit": "Odds ratio", "log": "Rate ratio"}
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Coefficient:
     """One coefficient in the units of its column; NaN where something is not known.
 
     scale: of the column over all owners, by which effects are compared; 1 for indicators
+    ratio: what its exponential is called; empty where it has no meaning
     """
 
     name: str
@@ -29,6 +32,7 @@ class Coefficient:
     low: float = math.nan
     high: float = math.nan
     scale: float = 1.0
+    ratio: str = ""
 
 
 def read_coefficients(folder: str | Path, record: Record) -> tuple[Coefficient, ...]:
@@ -40,8 +44,23 @@ def read_coefficients(folder: str | Path, record: Record) -> tuple[Coefficient, 
         return ()
     scales = _read_scales(Path(folder), model)
     if record.coefficients:
-        return tuple(Coefficient(**asdict(one), scale=_scale_of(one.name, scales)) for one in record.coefficients)
+        ratio = name_ratio(model, record)
+        return tuple(
+            Coefficient(**asdict(one), scale=_scale_of(one.name, scales), ratio=ratio) for one in record.coefficients
+        )
     return tuple(_list_estimates(model, scales))
+
+
+def name_ratio(model: LinearModel, record: Record) -> str:
+    """What the exponential of a coefficient is called.
+
+    Of a classifier scores are log-odds where its loss was minimised; where errors are, only a bootstrap has its errors.
+    """
+    if isinstance(model, RegressionModel):
+        return RATIOS.get(model.link, "")
+    if isinstance(model, Model) and len(model.classes) == 2 and record.inference != "bootstrap":
+        return RATIOS["logit"]
+    return ""
 
 
 def _list_estimates(model: LinearModel, scales: dict[str, float]) -> Iterator[Coefficient]:

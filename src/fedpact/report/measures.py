@@ -17,6 +17,8 @@ from fedpact.statistics import Estimate as Estimated
 
 #: At most so many rows in a chart of intervals; more coefficients than this are drawn by size.
 DRAWN = 30
+#: A ratio above exp of this is shown as that.
+LARGEST = 700.0
 #: How the measures of the model without constraints are named.
 BEFORE = " without constraints"
 #: How counts of rows are named, which are about the data and not about the model.
@@ -47,6 +49,7 @@ def model(record: Record, coefficients: Sequence[Coefficient]) -> Section:
     if known:
         table = tabulate("Coefficients", "Column", coefficients)
     blocks: list[Block] = [about, Charts((_draw_effects(coefficients),)), table]
+    blocks += _tabulate_ratios(coefficients)
     if record.priced:
         blocks.append(tabulate("Prices of what binds", "Constraint", record.priced))
     if record.rates:
@@ -64,6 +67,21 @@ def tabulate(caption: str, head: str, estimates: Sequence[Coefficient | Estimate
         cells = [cell(value) if math.isfinite(value) else Cell(NONE) for value in numbers]
         rows.append((Cell(one.name), *cells))
     return Table(caption, (head, "Estimate", "Standard error", "z", "p", "95 % low", "95 % high"), tuple(rows))
+
+
+def _tabulate_ratios(coefficients: Sequence[Coefficient]) -> list[Table]:
+    """exp of the coefficients with their intervals, without intercepts; no table where they have no meaning."""
+    rows = []
+    head = ""
+    for one in coefficients:
+        if not one.ratio or not math.isfinite(one.low) or one.name.endswith(INTERCEPT):
+            continue
+        head = one.ratio
+        ratios = [math.exp(min(value, LARGEST)) for value in (one.estimate, one.low, one.high)]
+        rows.append((Cell(one.name), *map(cell, ratios)))
+    if not rows:
+        return []
+    return [Table("Ratios for one unit more of the column", ("Column", head, "95 % low", "95 % high"), tuple(rows))]
 
 
 def _tabulate_rates(rates: Sequence[Estimated]) -> Table:

@@ -301,6 +301,8 @@ class TableTask(Task):
 
     def everyone(self) -> str:
         """Where the constraints hold, in words."""
+        if self.owners == 1:
+            return "at its one owner"
         return f"at each of {self.owners} owners"
 
 
