@@ -28,7 +28,7 @@ DECADES = 12
 #: Of a chart of intervals: height of a row, where its labels end, and how many characters of a label are shown.
 ROW = 24
 LABEL = 162
-LETTERS = 19
+LETTERS = 16
 #: Distances between ticks, times a power of ten.
 STEPS = (1, 2, 2.5, 5, 10)
 
