@@ -77,7 +77,7 @@ class SitePolicy:
         "allow",
         "texts",
         "methods that may run",
-        ("interior-point", "accelerated", "proximal-al", "monotone-newton"),
+        ("interior-point", "newton-al", "accelerated", "proximal-al", "monotone-newton"),
     )
     vertical_exact: bool = _key(
         "allow",

@@ -227,10 +227,11 @@ class Fitting:
         def solve_once(sharper: Classification, at: Vector | None) -> Solution:
             # The next solve goes on from where this one ends; the paper's method needs hundreds of cheap exchanges.
             # Smoothed rates are not convex: where interior-point misses them, the method it names mostly does not.
+            # Sites of other organisations say which methods they run: a hand-over they refuse would end the fit.
             limit = self._solving["max_rounds"]
             if limit is None and self._solving["method"] != "proximal-al":
                 limit = ON_THE_WAY
-            return self._solve(sharper, at, max_rounds=limit)
+            return self._solve(sharper, at, fallback=not self.session.networked, max_rounds=limit)
 
         path = DecisionPath(self.session, solve_once, self._server_share)
         if task.promised and task.promised_class is None:
