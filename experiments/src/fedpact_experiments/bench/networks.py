@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,16 +20,16 @@ from fedpact.errors import DataError
 from fedpact.functions import CountedRates, decisions_from_torch, from_torch
 from fedpact.types import Matrix, Vector
 from fedpact_experiments import datasets
+from fedpact_experiments.bench.cooper import train_pooled
 from fedpact_experiments.bench.output import PAGE, Output, Table, cell, printing
-from fedpact_experiments.bench.pooled_lagrangian import train_pooled
 from fedpact_experiments.options import COUNT, DATA, among
 
 TITLE = "Networks under constraints"
 INTRODUCTION = """\
 `stochastic-al` takes minibatch steps at the owners. Every bound is counted on all training rows of every owner, after
-the solve, by the network itself. fedavg and the method without its constraints say what the bounds cost. The pooled
-Lagrangian has all rows in one place: minibatch steps with momentum on the loss and the smoothed rates, multipliers that
-follow the counted rates by gradient ascent, as in Cooper (Gallego-Posada et al. 2025).
+the solve, by the network itself. fedavg and the method without its constraints say what the bounds cost. Cooper
+(Gallego-Posada et al. 2025) has all rows in one place: minibatch steps with momentum on the loss and the smoothed
+rates, multipliers that follow the counted rates by gradient ascent.
 """
 CAPTION = """\
 worst: the lowest recall of a class, or the largest gap, at an owner; missed: bounds that do not hold by count, of all.
@@ -270,7 +271,7 @@ def pooled(setting: Setting, passes: int) -> Row:
     begun = time.process_time()
     rates = [(owner.X, owner.y, owner.weights, owner.constant - owner.worth) for owner in setting.owners.values()]
     w = train_pooled(setting.module, loss, rates, passes)
-    return setting.judge(w, method="pooled Lagrangian", status="", seconds=time.process_time() - begun)
+    return setting.judge(w, method="Cooper, pooled rows", status="", seconds=time.process_time() - begun)
 
 
 def networks_rows(names: Sequence[str], passes: int, output: Output) -> Iterator[Row]:
@@ -318,6 +319,8 @@ def networks(problems: Sequence[str], passes: int, output: Output) -> None:
     fedpact bench networks --data DIR --page networks.md
     fedpact bench networks --problems convex
     """
+    if missing := [name for name in ("torch", "cooper") if importlib.util.find_spec(name) is None]:
+        raise click.ClickException(f"this needs {' and '.join(missing)}: pip install -e 'experiments[networks]'")
     import torch
 
     torch.set_num_threads(1)
