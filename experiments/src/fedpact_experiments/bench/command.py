@@ -7,6 +7,7 @@ import click
 from fedpact_experiments.bench.calibration import calibration
 from fedpact_experiments.bench.constrained_network import constrained_network
 from fedpact_experiments.bench.decisions import decisions
+from fedpact_experiments.bench.designs import designs
 from fedpact_experiments.bench.engines import engines
 from fedpact_experiments.bench.generated import generated
 from fedpact_experiments.bench.growth import growth
@@ -50,6 +51,7 @@ def bench() -> None:
     fedpact bench calibration                                probabilities from scores, two ways, by sums
     fedpact bench decisions                                  recall and gaps at every owner, beside fairlearn
     fedpact bench networks                                   networks under counted bounds at every owner
+    fedpact bench designs                                    what may stand inside a stochastic method for networks
     fedpact bench inference                                  how often 95 % intervals hold, with constraints
     fedpact bench promises                                   promises about rows not yet seen, simulated
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
@@ -81,6 +83,7 @@ for command in (
     decisions,
     inference,
     networks,
+    designs,
     promises,
     vertical,
     parties,
