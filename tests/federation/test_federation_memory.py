@@ -16,8 +16,8 @@ from raising import raises_code
 
 from fedpact.errors import DataError, OwnerError
 from fedpact.federation import Order, Owner, Reply, Sealed, Step, Summed
+from fedpact.federation.memory import VERSION
 from fedpact.federation.messages import seal
-from fedpact.federation.owner import VERSION
 from fedpact.federation.secure_sum import Agree, Offer, add, agree, decode, negative, offer, reveal
 from fedpact.federation.wire import client_step, dumps, loads
 

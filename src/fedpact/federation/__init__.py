@@ -3,6 +3,7 @@
 from fedpact.federation.checkpoint import Checkpoint
 from fedpact.federation.fleet import ENGINES, Engine, Fleet, check_count, find_engine
 from fedpact.federation.ledger import Communication, Ledger, Traffic, read_record
+from fedpact.federation.memory import Step
 from fedpact.federation.messages import (
     Answers,
     Largest,
@@ -14,7 +15,7 @@ from fedpact.federation.messages import (
     add_up,
     not_finite,
 )
-from fedpact.federation.owner import Owner, Step, named
+from fedpact.federation.owner import Owner, named
 from fedpact.federation.protocol import Hello
 from fedpact.federation.remote import RemoteFleet, Site, refuse
 from fedpact.federation.session import Policy, Session

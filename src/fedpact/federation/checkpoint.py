@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpact.errors import CheckpointError, WireError
+from fedpact.federation.memory import Step
 from fedpact.federation.messages import Order, Reply, hidden_fields, payload
-from fedpact.federation.owner import Step
 from fedpact.federation.wire import (
     dumps,
     frame,

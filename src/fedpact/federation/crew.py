@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedpact.errors import FedpactError
+from fedpact.federation.memory import Step
 from fedpact.federation.messages import Joint, Order, Reply, copy_with, seal_jointly
-from fedpact.federation.owner import Owner, Step
+from fedpact.federation.owner import Owner
 
 
 class Held(list[Any]):

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from fedpact.errors import OptionError
 from fedpact.federation.identity import Identity
+from fedpact.federation.memory import Step
 from fedpact.federation.messages import Joint, Order, Sealed
-from fedpact.federation.owner import Step
 
 
 class Stated(Protocol):

@@ -1,25 +1,23 @@
 """One owner's side of the door: it runs a step on its share, keeps the state, and remembers what it answered.
 
-The memory is in this process and, when a folder is given, on the owner's own disk, so an owner that was killed goes on
-where it was. It is keyed by run and round.
+The memory is in this process and, when a folder is given, on the owner's own disk (memory.py), so an owner that was
+killed goes on where it was. It is keyed by run and round.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from fedpact.errors import CheckpointError, DataError, FedpactError, OptionError, OwnerError, OwnerLost
 from fedpact.federation import secure_sum
-from fedpact.federation.aligned import Aligned, Peopled, Rows
+from fedpact.federation.aligned import Peopled, Rows
 from fedpact.federation.digest import digest
 from fedpact.federation.evidence import Signed, sign_reply
 from fedpact.federation.failure import UNEXPECTED
-from fedpact.federation.forgetting import ENDED, STATE
+from fedpact.federation.memory import Disk, Memory, Step, key_of, key_of_asked
 from fedpact.federation.messages import (
     Fitted,
     Order,
@@ -31,7 +29,6 @@ from fedpact.federation.messages import (
     is_finite,
     largest_fields,
     not_finite,
-    payload,
     round_fitting,
     seal,
     shown_fields,
@@ -41,23 +38,10 @@ from fedpact.federation.rules import UNCOUNTED, Counts
 from fedpact.federation.wire import (
     ALIGNING,
     client_step,
-    dumps,
-    from_tree,
-    loads,
-    name_of,
-    resolve,
-    sealed_from_tree,
-    sealed_to_tree,
-    to_tree,
-    write_atomically,
 )
 
-#: A pure function of (share, state, order); it runs where the data is. State is None before the first step.
-Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
 #: Steps that get an owner's keys instead of its state, and do not need its data.
 KEY_STEPS: tuple[Step, ...] = (secure_sum.offer, secure_sum.agree)
-#: Of an owner's memory on disk; a memory of another version is refused.
-VERSION = 5
 
 
 class named:
@@ -78,32 +62,6 @@ class named:
         if isinstance(error, Exception):
             words = f"{self.owner}: {self.what} failed with {type(error).__name__}: {error}"
             raise OwnerError(words, code=UNEXPECTED) from error
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What an owner remembers; replaced as a whole, so that an interrupt leaves either the old or the new one.
-
-    run:     which solve it is of
-    round:   the last one that was answered
-    state:   what the last step left
-    keys:    of secure sums
-    aligned: of parties that hold columns: which of its rows are everybody's
-    answers: by round, what was asked (or its key, when read from disk) and the reply
-    data:    digests of the shares that this was computed from; none before the first step and when nothing is on disk
-    look:    number of the last look
-    ended:   the coordinator has said that the run is over; state, keys and answers are gone
-    """
-
-    run: str
-    round: int = 0
-    state: Any = None
-    keys: secure_sum.Keys | None = None
-    aligned: Aligned | None = None
-    answers: Mapping[int, tuple[tuple[Step, Order] | str, Sealed[Any]]] = field(default_factory=dict)
-    data: tuple[str, ...] = ()
-    look: int = 0
-    ended: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +132,9 @@ class Owner:
         self._first = source
         self._source = source
         self._digest = ""
-        self._folder = folder
         self._every = every
-        self._durable = durable
+        self._disk = Disk(name, folder, durable)
         self._memory: Memory | None = None
-        self._written: Memory | None = None  # as it is on disk
         self._looked: tuple[str, Sealed[Any] | None] = ("", None)  # the last masked look, should its reply be lost
         self._share: Any = None
         self._task: Any = None
@@ -216,7 +172,7 @@ class Owner:
             return self._look(step, order, known)
         if order.round in known.answers:
             asked, sealed = known.answers[order.round]
-            if _key_of_asked(asked) != key_of(step, order):
+            if key_of_asked(asked) != key_of(step, order):
                 raise OwnerError(
                     f"{self.name}: round {order.round} was answered before, for another order", code="FP-OWNER-003"
                 )
@@ -268,8 +224,7 @@ class Owner:
         self._memory = Memory(known.run, known.round, data=known.data, look=known.look, ended=True)
         self._looked = ("", None)
         self.save()
-        if self._folder is not None:
-            self._path(known.run).unlink(missing_ok=True)
+        self._disk.forget(known.run)
         return seal(end(None, None, order)[1])
 
     def _look(self, step: Step, order: Order, known: Memory) -> Sealed[Any]:
@@ -348,7 +303,7 @@ class Owner:
 
         Empty when no memory is kept on disk.
         """
-        if self._folder is not None and not self._digest:
+        if self._disk.folder is not None and not self._digest:
             self._digest = self._digest_of(self._source)
         return self._digest
 
@@ -417,75 +372,18 @@ class Owner:
         table = self.data or self._digest_of(self._source)
         return sign_reply(order.run, sealed, self._peers, task, table)
 
-    # -------------------------------------------------------------------------------------------------------- the disk
-
     def save(self) -> None:
         """Write the memory to the folder, if there is one."""
-        known = self._memory
-        if self._folder is None or known is None or known is self._written:
-            return
-        answers = []
-        for number, (asked, sealed) in known.answers.items():
-            kind = name_of(type(sealed.kept))
-            reply = sealed_to_tree(sealed)
-            answers.append({"round": number, "key": _key_of_asked(asked), "type": kind, "reply": reply})
-        memory = {
-            "version": VERSION,
-            "owner": self.name,
-            "run": known.run,
-            "data": list(known.data),
-            "round": known.round,
-            "type": name_of(type(known.state)),
-            "state": to_tree(known.state),
-            "keys": to_tree(known.keys),
-            "aligned": to_tree(known.aligned),
-            "look": known.look,
-            "answers": answers,
-        }
-        write_atomically(self._path(known.run, known.ended), dumps(memory), self._durable)
-        self._written = known
+        if self._memory is not None:
+            self._disk.save(self._memory)
 
     def _load(self, run: str) -> Memory:
         """The memory of a run, from the folder; an empty one when there is none."""
-        if self._folder is None:
-            return Memory(run)
-        ended = self._path(run, ended=True).exists()
-        path = self._path(run, ended)
-        if not path.exists():
-            return Memory(run)
-        try:
-            memory = loads(path.read_bytes())
-            if memory["version"] != VERSION or memory["owner"] != self.name or memory["run"] != run:
-                raise ValueError("it belongs to another owner, run or version")
-            found = Memory(
-                run,
-                from_tree(int, memory["round"], "round"),
-                from_tree(resolve(memory["type"]), memory["state"], "state"),
-                from_tree(secure_sum.Keys | None, memory["keys"], "keys"),
-                from_tree(Aligned | None, memory["aligned"], "aligned"),
-                {a["round"]: (a["key"], sealed_from_tree(resolve(a["type"]), a["reply"])) for a in memory["answers"]},
-                from_tree(tuple[str, ...], memory["data"], "data"),
-                from_tree(int, memory["look"], "look"),
-                ended,
-            )
-        except (ValueError, KeyError, TypeError) as error:  # a WireError is a ValueError
-            words = f"{self.name}: its memory of run {run} cannot be used: {error}"
-            raise OwnerLost(words, code="FP-LOST-002") from error
+        found = self._disk.load(run)
         if found.data:  # other shares may have come since, of which it remembers nothing yet; the first it must know
             held_first = self.data if self._first is self._source else self._digest_of(self._first)
             self._compare(held_first, found.data)
         return found
-
-    def _path(self, run: str, ended: bool = False) -> Path:
-        assert self._folder is not None
-        if not re.fullmatch(r"[\w-]{1,64}", run):
-            raise OwnerError(f"{self.name}: {run!r} is not the name of a run", code="FP-OWNER-007")
-        digest = hashlib.sha256(self.name.encode()).hexdigest()[:8]  # "a b" and "a_b" are two owners
-        return (
-            self._folder
-            / f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.name)[:40]}-{digest}"
-            / f"{run}{ENDED if ended else STATE}"
-        )
 
 
 #: The last order that was found to be sound: in one process all owners get the same object.
@@ -543,16 +441,3 @@ def _mask(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) 
     sealed = seal(reply, most=secure_sum.largest_root(len(keys.shared)))
     fit = secure_sum.fit_of(order, sealed, len(keys.shared))
     return replace(sealed, sums=secure_sum.protect(sealed.sums, keys, key_of(step, order), fit))
-
-
-def _key_of_asked(asked: tuple[Step, Order] | str) -> str:
-    """The key of what was asked, which a memory from disk holds in its place."""
-    if isinstance(asked, str):
-        return asked
-    return key_of(*asked)
-
-
-def key_of(step: Step, order: Order) -> str:
-    """What an order asks, in one line: equal for repeated orders, the same at all owners that get the same order."""
-    content = dumps([name_of(step), name_of(type(order)), payload(order)])
-    return f"{order.run} {order.round} {order.look} {hashlib.sha256(content).hexdigest()}"

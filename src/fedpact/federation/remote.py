@@ -20,9 +20,10 @@ from fedpact.federation.fleet import Fleet
 from fedpact.federation.forgetting import forget
 from fedpact.federation.gate import Gate
 from fedpact.federation.identity import open_signed, sign_message, split_signed
+from fedpact.federation.memory import Step
 from fedpact.federation.messages import Order, Sealed, not_finite
 from fedpact.federation.metrics import METRICS
-from fedpact.federation.owner import Owner, Sourced, Step, named
+from fedpact.federation.owner import Owner, Sourced, named
 from fedpact.federation.secure_sum import Peers
 from fedpact.federation.wire import (
     STEPS,

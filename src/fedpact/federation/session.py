@@ -29,6 +29,7 @@ from fedpact.federation.crew import TWINS
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
 from fedpact.federation.identity import Identity, check_public_keys
 from fedpact.federation.ledger import Ledger
+from fedpact.federation.memory import Step
 from fedpact.federation.messages import (
     Answers,
     NotFinite,
@@ -41,7 +42,7 @@ from fedpact.federation.messages import (
     not_finite,
     rebuild,
 )
-from fedpact.federation.owner import Step, confirm, end
+from fedpact.federation.owner import confirm, end
 from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, fit_of, offer
 from fedpact.federation.tickets import Ticket, back_off, count_order, report_late, wait_any
 from fedpact.federation.wire import SKIPPABLE, adds_up

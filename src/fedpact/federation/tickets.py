@@ -13,8 +13,8 @@ import numpy as np
 from fedpact.errors import OwnerLost
 from fedpact.federation.checkpoint import Asked, Past
 from fedpact.federation.ledger import Counts
+from fedpact.federation.memory import Step
 from fedpact.federation.messages import Order, Sealed, rebuild, size, summed_fields
-from fedpact.federation.owner import Step
 
 if TYPE_CHECKING:
     from fedpact.federation.session import Session
