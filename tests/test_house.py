@@ -60,6 +60,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "reduction": {"problem", "solvers"},
     "rescaling": {"problem", "solvers"},
     "rescue": {"federation", "problem", "solvers"},
+    "posing": {"preparation", "problem", "reduction", "rescaling", "solvers"},
     "solve": None,
     "__init__": None,
 }

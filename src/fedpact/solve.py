@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
+from fedpact.posing import pose
 from fedpact.preparation import Problem, Start, build_solver, check_problem, prepare
 from fedpact.problem import FederatedProblem, Proof
-from fedpact.reduction import find_contradiction, find_faces, restore
-from fedpact.rescaling import choose_units
 from fedpact.rescue import ACCURACY, ROUNDS, Rescuer, can_rescue
 from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
 from fedpact.solvers.steps import private_of
@@ -81,26 +80,14 @@ def solve(
     Raises OptionError, ProblemError, DataError, OwnerError or CheckpointError for misuse; not converging is a status.
     """
     check_problem(problem)
-    tolerances = _read_tolerances(tol)
     limit = _read_whole("max_rounds", DEFAULT_MAX_ROUNDS if max_rounds is None else max_rounds, LEAST_ROUNDS)
     seed = _read_whole("seed", seed, 0)
     asked = build_solver(method, options)
-    priced = multipliers0 is not None or coupled_multiplier0 is not None
-    rescaling = choose_units(problem, asked is None, relative, w0, priced)
-    wanted = tolerances
-    if rescaling is not None:
-        problem = rescaling.units.rescale(rescaling.problem)
-        tolerances = rescaling.tolerances(wanted)
-        callbacks = rescaling.listeners(callbacks)
-        if w0 is not None:
-            w0 = rescaling.problem.start(w0) / rescaling.units.columns
-    posed = problem
-    reduced = find_faces(problem, priced) if asked is None else None
-    if reduced is not None:
-        problem = reduced.problem
+    start = Start(w0, multipliers0, coupled_multiplier0)
+    posed = pose(problem, start, _read_tolerances(tol), auto=asked is None, relative=relative)
     about = {
         "method": "auto" if asked is None else asked.name,
-        "tol": tolerances,
+        "tol": posed.tol,
         "max_rounds": limit,
         "seed": seed,
         "fallback": fallback,
@@ -118,7 +105,7 @@ def solve(
         "resume": resume,
         "record": record,
     }
-    # A rescue reads shares and has a session of its own: only where both are this process's
+    # A rescue reads shares and has a session of its own: only where both are this process's.
     plain = session is None and engine in (None, "in-process") and checkpoint is None and not secure_sum
     with ExitStack() as stack:
         if session is None:
@@ -126,13 +113,12 @@ def solve(
         else:
             _check_session(session, settings)
         begun = session.ledger.read()
-        first = Start(w0, multipliers0, coupled_multiplier0)
-        prepared = prepare(problem, asked, options, first, session, about)
-        listeners = list(callbacks)
+        prepared = prepare(posed.problem, asked, options, posed.start, session, about)
+        listeners = posed.listeners(callbacks)
         if sys.stderr.isatty() or "ipykernel" in sys.modules:
             from fedpact.report.progress import open_line
 
-            line = open_line(tolerances)
+            line = open_line(posed.tol)
             stack.enter_context(line)
             listeners.append(line)
         solver = prepared.solver
@@ -144,7 +130,7 @@ def solve(
             begun,
             solver.name,
             prepared.start,
-            tolerances,
+            posed.tol,
             limit,
             seed,
             listeners,
@@ -152,30 +138,36 @@ def solve(
             fallback,
             prepared.given,
         )
-        if asked is None and fallback and plain and can_rescue(problem, solver.name):
-            assert isinstance(problem, FederatedProblem)
-            run.rescue = _rescuer(problem, run, seed)
-        if reduced is not None:
-            run.contradiction = find_contradiction(reduced)
+        if asked is None and fallback and plain and can_rescue(posed.problem, solver.name):
+            assert isinstance(posed.problem, FederatedProblem)
+            run.rescue = _rescuer(posed.problem, run, seed)
+        run.contradiction = posed.contradiction()
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
-        solver.check(run)
-        if session.fleet.steps:
-            session.require(solver.name, steps_of(type(solver)))
-        hidden = _hides_replies(solver, session)
-        if solver.needs.private and not hidden:
-            run.note("the coordinator sees the replies of every single owner")
-        answer = run_solver(run, solver, hidden)
-        if type(problem) is FederatedProblem and answer.status == "infeasible":
-            answer = _keep_proof(problem, session, run, answer)
-        if reduced is not None:
-            assert isinstance(posed, FederatedProblem)
-            answer = restore(posed, reduced, answer)
-        if rescaling is not None:
-            return rescaling.restore(answer, wanted)
-        if isinstance(problem, FederatedProblem) and problem.private:
-            answer = replace(answer, private=_private_variables(problem, session, answer))
+        answer = _carry_out(run, solver, session)
+        return posed.restore(_complete(posed.problem, session, run, answer))
+
+
+def _carry_out(run: Run, solver: Solver[Any], session: Session) -> Solution:
+    """Solve, where the method and the owners allow it."""
+    solver.check(run)
+    if session.fleet.steps:
+        session.require(solver.name, steps_of(type(solver)))
+    hidden = _hides_replies(solver, session)
+    if solver.needs.private and not hidden:
+        run.note("the coordinator sees the replies of every single owner")
+    return run_solver(run, solver, hidden)
+
+
+def _complete(problem: Problem, session: Session, run: Run, answer: Solution) -> Solution:
+    """The answer with what only the owners' memories know: a proof of infeasibility, private variables."""
+    if not isinstance(problem, FederatedProblem):
         return answer
+    if type(problem) is FederatedProblem and answer.status == "infeasible":
+        answer = _keep_proof(problem, session, run, answer)
+    if problem.private:
+        answer = replace(answer, private=_private_variables(problem, session, answer))
+    return answer
 
 
 def _rescuer(problem: FederatedProblem, run: Run, seed: int) -> Rescuer:
