@@ -20,8 +20,8 @@ from fedpact.report.tables import table, terminal
 from fedpact.solvers.solution import WARNING
 from fedpact.tasks import TableTask, Vertical
 
-#: Exit code by status; 1 for all others.
-EXIT = {"solved": 0, "interrupted": 130}
+#: Exit code of a run without a usable model, by status; 1 for all others.
+EXIT = {"interrupted": 130}
 #: How measures of the model without constraints are named.
 BEFORE = " without constraints"
 #: What the table of constraints says of a state; "NO" for all others.
@@ -60,8 +60,8 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
     fedpact report hospitals/run
 
     Ctrl-C leaves a checkpoint; --resume continues from it and gives the same model. Exit code 0 when all constraints
-    are met and the certificate is within the tolerance, 1 when not, 2 when the job or a table is wrong, 130 when
-    interrupted.
+    are met and the certificate is within the tolerance (of a network: when all are met by count), 1 when not, 2 when
+    the job or a table is wrong, 130 when interrupted.
     """
     file = read_job(job)
     if check:
@@ -85,7 +85,7 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
         click.echo(f"signed by its owners; check it with: fedpact verify {file.output}")
     if record.status in ("interrupted", "client_lost"):
         click.echo(f"{record.status}; {again}", err=True)
-    sys.exit(EXIT.get(record.status, 1))
+    sys.exit(0 if record.usable else EXIT.get(record.status, 1))
 
 
 def _describe(file: JobFile) -> None:

@@ -21,7 +21,7 @@ from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.inference import list_undetermined
 from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
-from fedpact.fitting.sharpening import agree_on_cells, measure_together
+from fedpact.fitting.sharpening import agree_on_cells, measure_spread, measure_together
 from fedpact.fitting.sources import Held, source_of
 from fedpact.fitting.trade_off import COARSER, bounds_owners
 from fedpact.fitting.trade_off import trade_off as price_bounds
@@ -37,6 +37,8 @@ from fedpact.types import Vector
 
 #: Exchanges of one solve on the way to a model of decisions, where the caller states no limit.
 ON_THE_WAY = 150
+#: What "auto" is for networks: minibatches, and rates that are counted.
+NETWORKS = "stochastic-al"
 #: Where standard errors may come from.
 INFERENCES = ("none", *COVARIANCES, "bootstrap")
 #: What everyone tells about a model, by owner and measure.
@@ -83,6 +85,7 @@ def fit(
             check_holder(one, server)
     solving = {"method": method, "tol": tol, "max_rounds": max_rounds, "seed": seed, **options}
     _check_inference(asked, inference)
+    _check_trade_off(asked, trade_off)
     kind = fitting_of(asked)
     extras = Extras(compare, curves, trade_off)
     if session is not None:
@@ -103,11 +106,28 @@ def _check_inference(task: Task, stated: str) -> None:
         raise OptionError(
             f"task {task.name!r} has no standard errors; leave inference out", code="FP-OPTION-993", key="inference"
         )
+    if stated != "none" and isinstance(task, Classification) and task.is_network:
+        raise OptionError(
+            "a network has no coefficients of columns, and so no standard errors; leave inference out",
+            code="FP-OPTION-908",
+            key="inference",
+        )
     if stated == "bootstrap" and not isinstance(task, Regression | Classification):
         raise OptionError(
             f"task {task.name!r} has no rows to draw weights of; leave inference out",
             code="FP-OPTION-995",
             key="inference",
+        )
+
+
+def _check_trade_off(task: Task, asked: bool) -> None:
+    """Raise OptionError for a network, which takes a training, and not a few exchanges, for every other bound."""
+    if asked and isinstance(task, Classification) and task.is_network:
+        raise OptionError(
+            "a trade-off would train the network anew for every bound; leave trade_off out, and run jobs with other "
+            "bounds",
+            code="FP-OPTION-909",
+            key="trade_off",
         )
 
 
@@ -160,19 +180,20 @@ class Fitting:
         before: Measures = {}
         start: Vector | None = None
         sharpened = isinstance(task, Classification) and task.sharpened
-        if sharpened or (extras.compare and task.comparable):
+        network = isinstance(task, Classification) and task.is_network
+        if (sharpened and not network) or (extras.compare and task.comparable):
             before, start = self._fit_freely(task)
         if isinstance(task, Classification) and sharpened:
             found = self._decide(task, start, before)
         else:
             found = self._fit(task, start, before)
-        if isinstance(task, Classification) and task.calibrate and found.solution.solved:
+        if isinstance(task, Classification) and task.calibrate and found.has_model:
             found = self._calibrate(found)
         if self._inference != "none" and found.solution.solved:
             found = self._infer(found)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)
-        if isinstance(task, Classification | Regression) and found.solution.solved:
+        if isinstance(task, Classification | Regression) and found.has_model:
             found = self._look_around(found, extras)
         return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
 
@@ -229,7 +250,7 @@ class Fitting:
             # Smoothed rates are not convex: where interior-point misses them, the method it names mostly does not.
             # Sites of other organisations say which methods they run: a hand-over they refuse would end the fit.
             limit = self._solving["max_rounds"]
-            if limit is None and self._solving["method"] != "proximal-al":
+            if limit is None and self._solving["method"] != "proximal-al" and not sharper.is_network:
                 limit = ON_THE_WAY
             return self._solve(sharper, at, fallback=not self.session.networked, max_rounds=limit)
 
@@ -238,7 +259,7 @@ class Fitting:
             found = path.promise(task, start)
         else:
             found = path.sharpen(task, start)
-            if task.promised and found.solution.solved:
+            if task.promised and task.is_trained(found.solution.status):
                 found = path.move_threshold(found)
         fitted = self._conclude(found.task, found.solution, before)
         return replace(fitted, missed=found.missed, advice=found.advice)
@@ -271,6 +292,11 @@ class Fitting:
         server = self._server_share(task) if task.constrained else None
         problem = RemoteProblem(self._sources, server, task.regularizer(), task)
         settings = {**self._solving, **options}
+        if isinstance(task, Classification) and task.is_network:
+            if settings["method"] == "auto":
+                settings["method"] = NETWORKS
+            if start is None:  # owners elsewhere cannot suggest where a network starts
+                start = task.start(settings["seed"])
         return solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **settings)
 
     def _solve_shortly(self, task: Task, start: Vector, limit: int, **options: Any) -> Solution:
@@ -346,6 +372,9 @@ class Fitting:
             if extras.curves and isinstance(task, Classification) and len(task.classes) == 2:
                 self.session.pose(task)
                 scale = task.spread if task.sharpened else 1.0
+                if task.is_network:
+                    scale = measure_spread(self.session, task, solution.w)
+                    self.session.pose(task)
                 curves = draw_scores(self.session, solution.w, scale, found.calibration, log_odds=not task.sharpened)
                 found = replace(found, curves=curves)
             if extras.trade_off and bounds_owners(task):

@@ -99,7 +99,7 @@ def list_undetermined(task: TableTask) -> Matrix:
 
 
 def _flatten(task: TableTask, w: Vector) -> Vector:
-    model = task.model(w)
+    model = task.make_model(w)
     assert isinstance(model, Model | RegressionModel)
     by_score = model.coefficients
     if task.common_intercept:

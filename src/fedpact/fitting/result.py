@@ -94,6 +94,18 @@ class Fit:
         return self.solution.solved and self.missed == 0 and not self.unproven
 
     @property
+    def has_model(self) -> bool:
+        """Whether there is a model to go on with: certified, or a network that came to the end of its passes."""
+        task = self.task
+        return self.solution.solved or (isinstance(task, Classification) and task.is_trained(self.solution.status))
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is a network without a certificate whose decisions, counted, meet every bound and promise."""
+        met = self.missed == 0 and self.solution.certificate.violation <= self.solution.tol[1]
+        return self.has_model and not self.solution.solved and met and not self.unproven
+
+    @property
     def unproven(self) -> bool:
         """Whether a promise for new rows was asked for, and the held-out rows do not bear it out."""
         task = self.task
@@ -167,7 +179,7 @@ class Fit:
             return PartyModel(classes, tuple(intercept.tolist()), self.columns, self.task.loss)
         if not isinstance(self.task, TableTask) or not self.task.comparable:
             return None
-        found = self.task.model(self.solution.w)
+        found = self.task.make_model(self.solution.w)
         if isinstance(found, Model):
             return replace(found, calibration=self.calibration)
         return found

@@ -38,6 +38,8 @@ GENTLE = 0.5
 OVERFITTED = 3.0
 #: Widths where a loss is minimised, in units of the scores, or in their deviations where these are less.
 LOSS_WIDTHS = (1.0, 0.3, 0.1)
+#: The width of the smoothing of a network, in units of its scores.
+NETWORK_WIDTH = 1.0
 #: A rate of errors from which on a model is right about hardly any of the rows that it minimises errors on.
 ALL_WRONG = 0.999
 #: Solves with corrected rates, at most.
@@ -173,8 +175,8 @@ class Sharpened:
 
     @property
     def holds(self) -> bool:
-        """Whether the model is certified, and its counts meet every bound."""
-        return self.solution.solved and self.missed == 0
+        """Whether the model is certified, or a network that is trained, and its counts meet every bound."""
+        return self.task.is_trained(self.solution.status) and self.missed == 0
 
     def better_than(self, other: Sharpened) -> bool:
         """Fewer holders that miss a bound, then certified, then fewer errors."""
@@ -205,6 +207,8 @@ class Path:
     def sharpen(self, task: Classification, start: Vector | None) -> Sharpened:
         """The best model; where it misses a bound, with what could be had instead. start: of the first solve"""
         found = self.seek(task, start)
+        if task.is_network:
+            return found
         if found.missed > 0:
             return self.relax(found)
         if found.holds and task.objective == "auto" and task.bounds_gaps_only:
@@ -234,6 +238,8 @@ class Path:
 
     def seek(self, task: Classification, start: Vector | None) -> Sharpened:
         """The best model: certified, and within its bounds by count, if there is one."""
+        if task.is_network:
+            return self.train(task, start)
         if not task.aims_at_errors:
             return self.narrow(task, start, LOSS_WIDTHS)
         widths: tuple[float, ...] = ERROR_WIDTHS
@@ -254,6 +260,17 @@ class Path:
         if found.better_than(replace(first, errors=errors)):
             return found
         return first
+
+    def train(self, task: Classification, start: Vector | None) -> Sharpened:
+        """A network, in one solve: its rates are counted, and only their slopes are smoothed."""
+        counted = replace(task, width=NETWORK_WIDTH)
+        solution = self.solve(counted, start)
+        if solution.status in OVER:
+            return Sharpened(counted, solution, -1, np.inf)
+        try:
+            return Sharpened(counted, solution, *self.count(counted, solution.w))
+        except (OwnerLost, KeyboardInterrupt) as stop:
+            return Sharpened(counted, uncounted(solution, stop), -1, np.inf)
 
     def narrow(self, task: Classification, w: Vector | None, widths: tuple[float, ...]) -> Sharpened:
         """Solve with less and less smoothing from w on, then with corrected rates."""
@@ -377,6 +394,8 @@ class Path:
             strict = replace(task, strictness=part)
             if passed is None:
                 found = self.seek(strict, start)
+            elif task.is_network:
+                found = self.train(strict, passed.solution.w)
             else:
                 found = self.correct(
                     replace(strict, width=passed.task.width, spread=passed.task.spread), passed.solution
@@ -397,7 +416,7 @@ class Path:
             return replace(passed, task=replace(passed.task, proven=True))
         if found.holds:  # on the rows it was trained on, not on those held out
             return replace(found, advice=describe_shortage(task))
-        if found.missed > 0:
+        if found.missed > 0 and not task.is_network:
             return self.relax(found)
         return found
 

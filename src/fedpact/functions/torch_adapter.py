@@ -346,10 +346,15 @@ def _as_array(tensor: Any) -> Vector:
     return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
-def _torch() -> Any:
+def import_torch(what: str) -> Any:
+    """The package torch, which `what` needs. OptionError where it is not installed."""
     try:
         return importlib.import_module("torch")
     except ImportError as error:
         raise OptionError(
-            "from_torch needs the package torch; pip install 'fedpact[torch]'", code="FP-OPTION-101"
+            f"{what} needs the package torch; pip install 'fedpact[torch]'", code="FP-OPTION-101"
         ) from error
+
+
+def _torch() -> Any:
+    return import_torch("from_torch")

@@ -42,6 +42,12 @@ KINDS: dict[str, Kind] = {
     "whole": Kind((int,), "a whole number", {"type": "integer"}),
     "bool": Kind((bool,), "true or false", {"type": "boolean"}),
     "list": Kind((list,), "a list, such as [0, 1]", {"type": "array", "items": _LEVEL}),
+    "wholes": Kind(
+        (list,),
+        "a list of whole numbers, such as [64, 32]",
+        {"type": "array", "items": {"type": "integer"}},
+        each=int,
+    ),
     "texts": Kind((list,), 'a list of texts, such as ["age", "dose"]', _TEXTS, each=str),
     "table": Kind((dict,), "a table of its own", {"type": "object"}),
     "levels": Kind(

@@ -259,6 +259,7 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
         curves=found.curves,
         trade_off=found.trade_off,
         parties={party: list(columns) for party, columns in found.columns.items()},
+        trained=found.trained,
         **summarized(found),
     )
 
@@ -282,7 +283,8 @@ def judge(found: Fit) -> tuple[Status, str]:
     solution = found.solution
     if solution.solved and not found.solved:
         return "stalled", found.shortfall
-    if solution.status in ("stalled", "infeasible", "max_rounds") and found.missed > 0:
+    unproven = found.has_model and found.unproven
+    if solution.status in ("stalled", "infeasible", "max_rounds") and (found.missed > 0 or unproven):
         return solution.status, f"{found.shortfall} ({solution.reason})"
     return solution.status, solution.reason
 
@@ -375,7 +377,7 @@ def find_threshold(file: JobFile, owner: str, model: Model) -> float:
 def versions() -> dict[str, str]:
     """Of Python and of the packages that may change a result."""
     found = {"python": platform.python_version()}
-    for name in ("fedpact", "numpy", "scipy", "ray", "flwr"):
+    for name in ("fedpact", "numpy", "scipy", "torch", "ray", "flwr"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

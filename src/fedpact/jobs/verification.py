@@ -40,7 +40,7 @@ from fedpact.report.sections import report
 from fedpact.solvers import Solution
 from fedpact.tasks import FileSource, read_task
 from fedpact.tasks.base import SERVER, Bounded
-from fedpact.tasks.model import ARRAYS, LinearModel
+from fedpact.tasks.model import LinearModel
 
 #: Two computations of one number agree to this, relative or absolute.
 ROUNDING = 1e-9
@@ -222,6 +222,8 @@ def _compare_record(
     missed = any(wording.state(one, pair[1]) == "not met" for one in bounded)
     if record.solved and (missed or not certificate.meets(roughly)):
         yield Failed(RECORD, "it says solved, and the certificate that was signed does not meet the tolerances")
+    if record.trained and (missed or certificate.violation > roughly[1]):
+        yield Failed(RECORD, "it says that a network meets its bounds, and what was signed does not")
     ended = datetime.fromisoformat(record.started) + timedelta(seconds=record.seconds)
     measured = list(list_measured(told))
     for owner, one in evidence.said.items():
@@ -271,7 +273,9 @@ def _compare_models(stated: LinearModel, signed: LinearModel) -> Iterator[Failed
     about = stated.about()
     expected = signed.about()
     yield from _compare("model.json", {name: (about.get(name), expected[name]) for name in expected})
-    yield from _compare("model.npz", {n: (getattr(stated, n).tolist(), getattr(signed, n).tolist()) for n in ARRAYS})
+    arrays = {name: found.tolist() for name, found in stated.arrays().items()}
+    facts = {name: (arrays.get(name), found.tolist()) for name, found in signed.arrays().items()}
+    yield from _compare("model.npz", facts)
 
 
 def _compare(file: str, facts: Mapping[str, tuple[Any, Any]], owner: str = "") -> Iterator[Failed]:

@@ -114,6 +114,11 @@ def explain_certificate(record: Record) -> list[str]:
     ]
     if not record.solved and within_tolerances(record):
         sentences.append("Both are within the tolerances, and yet the run is not solved; the verdict says why.")
+    elif record.trained:
+        sentences.append(
+            "The tolerances were not reached: the network is not stationary, and nothing is proven about its loss. "
+            "Constraints on decisions were counted, and are met or not as the table says."
+        )
     elif not record.solved:
         sentences.append("The tolerances were not reached: nothing is proven about this model.")
     elif not record.convex:

@@ -58,7 +58,7 @@ def describe_prices(record: Record) -> list[str]:
             "shadow price): an upper bound raised, a lower one lowered. It holds for small changes near this model."
         )
     ]
-    if any(one.counted for one in record.bounded):
+    if any(one.counted for one in record.bounded) and not record.trained:
         sentences.append(
             say(
                 "Bounds on decisions are priced by the problem that was solved last, in which decisions are smoothed a "

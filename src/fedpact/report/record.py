@@ -77,6 +77,7 @@ class Record:
     trade_off: models for other bounds, where they were asked for
     coefficients, priced: with standard errors and 95 % intervals, where the job asks for them; prices of what binds
     inference, uncovered: where the standard errors come from, and what they do not cover, in words
+    trained:  whether it is a network without a certificate that meets every bound by count, and every promise
     """
 
     title: str
@@ -110,6 +111,7 @@ class Record:
     rates: tuple[Estimate, ...] = ()
     inference: str = ""
     uncovered: tuple[str, ...] = ()
+    trained: bool = False
 
     @property
     def summary(self) -> Summary:
@@ -119,6 +121,11 @@ class Record:
     @property
     def solved(self) -> bool:
         return self.status == "solved"
+
+    @property
+    def usable(self) -> bool:
+        """Whether the model is what was asked for: certified, or a network whose decisions were counted."""
+        return self.solved or self.trained
 
     def save(self, folder: Path) -> Path:
         """Write run.json into the folder; its path."""

@@ -54,6 +54,11 @@ ENDINGS = {
 }
 #: What to do where the decisions of a certified model are not those asked for.
 ASK_FOR_LESS = "Ask for less (a looser bound, a lower recall), or give the model more columns."
+#: Of a network whose training came to its end.
+TRAINED = (
+    "A network is trained by minibatches for a number of passes, and hardly ever becomes stationary: another network "
+    "may meet the same bounds with fewer errors. That the bounds hold was counted, and does not depend on it."
+)
 ONE_CLASS = "Of no use: the model gives all rows one class"
 
 # ---------------------------------------------------------------------------------------------------------- constraints
@@ -270,17 +275,19 @@ def is_one_class(record: Record) -> bool:
 
 def verdict(record: Record) -> Verdict:
     """Good only if status, certificate and every constraint agree."""
-    if not record.solved:
+    if not record.usable:
         return _unsolved(record)
     total = len(record.bounded)
     silent = sum(state(one, record.tol[1]) == "withheld" for one in record.bounded)
     missed = total - count_met(record) - silent
     sentences = (*describe_asked(record), describe_certificate(record))
+    if record.trained:
+        sentences = (*sentences, say(TRAINED))
     if missed:
         todo = say("Do not use this model. Check that values and bounds are measured on the rows the run was given.")
         headline = say("Constraints not met: {missed:,} of {total:,}", missed=missed, total=total)
         return Verdict(False, headline, sentences, todo)
-    if not within_tolerances(record):
+    if not within_tolerances(record) and not record.trained:
         todo = say("Do not rely on this record: a solved run meets its tolerances. Run the job again.")
         return Verdict(False, say("Called solved, but the certificate misses the tolerances"), sentences, todo)
     headline = _praise(record)
@@ -296,13 +303,15 @@ def verdict(record: Record) -> Verdict:
         )
         headline = say("{headline}, with a remark", headline=headline)
         return Verdict(True, headline, (*remarks, *sentences), todo, warned=True)
+    if record.trained:
+        return Verdict(True, say("{headline}, by a network without a certificate", headline=headline), sentences)
     return Verdict(True, headline, sentences)
 
 
 def _praise(record: Record) -> str:
     """What is good about a solved run."""
     if not record.bounded:
-        return say("Solved, without constraints")
+        return say("Trained, without constraints") if record.trained else say("Solved, without constraints")
     states = [state(one, record.tol[1]) for one in record.bounded]
     if all(found == "kept" for found in states):
         return say("All promises for new rows are kept")

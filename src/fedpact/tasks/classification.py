@@ -44,7 +44,8 @@ from fedpact.tasks.requirements import (
     recall_of,
     row_of,
 )
-from fedpact.tasks.tables import ClassTask, GroupedTask, Measures, Rows
+from fedpact.tasks.scored import ScoredTask
+from fedpact.tasks.tables import GroupedTask, Measures, Rows
 from fedpact.tasks.weights import row_weights
 from fedpact.types import Matrix, Vector
 
@@ -56,8 +57,8 @@ RATE_RIDGE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(ClassTask, GroupedTask):
-    """A linear classifier under a list of constraints on its decisions or losses.
+class Classification(ScoredTask, GroupedTask):
+    """A classifier, linear or a network, under a list of constraints on its decisions or losses.
 
     Keys of a job first; then what a fit finds on its way:
 
@@ -127,6 +128,8 @@ class Classification(ClassTask, GroupedTask):
         object.__setattr__(self, "centre", tuple(self.centre))
         super().__post_init__()
         self._check_constraints()
+        if self.is_network:
+            self._check_network()
         if not 0 < self.holdout < 1:
             raise OptionError(
                 f"holdout = {self.holdout:g}: give the part of the rows that is kept out of training, above 0 and "
@@ -177,6 +180,24 @@ class Classification(ClassTask, GroupedTask):
                 "a promise for new rows is kept by moving the threshold; let the model have an intercept",
                 code="FP-OPTION-823",
                 key="intercept",
+            )
+
+    def _check_network(self) -> None:
+        if self.objective == "errors":
+            raise OptionError(
+                "a network is trained by its loss; leave objective out", code="FP-OPTION-905", key="objective"
+            )
+        if self.own_intercept:
+            raise OptionError(
+                'own_intercept is for linear models; leave it out, or state threshold = "own"',
+                code="FP-OPTION-906",
+                key="own_intercept",
+            )
+        if self.coupled:
+            raise OptionError(
+                "no method for networks takes bounds over all owners together; let each owner hold them",
+                code="FP-OPTION-907",
+                key="held_by",
             )
 
     # ------------------------------------------------------------------------------------------------- what is asked
@@ -277,6 +298,17 @@ class Classification(ClassTask, GroupedTask):
         return found.pop()
 
     @property
+    def minimises_others(self) -> bool:
+        """Whether the objective is about the rows that no constraint guards, and not about all.
+
+        A network whose rates are bounded needs the slopes of its loss on all rows: those of smoothed rates vanish where
+        decisions are certain.
+        """
+        if self.objective == "loss" or (self.is_network and self.rates):
+            return False
+        return self.guarded_class is not None
+
+    @property
     def bounds_gaps_only(self) -> bool:
         """Whether all that is constrained are gaps in decisions, each holder's own."""
         return all(one.is_gap and one.rates and one.held_by != "all" for one in self.requirements)
@@ -289,7 +321,7 @@ class Classification(ClassTask, GroupedTask):
     @property
     def aims_at_errors(self) -> bool:
         """Whether errors are minimised in the end, and not a loss."""
-        if not self.rates or self.objective == "loss":
+        if not self.rates or self.objective == "loss" or self.is_network:
             return False
         return self.objective == "errors" or self.guarded_class is not None
 
@@ -319,9 +351,9 @@ class Classification(ClassTask, GroupedTask):
 
     def _aim(self) -> str:
         about = "errors" if self.aims_at_errors else "loss"
-        if self.guarded_class is None:
-            return f"least {about} on all rows"
-        return f"least {about} on the others"
+        if self.minimises_others:
+            return f"least {about} on the others"
+        return f"least {about} on all rows"
 
     # ------------------------------------------------------------------------------------------------- at the owner
 
@@ -443,9 +475,8 @@ class Classification(ClassTask, GroupedTask):
             return SquaredL2(RATE_RIDGE / self.spread**2 * np.asarray(found.weight))
         return found
 
-    def model(self, w: Vector) -> Model:
-        found = Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=self.common_intercept)
-        found = replace(found, log_odds=not self.sharpened, own_threshold=self.decide_own)
+    def make_model(self, w: Vector) -> Model:
+        found = replace(super().make_model(w), log_odds=not self.sharpened, own_threshold=self.decide_own)
         if not self.decide_at:
             return found
         return replace(found, intercept=found.intercept - self.decide_at)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedpact.problem import Measure
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.holding import Holding, count_rate
-from fedpact.tasks.regression import losses, mean_loss
+from fedpact.tasks.regression import losses
 from fedpact.tasks.requirements import Requirement, outline, row_of
 from fedpact.types import Matrix, Vector
 
@@ -39,7 +39,7 @@ def loss_measures(rows: Holding, w: Vector) -> dict[str, Measure]:
 
 
 def _mean_loss(rows: Holding, w: Vector) -> float:
-    return mean_loss(rows.X, rows.y, rows.classes).value(w) if len(rows.y) else float("nan")
+    return _mean(rows.losses(w))
 
 
 def describe_decisions(rows: Holding, w: Vector, at: float) -> dict[str, Measure]:

@@ -283,7 +283,7 @@ class Regression(GroupedTask):
 
     # ---------------------------------------------------------------------------------------------------- for all
 
-    def model(self, w: Vector) -> RegressionModel:
+    def make_model(self, w: Vector) -> RegressionModel:
         return RegressionModel.of(
             w, self.encoding, scaling=self.scaling, intercept=self.intercept, link=self.link, offset=self.offset
         )

@@ -16,14 +16,13 @@ from scipy.special import logsumexp
 from fedpact.cones import Nonnegative
 from fedpact.errors import OptionError
 from fedpact.functions import Affine, Function, Map, Quadratic, Stack, TwoSided, as_map
-from fedpact.functions.rates import SmoothedRate, SmoothedRates
+from fedpact.functions.rates import CountedRates, SmoothedRate, SmoothedRates
 from fedpact.problem import Constraint
 from fedpact.problem.share import combine
 from fedpact.statistics import promised_threshold
 from fedpact.tasks import checks
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.checks import Labels, bound_for
-from fedpact.tasks.regression import mean_loss, scores
 from fedpact.tasks.requirements import (
     LOSS,
     Line,
@@ -92,7 +91,7 @@ class Holding:
         rows = self._minimised_rows()
         chosen = self.select(rows)
         if not task.minimises_errors:
-            return self.factor * mean_loss(chosen.X, chosen.y, self.classes, chosen.weight, rows)
+            return self.factor * task.scorer.mean_loss(chosen.X, chosen.y, chosen.weight, rows)
         wrong = np.ones((len(chosen.y), self.classes)) * chosen.parts[:, None]
         wrong[np.arange(len(wrong)), chosen.y] = 0.0
         weights, constant = fold(self.factor * wrong)
@@ -121,7 +120,7 @@ class Holding:
         """The rows that the objective is about: those that no constraint guards."""
         task = self.task
         guarded = task.guarded_class
-        if not task.constrained or task.objective == "loss" or guarded is None:
+        if not task.constrained or not task.minimises_others:
             return np.ones(len(self.y), dtype=bool)
         others = np.asarray(self.y != guarded)
         if not others.any():
@@ -195,6 +194,8 @@ class Holding:
         weights = np.stack([each for each, _ in folded])
         constant = np.array([line.constant + extra for line, (_, extra) in zip(lines, folded, strict=True)])
         tighter = np.array([min(self.task.tighter * line.row, line.room) for line in lines])
+        if self.task.is_network:
+            return self._counted(lines, weights, constant + tighter)
         smooth = SmoothedRates(self.X, weights, constant, self.task.smoothing, self.classes)
         if self.task.centre:
             centre = np.array(self.task.centre)
@@ -206,6 +207,11 @@ class Holding:
         easing = np.zeros((len(lines), self.X.shape[1]))
         easing[:, -1] = [-float(line.eased) for line in lines]
         return smooth + Affine(easing)
+
+    def _counted(self, lines: Sequence[Line], weights: Vector, constant: Vector) -> Map:
+        """The lines of a network: counted by its decisions, with the slopes of smoothed ones."""
+        decisions = self.task.scorer.decisions(self.X, self.task.smoothing)
+        return CountedRates(decisions, weights, constant - [line.allowed for line in lines])
 
     def count(self, lines: Sequence[Line], w: Vector, at: float = 0.0) -> Vector:
         """The lines with the decisions themselves."""
@@ -226,7 +232,7 @@ class Holding:
         X = self.X
         if self.task.own_intercept and w.size < self.classes_and_columns:
             X = X[:, :-1]
-        return scores(w, X, self.classes)
+        return self.task.scorer.scores(w, X)
 
     @property
     def classes_and_columns(self) -> int:
@@ -247,8 +253,12 @@ class Holding:
         if rate != LOSS:
             return count_rate(rate, k, self.y, decided)
         inside = np.asarray(self.y == k) if one.of else np.ones(len(self.y), dtype=bool)
+        return inside, self.losses(w)
+
+    def losses(self, w: Vector) -> Vector:
+        """The loss of every row."""
         score = self.scores(w)
-        return inside, logsumexp(score, axis=1) - score[np.arange(len(score)), self.y]
+        return np.asarray(logsumexp(score, axis=1) - score[np.arange(len(score)), self.y])
 
     def cells_of(self, one: Requirement, inside: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
         """The rows of each group where a gap is bounded; else all of them."""
@@ -288,7 +298,7 @@ class Holding:
     def _mean_loss(self, rows: NDArray[np.bool_]) -> Function:
         """Of some rows, as constraints count them."""
         counts = None if self.counts is None else self.counts[rows]
-        return mean_loss(self.X[rows], self.y[rows], self.classes, counts, rows)
+        return self.task.scorer.mean_loss(self.X[rows], self.y[rows], counts, rows)
 
 
 def own_threshold(

@@ -79,8 +79,8 @@ class Minimax(ClassTask):
             votes = Simplex(self.owners)
         return Blocks(super().regularizer() or Zero(), votes, self.parameters, saddle=True)
 
-    def model(self, w: Vector) -> Model:
-        return super().model(w[: self.parameters])
+    def make_model(self, w: Vector) -> Model:
+        return super().make_model(w[: self.parameters])
 
     def votes(self, w: Vector) -> dict[str, float]:
         """Every owner's vote; they average one."""

@@ -1,9 +1,9 @@
-"""Trained linear models: what they need of a table, their coefficients in the columns' own units, and their files."""
+"""Trained models: what they need of a table, their coefficients in the columns' own units, and their files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,9 +16,12 @@ from scipy.special import expit, softmax
 from fedpact.data.cells import Cells
 from fedpact.data.encoding import Encoding, Scaling, categories_from
 from fedpact.errors import FedpactError, OptionError
+from fedpact.tasks.scorers import Layer, pass_through
 from fedpact.types import Matrix, Vector
 
 FORMAT = "fedpact-model-1"
+#: Of a network, which older versions do not know.
+NETWORK_FORMAT = "fedpact-network-1"
 #: From the score of a regression to its prediction.
 LINKS: dict[str, Callable[[Vector], Vector]] = {
     "identity": lambda score: score,
@@ -46,10 +49,13 @@ class LinearModel:
 
     def scores(self, X: Matrix) -> Matrix:
         """(rows, scores); NaN in X is an absent value."""
-        filled = X
-        if self.mean.size:
-            filled = np.where(np.isnan(X), self.mean, X)
-        return np.asarray(filled @ self.coefficients.T + self.intercept)
+        return np.asarray(self.fill(X) @ self.coefficients.T + self.intercept)
+
+    def fill(self, X: Matrix) -> Matrix:
+        """X with means in the place of absent values."""
+        if not self.mean.size:
+            return X
+        return np.where(np.isnan(X), self.mean, X)
 
     def matrix(self, cells: Cells) -> Matrix:
         """The features of a table, as `scores` takes them."""
@@ -66,11 +72,15 @@ class LinearModel:
             "features": list(self.encoding.names),
         }
 
+    def arrays(self) -> dict[str, Any]:
+        """The arrays by name, as model.npz has them."""
+        return {name: getattr(self, name) for name in ARRAYS}
+
     def save(self, folder: Path) -> None:
         """model.npz has the arrays, model.json all the rest; docs/reference/run-folder.md describes them."""
         (folder / "model.json").write_text(json.dumps(self.about(), indent=1) + "\n")
         with (folder / "model.npz").open("wb") as file:
-            np.savez(file, coefficients=self.coefficients, intercept=self.intercept, mean=self.mean)
+            np.savez(file, **self.arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -159,6 +169,54 @@ class Model(LinearModel):
         found["threshold"] = "own" if self.own_threshold else "common"
         if self.calibration is not None:
             found["calibration"] = asdict(self.calibration)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkModel(Model):
+    """A network: a linear classifier of its last hidden units, to which the coefficients belong, not to columns.
+
+    hidden:     the hidden layers, the first one in the units of the columns
+    activation: of their units
+    """
+
+    hidden: tuple[Layer, ...] = ()
+    activation: str = "relu"
+
+    @classmethod
+    def of_layers(
+        cls,
+        layers: Sequence[Layer],
+        activation: str,
+        encoding: Encoding,
+        classes: tuple[str, ...],
+        scaling: Scaling | None,
+    ) -> NetworkModel:
+        """The network of these layers, the last of which gives the scores, freed of the scaling of the columns."""
+        (weights, bias), *others, (coefficients, intercept) = layers
+        first = arrays_of(np.column_stack([weights, bias]), encoding, scaling, intercept=True)
+        return cls(
+            encoding,
+            coefficients,
+            intercept,
+            first["mean"],
+            classes,
+            hidden=((first["coefficients"], first["intercept"]), *others),
+            activation=activation,
+        )
+
+    def scores(self, X: Matrix) -> Matrix:
+        units = pass_through(self.fill(X), self.hidden, self.activation)
+        return np.asarray(units @ self.coefficients.T + self.intercept)
+
+    def about(self) -> dict[str, Any]:
+        layers = [len(bias) for _, bias in self.hidden]
+        return {**super().about(), "format": NETWORK_FORMAT, "layers": layers, "activation": self.activation}
+
+    def arrays(self) -> dict[str, Any]:
+        found = super().arrays()
+        for number, (weights, bias) in enumerate(self.hidden, 1):
+            found |= {f"weights {number}": weights, f"bias {number}": bias}
         return found
 
 
@@ -269,14 +327,20 @@ def load_model(folder: str | Path) -> Model | RegressionModel | PartyModel:
         about = json.loads((source / "model.json").read_text())
         if about["format"] == PARTIES:
             return PartyModel.read(about)
-        if about["format"] != FORMAT:
-            raise ValueError(f"it is not of format {FORMAT}")
+        if about["format"] not in (FORMAT, NETWORK_FORMAT):
+            raise ValueError(f"it is not of format {FORMAT} or {NETWORK_FORMAT}")
         encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])
         with np.load(source / about["arrays"], allow_pickle=False) as file:
             arrays = {key: file[key] for key in ARRAYS}
+            hidden = tuple(
+                (file[f"weights {n}"], file[f"bias {n}"]) for n in range(1, 1 + len(about.get("layers", [])))
+            )
         if "log" in about:
             before = "log" if about["log"] else "identity"  # files of version 0.2.0 have no link
             return RegressionModel(encoding, **arrays, link=about.get("link", before), offset=about["offset"])
+        if hidden:
+            decisions = _read_decisions(about)
+            return NetworkModel(encoding, **arrays, **decisions, hidden=hidden, activation=about["activation"])
         return Model(encoding, **arrays, **_read_decisions(about))
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         words = f"{source} holds no readable model ({error}); run the job again"

@@ -296,7 +296,7 @@ class TableTask(Task):
         return penalty(self.l1, self.regularization, np.tile(penalized, self.scores))
 
     @abstractmethod
-    def model(self, w: Vector) -> Model | RegressionModel:
+    def make_model(self, w: Vector) -> Model | RegressionModel:
         """The model that w is, freed of the scaling of the columns."""
 
     def everyone(self) -> str:
@@ -340,8 +340,8 @@ class ClassTask(TableTask):
             return len(self.classes)
         return 1
 
-    def model(self, w: Vector) -> Model:
-        return Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=self.intercept)
+    def make_model(self, w: Vector) -> Model:
+        return Model.of(w, self.encoding, self.classes, scaling=self.scaling, intercept=self.common_intercept)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
         return
     record = run_job(file, engine=engine_of(file, grid), resume=bool(run_config.get("resume")))
     log.info("%s: %s", record.status, record.reason)
-    if not record.solved:
+    if not record.usable:
         raise FedpactError(f"{record.status}: {record.reason}", code="FP-301")  # so that Flower's run counts as failed
 
 
