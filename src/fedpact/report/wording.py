@@ -54,6 +54,12 @@ ENDINGS = {
 }
 #: What to do where the decisions of a certified model are not those asked for.
 ASK_FOR_LESS = "Ask for less (a looser bound, a lower recall), or give the model more columns."
+#: The method that ends when its passes are done, and what to do where it ends too early.
+MINIBATCHES = "stochastic-al"
+MORE_PASSES = (
+    'Train longer: method = "stochastic-al" in [solve] and passes = 100 in [solve.options]; run the job again with '
+    "“fedpact run JOB --force”. Or ask for less (a looser bound, a lower recall), or give the model more freedom."
+)
 #: Of a network whose training came to its end.
 TRAINED = (
     "A network is trained by minibatches for a number of passes, and hardly ever becomes stationary: another network "
@@ -329,6 +335,9 @@ def _unsolved(record: Record) -> Verdict:
     missed = sum(one.counted and found == "not met" for one, found in zip(record.bounded, states, strict=True))
     if record.status == "infeasible" and not record.convex:
         headline = "Not solved: no model that meets all constraints was found"
+    elif record.method == MINIBATCHES and record.status == "max_rounds":
+        headline = "Not solved: all passes over the rows are done, and what was asked for is missed"
+        todo = MORE_PASSES
     elif record.status == "stalled" and missed:
         headline = "Not solved: the model's decisions miss a bound"
         todo = ASK_FOR_LESS

@@ -29,6 +29,8 @@ ACTIVATIONS: dict[str, tuple[Callable[[Matrix], Matrix], str]] = {
     "relu": (lambda x: np.maximum(x, 0.0), "ReLU"),
     "tanh": (np.tanh, "Tanh"),
 }
+#: In which networks are trained: half the time of float64. What they decide in the end is counted in float64.
+PRECISION = "float32"
 #: A layer: its weights, (units, inputs), and its biases.
 Layer = tuple[Matrix, Vector]
 
@@ -137,10 +139,10 @@ class NetworkScorer(Scorer):
     ) -> Function:
         parts = np.ones(len(y)) if weight is None else weight / np.mean(weight)
         targets = np.column_stack([y, parts])
-        return from_torch(self._module(), weighted_cross_entropy, (X, targets), hessian=False)
+        return from_torch(self._module(), weighted_cross_entropy, (X, targets), hessian=False, dtype=PRECISION)
 
     def decisions(self, X: Matrix, width: float) -> SoftDecisions:
-        return decisions_from_torch(self._module(), X, width=width)
+        return decisions_from_torch(self._module(), X, width=width, dtype=PRECISION)
 
     def _module(self) -> Any:
         """The network in PyTorch. OptionError where that is not installed."""
@@ -149,7 +151,7 @@ class NetworkScorer(Scorer):
         parts: list[Any] = []
         for inputs, units in self.sizes:
             parts += [nn.Linear(inputs, units), activation()]
-        module = nn.Sequential(*parts[:-1]).double()
+        module = nn.Sequential(*parts[:-1])
         parameters_to_torch(self.start(0), module)  # the same at every owner; a solve starts where the task says
         return module
 
