@@ -32,7 +32,7 @@ def run_command(line):
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
 def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
     """Files are those that the page shows under a title; commands and Python run in their folder."""
-    if page.name == "neural-networks.md":
+    if page.name in ("neural-networks.md", "network-jobs.md"):
         pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": page.stem}
@@ -45,7 +45,8 @@ def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
         elif language == "python":
             exec(compile(text, str(page), "exec"), names)
     assert "answer" in names
-    assert names["answer"].solved
+    answer = names["answer"]
+    assert answer.solved or answer.trained  # the latter of a network in a fit
 
 
 @pytest.mark.parametrize("path", sorted(notebooks.FOLDER.glob("*.ipynb")), ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""Networks in fits: what is bounded is counted by the network's own decisions, and everything follows from its scores."""
+"""Networks in fits: what is bounded is counted by the network's decisions, and everything follows from its scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs with model = "mlp": run, report, predict, evaluate and verify; the same bits on Ray; sites that allow networks."""
+"""Jobs with model = "mlp": run, report, predict, evaluate and verify; the bits of Ray; sites that allow networks."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ METHODS = ["interior-point", "stochastic-al"]
 
 def test_sites_train_a_network_where_they_allow_its_method(job: Path, folder: Path) -> None:
     pytest.importorskip("cryptography")
-    sites = sites_of(folder, job, {"methods": METHODS})
+    sites = sites_of(folder, job, {"methods": METHODS, "values": {"layers": [[12], [64, 32]]}})
     record = run_job(read_job(job), engine=SiteEngine(sites))
     assert record.trained, record.reason
     assert all(one.value >= 0.8 for one in record.bounded)
@@ -198,6 +198,7 @@ def test_sites_train_a_network_where_they_allow_its_method(job: Path, folder: Pa
     [
         ({}, {}, "FP-REFUSED-006"),  # by default the method of networks is not allowed
         ({"methods": METHODS, "values": {"model": "linear"}}, {}, "FP-REFUSED-024"),
+        ({"methods": METHODS, "values": {"layers": [[64, 32]]}}, {}, "FP-REFUSED-024"),
         ({"methods": METHODS}, {"rows_per_parameter": 10.0}, "FP-REFUSED-033"),  # 97 numbers, 200 to 300 rows
     ],
 )
