@@ -55,6 +55,17 @@ def test_many_variables_go_to_the_accelerated_method() -> None:
     assert why == f"a matrix of {largest + 1} variables is 4 MB a message, more than 4"
 
 
+def test_counted_rates_go_to_minibatches() -> None:
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    y = (X[:, 0] > 0).astype(float)
+    recall = fp.functions.CountedRates(X, [-y / y.sum()], [0.8])
+    bounded = fp.Constraint(recall, fp.cones.Nonnegative(1))
+    answer = fp.solve(fp.FederatedProblem([fp.Share(fp.functions.LogisticLoss(X, y), bounded)]))
+    assert answer.method == "stochastic-al"
+    assert answer.history.notes[0].startswith("auto chose stochastic-al: ")
+    assert np.mean(X[y == 1] @ answer.w > 0) >= 0.8
+
+
 def test_a_named_method_needs_no_reason() -> None:
     answer = fp.solve(fp.FederatedProblem([fp.Share(QUADRATIC)]), "interior-point")
     assert answer.history.notes == []

@@ -203,6 +203,8 @@ def choose(problem: FederatedProblem, dim: int, elsewhere: bool = False) -> tupl
     """What "auto" takes for w of length dim, and why; elsewhere: only the owners hold their shares."""
     if problem.monotone:
         return _choose_for_operators(problem, dim)
+    if any(holder.constraint is not None and holder.constraint.function.stands_in for holder in problem.holders):
+        return "stochastic-al", "rates are counted, with slopes of smoothed ones"
     needs = METHODS["interior-point"].needs
     refusal = needs.refusal(problem)
     if elsewhere and needs.decoupled(problem):

@@ -183,6 +183,8 @@ class Fitting:
         network = isinstance(task, Classification) and task.is_network
         if (sharpened and not network) or (extras.compare and task.comparable):
             before, start = self._fit_freely(task)
+        if network:
+            start = None  # it starts where its seed says, whatever it is compared with
         if isinstance(task, Classification) and sharpened:
             found = self._decide(task, start, before)
         else:

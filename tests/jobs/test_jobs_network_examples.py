@@ -1,0 +1,99 @@
+"""The examples of networks, from their tables to what predictions count to; on a part of the images."""
+
+from __future__ import annotations
+
+import csv
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from job_files import change
+
+from fedpact.cli.main import cli
+from fedpact.data.cells import read_cells
+from fedpact.jobs import evaluate_run, read_job, run_job
+from fedpact.tasks import load_model
+from fedpact.tasks.model import NetworkModel
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+pytestmark = pytest.mark.slow
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def write_tables(example: str, folder: Path, *arguments: object, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run its tables.py; the job, which does not train without constraints."""
+    monkeypatch.setattr(sys, "argv", ["tables.py", str(folder), *map(str, arguments)])
+    runpy.run_path(str(EXAMPLES / example / "tables.py"), run_name="__main__")
+    return change(folder, "[owners]", "[solve]\ncompare = false\n\n[owners]")
+
+
+def predict(folder: Path, table: Path) -> list[str]:
+    out = folder / "predicted.csv"
+    done = CliRunner().invoke(cli, ["predict", str(folder / "run"), str(table), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    with out.open() as file:
+        return [row["class"] for row in csv.DictReader(file)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_every_kind_of_clothes_is_found_at_every_shop(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    part = ("--data", data_folder, "--part", 0.1)
+    job = write_tables("fashion_mnist", tmp_path, *part, monkeypatch=monkeypatch)
+    record = run_job(read_job(job))
+    assert record.trained, record.reason
+    assert len(record.bounded) == 100
+    model = load_model(tmp_path / "run")
+    assert isinstance(model, NetworkModel)
+    assert sum(array.size for array in model.arrays().values()) == 101_770
+    for shop in range(1, 11):
+        table = tmp_path / f"shop{shop}.parquet"
+        truth = np.array(model.classes)[read_cells(table).codes("kind", model.classes, "classes")]
+        decided = np.array(predict(tmp_path, table))
+        for one in record.bounded:
+            if one.owner == f"shop{shop}":
+                kind = one.what.removeprefix("recall of kind = ")
+                assert one.value == pytest.approx(np.mean(decided[truth == kind] == kind))
+                assert one.value >= 0.7
+    told = evaluate_run(tmp_path / "run", read_job(job))
+    assert np.mean([told.measures[f"shop{shop}"]["accuracy"] for shop in range(1, 11)]) > 0.8
+
+
+def gap(decided: Any, rows: list[dict[str, str]]) -> float:
+    """In the recall of incomes above 50K between women and men."""
+    rates = []
+    for sex in ("Female", "Male"):
+        hits = [
+            found == ">50K"
+            for found, row in zip(decided, rows, strict=True)
+            if (row["sex"], row["income"]) == (sex, ">50K")
+        ]
+        rates.append(sum(hits) / len(hits))
+    return abs(rates[1] - rates[0])
+
+
+def test_gaps_at_six_employers_are_those_of_the_predictions(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = write_tables("adult_network", tmp_path, "--data", data_folder, monkeypatch=monkeypatch)
+    record = run_job(read_job(job))
+    within = []
+    for one in record.bounded:
+        with (tmp_path / f"{one.owner}.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert one.value == pytest.approx(gap(predict(tmp_path, tmp_path / f"{one.owner}.csv"), rows))
+        within.append(one.value <= 0.02 + one.allowed + 1e-9)
+    assert len(within) == 6
+    assert record.usable == all(within)
+    told = evaluate_run(tmp_path / "run", read_job(job))
+    assert len(told.measures) >= 6
