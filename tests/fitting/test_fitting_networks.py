@@ -129,10 +129,11 @@ def test_a_bound_on_the_loss_is_one_on_the_loss() -> None:
         assert np.mean(np.logaddexp(0, -score)) <= 0.2 + found.solution.tol[1] + 1e-6
 
 
-def test_a_promise_is_kept_by_a_threshold() -> None:
-    """The held-out rows below the threshold are as few as an exact binomial test demands."""
+@pytest.mark.parametrize("passes", [1, 10])
+def test_a_promise_is_kept_by_a_threshold(passes: int) -> None:
+    """The held-out rows below the threshold are as few as an exact binomial test demands, however good the network."""
     promised = Requirement(kind="recall", at_least=0.8, confidence=0.9)
-    found = fp.fit(task(promised, calibrate=True), HOSPITALS)
+    found = fp.fit(task(promised, calibrate=True), HOSPITALS, method="stochastic-al", passes=passes)
     asked = found.task
     assert isinstance(asked, Classification)
     assert asked.proven

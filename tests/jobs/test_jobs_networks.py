@@ -50,6 +50,13 @@ def job(folder: Path) -> Path:
     return path
 
 
+def sign(folder: Path) -> str:
+    """Keys for the owners; the table of the job that names them."""
+    for owner in OWNERS:
+        Identity.create(folder / f"{owner}.key")
+    return "\n[keys]\n" + "".join(f'{owner} = "{owner}.key"\n' for owner in OWNERS)
+
+
 def call(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [*map(str, arguments)])
 
@@ -66,10 +73,7 @@ def recall_of(folder: Path, table: Path, *more: object) -> float:
 
 def test_a_network_from_the_job_to_the_verified_report(job: Path, folder: Path) -> None:
     pytest.importorskip("cryptography")
-    for owner in OWNERS:
-        Identity.create(folder / f"{owner}.key")
-    keys = "".join(f'{owner} = "{owner}.key"\n' for owner in OWNERS)
-    job.write_text(f"{job.read_text()}\n[keys]\n{keys}")
+    job.write_text(f"{job.read_text()}{sign(folder)}")
     done = call("run", job)
     assert done.exit_code == 0, done.output
     out = folder / "run"
@@ -86,10 +90,10 @@ def test_a_network_from_the_job_to_the_verified_report(job: Path, folder: Path) 
     assert "model" not in [section.key for section in page.sections]  # a network has no coefficients of columns
     assert call("report", out).exit_code == 0
 
-    assert verify_run(out, None).verified
+    assert verify_run(out).verified
     model = json.loads((out / "model.json").read_text())
     (out / "model.json").write_text(json.dumps({**model, "activation": "tanh"}))
-    assert not verify_run(out, None).verified
+    assert not verify_run(out).verified
 
     told = evaluate_run(out, read_job(job))
     for owner in OWNERS:
@@ -102,10 +106,7 @@ def test_a_record_that_calls_a_missed_bound_met_is_not_verified(job: Path, folde
     pytest.importorskip("cryptography")
     change(folder, "at_least = 0.8\n\n[holdout]", "at_least = 0.999\n\n[holdout]")
     change(folder, "[solve]\n", '[solve]\nmethod = "stochastic-al"\n')
-    for owner in OWNERS:
-        Identity.create(folder / f"{owner}.key")
-    keys = "".join(f'{owner} = "{owner}.key"\n' for owner in OWNERS)
-    job.write_text(f"{job.read_text()}\n[solve.options]\npasses = 1\n[keys]\n{keys}")
+    job.write_text(f"{job.read_text()}\n[solve.options]\npasses = 1\n{sign(folder)}")
     done = call("run", job)
     assert done.exit_code == 1
     out = folder / "run"
@@ -113,19 +114,23 @@ def test_a_record_that_calls_a_missed_bound_met_is_not_verified(job: Path, folde
     assert not record.trained
     assert not report(record).verdict.good
     assert "passes" in report(record).verdict.todo
-    assert verify_run(out, None).verified
+    assert verify_run(out).verified
     text = (out / "run.json").read_text()
     (out / "run.json").write_text(text.replace('"trained": false', '"trained": true'))
     write_evidence(out, read_evidence(out)[0], job, None)  # a coordinator may state the digests anew
-    assert {one.file for one in verify_run(out, None).failed} == {"run.json"}
+    assert {one.file for one in verify_run(out).failed} == {"run.json"}
 
 
 @pytest.mark.parametrize("threshold", ["common", "own"])
 def test_a_promise_moves_the_threshold_of_a_network(job: Path, folder: Path, threshold: str) -> None:
+    pytest.importorskip("cryptography")
     text = job.read_text().replace(RECALL, f"{RECALL}confidence = 0.9\n")
-    job.write_text(text.replace('# threshold = "common"', f'threshold = "{threshold}"'))
+    text = text.replace("[solve]\n", '[solve]\nmethod = "stochastic-al"\n')
+    text = text.replace('# threshold = "common"', f'threshold = "{threshold}"')
+    job.write_text(f"{text}\n[solve.options]\npasses = 1\n{sign(folder)}")
     record = run_job(read_job(job))
     assert record.trained
+    assert verify_run(folder / "run").verified
     assert {one.promise for one in record.bounded} == {"kept"}
     owner = ("--owner", "north", "--job", job) if threshold == "own" else ()
     by_command = recall_of(folder, folder / "later" / "north.csv", *owner)
