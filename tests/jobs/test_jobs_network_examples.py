@@ -16,6 +16,7 @@ from job_files import change
 from fedpact.cli.main import cli
 from fedpact.data.cells import read_cells
 from fedpact.jobs import evaluate_run, read_job, run_job
+from fedpact.statistics import interval
 from fedpact.tasks import load_model
 from fedpact.tasks.model import NetworkModel
 
@@ -31,12 +32,16 @@ def write_tables(example: str, folder: Path, *arguments: object, monkeypatch: py
     return change(folder, "[owners]", "[solve]\ncompare = false\n\n[owners]")
 
 
-def predict(folder: Path, table: Path) -> list[str]:
-    out = folder / "predicted.csv"
-    done = CliRunner().invoke(cli, ["predict", str(folder / "run"), str(table), "--out", str(out)])
+def read(table: Path) -> list[dict[str, str]]:
+    with table.open() as file:
+        return list(csv.DictReader(file))
+
+
+def predict(run: Path, table: Path) -> list[str]:
+    out = run.parent / "predicted.csv"
+    done = CliRunner().invoke(cli, ["predict", str(run), str(table), "--out", str(out)])
     assert done.exit_code == 0, done.output
-    with out.open() as file:
-        return [row["class"] for row in csv.DictReader(file)]
+    return [row["class"] for row in read(out)]
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +64,7 @@ def test_every_kind_of_clothes_is_found_at_every_shop(
     for shop in range(1, 11):
         table = tmp_path / f"shop{shop}.parquet"
         truth = np.array(model.classes)[read_cells(table).codes("kind", model.classes, "classes")]
-        decided = np.array(predict(tmp_path, table))
+        decided = np.array(predict(tmp_path / "run", table))
         for one in record.bounded:
             if one.owner == f"shop{shop}":
                 kind = one.what.removeprefix("recall of kind = ")
@@ -89,11 +94,28 @@ def test_gaps_at_six_employers_are_those_of_the_predictions(
     record = run_job(read_job(job))
     within = []
     for one in record.bounded:
-        with (tmp_path / f"{one.owner}.csv").open() as file:
-            rows = list(csv.DictReader(file))
-        assert one.value == pytest.approx(gap(predict(tmp_path, tmp_path / f"{one.owner}.csv"), rows))
+        table = tmp_path / f"{one.owner}.csv"
+        assert one.value == pytest.approx(gap(predict(tmp_path / "run", table), read(table)))
         within.append(one.value <= 0.02 + one.allowed + 1e-9)
     assert len(within) == 6
     assert record.usable == all(within)
-    told = evaluate_run(tmp_path / "run", read_job(job))
-    assert len(told.measures) >= 6
+
+
+def test_a_promise_at_six_employers_is_not_contradicted_by_people_nobody_trained_on(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tables("adult_network", tmp_path, "--data", data_folder, monkeypatch=monkeypatch)
+    text = (tmp_path / "promise.toml").read_text()
+    short = '[solve]\nmethod = "stochastic-al"\ncompare = false\n[solve.options]\npasses = 5\n'
+    job = tmp_path / "short.toml"
+    job.write_text(text + short)
+    record = run_job(read_job(job))
+    assert record.trained, record.reason
+    assert [one.promise for one in record.bounded] == 6 * ["kept"]
+    told = evaluate_run(tmp_path / "promise", read_job(job))
+    for one in record.bounded:
+        table = tmp_path / f"{one.owner}_new.csv"
+        decided = predict(tmp_path / "promise", table)
+        hits = [found == ">50K" for found, row in zip(decided, read(table), strict=True) if row["income"] == ">50K"]
+        assert told.measures[one.owner]["recall"] == pytest.approx(np.mean(hits))
+        assert interval(sum(hits), len(hits))[1] >= 0.8

@@ -294,12 +294,15 @@ class Fitting:
         server = self._server_share(task) if task.constrained else None
         problem = RemoteProblem(self._sources, server, task.regularizer(), task)
         settings = {**self._solving, **options}
-        if isinstance(task, Classification) and task.is_network:
-            if settings["method"] == "auto":
-                settings["method"] = NETWORKS
-            if start is None:  # owners elsewhere cannot suggest where a network starts
-                start = task.start(settings["seed"])
-        return solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **settings)
+        chosen = isinstance(task, Classification) and task.is_network and settings["method"] == "auto"
+        if chosen:
+            settings["method"] = NETWORKS
+        if start is None and isinstance(task, Classification):  # owners elsewhere cannot suggest where a network starts
+            start = task.start(settings["seed"])
+        found = solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **settings)
+        if chosen:
+            found.history.notes.insert(0, f"auto chose {NETWORKS}: the model is a network")
+        return found
 
     def _solve_shortly(self, task: Task, start: Vector, limit: int, **options: Any) -> Solution:
         """From a start that is nearly there, in so many exchanges at most."""
