@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,9 @@ class Traffic:
         )
 
 
+NOTHING = Traffic()
+
+
 @dataclass(frozen=True)
 class Communication:
     """Exchanges (one message down and one up), and the traffic by owner."""
@@ -76,6 +79,16 @@ class Communication:
         return Communication(self.rounds + other.rounds, owners)
 
 
+@dataclass
+class Common:
+    """Exchanges of one size for all owners, which are counted once."""
+
+    exchanges: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    kinds: dict[tuple[type[Reply], bool], int] = field(default_factory=dict)  # the last exchange of that kind
+
+
 class Ledger:
     """Counts as messages pass; read it as a Communication. `record` is a file that every message is written to."""
 
@@ -87,6 +100,7 @@ class Ledger:
         self.rounds = 0
         self.bytes = 0
         self._sized: tuple[Order | None, int] = (None, 0)  # the last order counted: most go to everybody
+        self._common = Common()  # not yet in the counts of the owners
 
     def down(self, owner: str, order: Order) -> None:
         """Count an order on its way to the owner."""
@@ -115,14 +129,26 @@ class Ledger:
         """Count an order to every owner, and a reply of this size and kind from each."""
         down = size(order)
         up = sealed_size(sealed)
-        kind = (type(sealed.kept), is_masked(sealed.sums))
-        for owner, counts in self._counts.items():
-            counts[0] += 1
-            counts[1] += 1
-            counts[2] += down
-            counts[3] += up
-            self._kinds[owner][kind] = counts[1]
+        common = self._common
+        common.exchanges += 1
+        common.bytes_down += down
+        common.bytes_up += up
+        common.kinds[type(sealed.kept), is_masked(sealed.sums)] = common.exchanges
         self.bytes += len(self._counts) * (down + up)
+
+    def _settle(self) -> None:
+        """Write what all owners have in common into the counts of each."""
+        common = self._common
+        if not common.exchanges:
+            return
+        self._common = Common()
+        for owner, counts in self._counts.items():
+            for kind, exchange in common.kinds.items():
+                self._kinds[owner][kind] = counts[1] + exchange
+            counts[0] += common.exchanges
+            counts[1] += common.exchanges
+            counts[2] += common.bytes_down
+            counts[3] += common.bytes_up
 
     def add(self, owner: str, counts: Sequence[int] | Counts) -> None:
         """Count messages and bytes of the owner: down and up, down and up."""
@@ -133,27 +159,29 @@ class Ledger:
 
     def name(self, owner: str, kind: type[Reply], masked: bool) -> None:
         """The owner's latest reply is of this kind: all fields of it left the owner."""
+        self._settle()
         self._kinds[owner][kind, masked] = self._counts[owner][1]
 
     def counts(self, owners: Sequence[str]) -> Counts:
         """The counts of these owners so far, one row each."""
+        self._settle()
         return np.array([self._counts[owner] for owner in owners])
 
     def read(self, since: Communication | None = None) -> Communication:
         """What passed in all, or since an earlier reading: exchanges, messages, bytes, and the fields that left."""
+        self._settle()
         before = since or Communication(0, {})
         owners = {}
         for owner, counts in self._counts.items():
-            past = before.owners.get(owner, Traffic())
-            kinds: list[Any] = [kind for kind, reply in self._kinds[owner].items() if reply > past.messages_up]
-            fields = tuple(chain.from_iterable(_field_names(*kind) for kind in kinds))
+            past = before.owners.get(owner, NOTHING)
+            kinds = tuple([kind for kind, reply in self._kinds[owner].items() if reply > past.messages_up])
             messages_down, messages_up, bytes_down, bytes_up = counts
             owners[owner] = Traffic(
                 messages_down - past.messages_down,
                 messages_up - past.messages_up,
                 bytes_down - past.bytes_down,
                 bytes_up - past.bytes_up,
-                fields,
+                _names_of_fields(kinds),
             )
         return Communication(self.rounds - before.rounds, owners)
 
@@ -162,6 +190,12 @@ class Ledger:
         data = dumps(message)
         with open_private(self.record, "ab") as file:
             file.write(frame(data))
+
+
+@functools.lru_cache(maxsize=64)
+def _names_of_fields(kinds: Any) -> tuple[str, ...]:
+    """All fields of replies of these kinds."""
+    return tuple(chain.from_iterable(_field_names(*kind) for kind in kinds))
 
 
 @functools.cache

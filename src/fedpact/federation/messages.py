@@ -28,6 +28,8 @@ LENGTH_FACTOR = 10
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 #: Types of single values that travel as they are, the most frequent ones: the rest is looked at more closely.
 PLAIN = frozenset((float, int, bool, str))
+#: ... and of these, all but texts, which are counted by themselves.
+EIGHT_BYTES = PLAIN - {str}
 FLOAT = np.dtype(np.float64)
 #: Fields of an order that the fleet fills in; they are not part of its content.
 STAMP = ("run", "round", "after", "durable", "look", "secure")
@@ -298,6 +300,8 @@ def check_travels(message: Order | Reply) -> None:
 
 
 def _size(kind: type, name: str, value: object) -> int:
+    if type(value) in EIGHT_BYTES:
+        return 8
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         return value.nbytes
     if isinstance(value, str):
@@ -405,19 +409,16 @@ def seal_jointly(reply: R, owners: int, order: Order) -> Joint[R] | None:
     rounded: tuple[str, ...] = ()
     if coarse:
         rounded = _marked_fields(kind, "fitting")  # type: ignore[arg-type]  # a class is hashable
-    parts = []
-    shapes = []
-    for name in summed_fields(kind):
-        value = content[name]
-        if name in rounded:
-            with np.errstate(over="ignore"):
-                value = value.astype(np.float32)
-        parts.append(value.reshape(owners, -1))
-        shapes.append(value.shape[1:])
+    values = {name: content[name] for name in summed_fields(kind)}
+    for name in rounded:
+        with np.errstate(over="ignore"):
+            values[name] = values[name].astype(np.float32)
+    parts = [value.reshape(owners, -1) for value in values.values()]
+    shapes = tuple([value.shape[1:] for value in values.values()])
     sums = np.concatenate(parts, axis=1, dtype=np.float64)
     if not is_finite(sums) or not_finite(reply, shown_fields(kind, masked=False)) is not None:
         return None
-    return Joint(Columns(kind, _list_fields(reply, owners)), tuple(shapes), sums, coarse)
+    return Joint(Columns(kind, _list_fields(reply, owners)), shapes, sums, coarse)
 
 
 def _list_fields(reply: Reply, owners: int) -> dict[str, list[Any]]:
@@ -441,21 +442,30 @@ def rebuild(
 
     Fields marked Largest come back as the largest of those kept or, in a secure sum, as the root of the squares' sum.
     """
-    values: dict[str, Any] = {}
-    start = 0
-    for name, shape in zip(hidden_fields(kind, masked), shapes, strict=True):
-        end = start + math.prod(shape)
+    values: dict[str, Any] = dict.fromkeys(content_fields(kind))
+    for name, place, shape in _layout(kind, tuple(shapes), masked):  # type: ignore[arg-type]  # a class is hashable
         if shape:
-            values[name] = total[start:end].reshape(shape)
+            values[name] = total[place].reshape(shape)
         else:
-            values[name] = float(total[start])
-        start = end
+            values[name] = float(total[place.start])
     for name in largest_fields(kind):
         if masked:
             values[name] = math.sqrt(values[name])
         else:
             values[name] = max(column_of(kept, name))
-    return copy_with(object.__new__(kind), {name: values.get(name) for name in content_fields(kind)})
+    return copy_with(object.__new__(kind), values)
+
+
+@functools.lru_cache(maxsize=16)
+def _layout(kind: Any, shapes: tuple[tuple[int, ...], ...], masked: bool) -> list[tuple[str, slice, tuple[int, ...]]]:
+    """Where each summed field lies in the flat vector, and its shape."""
+    layout = []
+    start = 0
+    for name, shape in zip(hidden_fields(kind, masked), shapes, strict=True):
+        end = start + math.prod(shape)
+        layout.append((name, slice(start, end), shape))
+        start = end
+    return layout
 
 
 def copy_with(original: T, changes: dict[str, Any]) -> T:

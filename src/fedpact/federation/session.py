@@ -309,12 +309,13 @@ class Session:
             return None
         self._round += 1
         self.ledger.rounds += 1
-        self.ledger.count_all(stamped, joint.first)
+        first = joint.first
+        self.ledger.count_all(stamped, first)
         self._after = dict.fromkeys(self.owners, self._round)
         with np.errstate(over="ignore"):
             total = joint.sums.sum(axis=0)  # one owner after the other, as `add_parts`
-        check_total(total, joint.kept[0])
-        return Answers(joint.kept, rebuild(type(joint.kept[0]), joint.shapes, total, joint.kept, masked=False))
+        check_total(total, first.kept)
+        return Answers(joint.kept, rebuild(type(first.kept), joint.shapes, total, joint.kept, masked=False))
 
     def require(self, method: str, steps: Iterable[str]) -> None:
         """OptionError, naming the owner, when one lacks a step that the method needs: before anything is asked."""
@@ -433,6 +434,11 @@ class Session:
     def _replaying(self) -> bool:
         """Whether a resumed run repeats what is on record."""
         return self.checkpoint is not None and self.checkpoint.replaying
+
+    @property
+    def secured(self) -> bool:
+        """Whether owners mask what is added up."""
+        return self._secure
 
     @property
     def looking(self) -> bool:

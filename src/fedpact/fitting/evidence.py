@@ -24,7 +24,7 @@ from fedpact.federation.identity import signed_by
 from fedpact.federation.messages import rebuild, seal
 from fedpact.federation.secure_sum import add_parts
 from fedpact.fitting.agreement import Finished, Measured, measure
-from fedpact.problem import Certificate, Residuals, Share, weigh
+from fedpact.problem import Certificate, Misses, Share, weigh
 from fedpact.solvers.steps import Judged, judged_terms, model_of
 from fedpact.tasks import Task, read_task
 from fedpact.tasks.base import SERVER
@@ -207,10 +207,11 @@ class Evidence:
         if SERVER in self.said:
             server = _rebuild(shapes, self.said[SERVER].sums)
         said = {name: one.statement for name, one in self.said.items()}
-        holds = {name: int(price.size > 0) for name, price in self.prices.items()}
-        misses = {}
-        for name, one in said.items():
-            misses[name] = Residuals(one["feasibility"], one["violation"], holds[name], one["private"])
+        feasibility, violation, private = (
+            [one[residual] for one in said.values()] for residual in ("feasibility", "violation", "private")
+        )
+        holders = sum(self.prices[name].size > 0 for name in said)
+        misses = Misses(list(said), feasibility, violation, private, holders)
         return weigh(task.regularizer(), self.w, self.coupled, server, total, misses)
 
     # -------------------------------------------------------------------------------------------------------- as JSON

@@ -73,14 +73,27 @@ def to_dense(data: Data) -> Matrix:
     return data
 
 
+#: Products of this many terms and more are left to BLAS's syrk, which does half of them; in smaller ones it loses that,
+#: and more, to what surrounds its inner loop.
+MANY_TERMS = 500_000
+
+
 def gram(data: Data, weight: Vector) -> Matrix:
     """X' diag(weight) X for weight >= 0, dense and exactly symmetric."""
+    if isinstance(data, np.ndarray) and is_small(data.shape):
+        part = data.T @ ((0.5 * weight)[:, None] * data)
+        return part + part.T
     root = np.sqrt(weight)
     if isinstance(data, sp.csr_array):
         scaled = sp.csr_array(sp.diags_array(root) @ data)
         return np.asarray((scaled.T @ scaled).toarray(), dtype=np.float64)
     half = root[:, None] * data
-    return half.T @ half
+    return half.T @ half  # NumPy calls syrk where both are one array
+
+
+def is_small(shape: tuple[int, ...]) -> bool:
+    """Whether X'X of such an X, (rows, d), is a small product."""
+    return shape[0] * shape[1] ** 2 < MANY_TERMS
 
 
 def non_finite_defect(name: str, data: Data | Vector) -> str | None:

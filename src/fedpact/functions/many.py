@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from fedpact.functions.arithmetic import FunctionSum
+from fedpact.functions.arrays import is_small
 from fedpact.functions.base import Function, Map
 from fedpact.functions.huber import HuberLoss
 from fedpact.functions.logistic import LogisticLoss
@@ -71,8 +73,12 @@ class Block:
         np.matmul(self.X.transpose(0, 2, 1), weighted, out=out[self.owners, :, None])
 
     def hessians(self, score: Vector, out: Matrix) -> None:
-        root = np.sqrt(self.loss._weighted_curvatures(score))
-        half = self.by_owner(root) * self.X
+        weight = self.by_owner(self.loss._weighted_curvatures(score))
+        if is_small(self.X.shape[1:]):  # as `gram`
+            part = self.X.transpose(0, 2, 1) @ ((0.5 * weight) * self.X)
+            np.add(part, part.transpose(0, 2, 1), out=out[self.owners])
+            return
+        half = np.sqrt(weight) * self.X
         np.matmul(half.transpose(0, 2, 1), half, out=out[self.owners])
 
     def by_owner(self, values: Vector) -> Matrix:
@@ -122,8 +128,8 @@ def _group(functions: Sequence[ScoredMean]) -> Iterator[Block]:
         for first in range(0, len(alike), most):
             part = alike[first : first + most]
             tables: list[Any] = [one.X for one in part]
-            X = tables[0][None] if len(part) == 1 else np.stack(tables)
-            yield Block(slice(owner, owner + len(part)), X, _of_all_rows(part))
+            X = tables[0] if len(part) == 1 else np.concatenate(tables)
+            yield Block(slice(owner, owner + len(part)), X.reshape(len(part), *tables[0].shape), _of_all_rows(part))
             owner += len(part)
 
 
@@ -228,14 +234,15 @@ def _join_sums(functions: Sequence[FunctionSum]) -> ManyFunctions | None:
 def _are_alike(functions: Sequence[ScoredMean]) -> bool:
     """Whether the means differ in nothing but their rows, which are dense and stored row by row."""
     first = functions[0]
-    parameters = [(name, value) for name, value in vars(first).items() if name not in OF_ROWS]
+    parameters = attrgetter("dim", *(name for name in vars(first) if name not in OF_ROWS))
+    expected = parameters(first)
     for function in functions:
         X = function.X
         if not isinstance(X, np.ndarray) or not X.flags.c_contiguous or not function.rows:
             return False
         if (function.offset is None) != (first.offset is None):
             return False
-        if any(getattr(function, name) != value for name, value in parameters):
+        if parameters(function) != expected:
             return False
     return True
 

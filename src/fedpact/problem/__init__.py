@@ -1,6 +1,6 @@
 """What is asked (Share, Constraint, FederatedProblem), and how any answer is judged (certify)."""
 
-from fedpact.problem.certificate import Certificate, Residuals, Terms, add_terms, assemble, certify, owner_terms, weigh
+from fedpact.problem.certificate import Certificate, Misses, Terms, add_terms, assemble, certify, owner_terms, weigh
 from fedpact.problem.coupled import add_slack, coupled_scale, decouple, insert_slack
 from fedpact.problem.derivatives import find_wrong_parts
 from fedpact.problem.federated import FederatedProblem
@@ -29,6 +29,7 @@ __all__ = [
     "FederatedProblem",
     "Measure",
     "MinimaxProblem",
+    "Misses",
     "MonotoneProblem",
     "OwnScored",
     "Party",
@@ -36,7 +37,6 @@ __all__ = [
     "Piece",
     "Proof",
     "RemoteProblem",
-    "Residuals",
     "Scored",
     "Share",
     "Terms",

@@ -7,9 +7,9 @@ cut: `owner_terms` runs where the data is, `assemble` adds up at the server, and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -142,16 +142,34 @@ class Miss(Protocol):
     def private(self) -> float | None: ...
 
 
-class Residuals(NamedTuple):
-    """Of one owner; or of several holders of a constraint, as the root of the sum of their squares.
+@dataclass(frozen=True)
+class Misses:
+    """The residuals of all holders, a column each; or one row for several, the root of the sum of their squares.
 
     private: of the stationarity in private variables
+    holders: how many of them have a constraint
     """
 
-    feasibility: float
-    violation: float
-    holders: int = 1
-    private: float = 0.0
+    names: Sequence[str]
+    feasibility: Sequence[float]
+    violation: Sequence[float]
+    private: Sequence[float]
+    holders: int
+
+    def append(self, name: str, feasibility: float, violation: float) -> Misses:
+        """These, and those of one more constraint."""
+        return Misses(
+            [*self.names, name],
+            [*self.feasibility, feasibility],
+            [*self.violation, violation],
+            [*self.private, 0.0],
+            self.holders + 1,
+        )
+
+    @property
+    def average(self) -> float:
+        """Of the holders: the same from all their residuals and from the root of the sum of squares."""
+        return math.hypot(*self.feasibility) / max(self.holders, 1)
 
 
 def add_terms(terms: Sequence[Terms]) -> Terms:
@@ -180,15 +198,13 @@ def assemble(
     """
     server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
     feasibility, violation, private = (_column(each, name) for name in ("feasibility", "violation", "private"))
+    holders = problem.constrained
     if None in feasibility:
-        holders = sum(share.constraint is not None for share in problem.shares)
-        misses = {TOGETHER: Residuals(total.feasibility, total.violation, holders, total.private)}
+        misses = Misses([TOGETHER], [total.feasibility], [total.violation], [total.private], holders)
     else:
-        holds = [int(share.constraint is not None) for share in problem.shares]
-        residuals = map(Residuals, feasibility, violation, holds, private)
-        misses = dict(zip(problem.names, residuals, strict=True))
+        misses = Misses(problem.names, feasibility, violation, private, holders)
     if problem.server.constraint is not None:
-        misses[problem.server.label] = Residuals(server.feasibility, server.violation)
+        misses = misses.append(problem.server.label, server.feasibility, server.violation)
     return weigh(problem.regularizer, w, coupled_multiplier, server, total, misses, problem.coupled_cone)
 
 
@@ -207,39 +223,30 @@ def weigh(
     coupled_multiplier: Vector,
     server: Total,
     total: Total,
-    misses: Mapping[str, Residuals],
+    misses: Misses,
     coupled_cone: Cone | None = None,
 ) -> tuple[Certificate, float]:
     """Certificate and objective from sums and residuals alone: nobody's functions are needed.
 
     regularizer: h; None is zero
-    server: the coordinator's own terms; total: the sums over the owners; misses: the residuals of all, by name
+    server: the coordinator's own terms; total: the sums over the owners; misses: the residuals of all
     coupled_cone: of the coupled constraint; None: the nonnegative orthant
     """
-    violations = {name: miss.violation for name, miss in misses.items()}
-    residuals = list(misses.values())
     if coupled_multiplier.size:
         cone = coupled_cone or Nonnegative(coupled_multiplier.size)
-        residuals.append(Residuals(*_measure(cone, total.coupled, coupled_multiplier)))
-        violations["coupled"] = residuals[-1].violation
+        misses = misses.append("coupled", *_measure(cone, total.coupled, coupled_multiplier))
     gradient = server.gradient + total.gradient
     if regularizer is None:
         regularizer = Zero()
     common = regularizer.subdifferential_distance(-gradient, w)
     certificate = Certificate(
-        stationarity=max(common, *(one.private for one in residuals)),
-        feasibility=max(one.feasibility for one in residuals),
-        violation=float(np.max(list(violations.values()))),
-        violations=violations,
-        average_miss=_average_miss(residuals),
+        stationarity=max(common, *misses.private),
+        feasibility=max(misses.feasibility),
+        violation=float(np.max(misses.violation)),
+        violations=dict(zip(misses.names, misses.violation, strict=True)),
+        average_miss=misses.average,
     )
     return certificate, float(server.objective + total.objective + regularizer.value(w))
-
-
-def _average_miss(residuals: Sequence[Residuals]) -> float:
-    """Of the holders: the same from all their residuals and from the root of the sum of squares."""
-    holders = sum(one.holders for one in residuals)
-    return math.hypot(*(one.feasibility for one in residuals)) / max(holders, 1)
 
 
 def certify(

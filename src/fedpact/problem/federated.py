@@ -79,6 +79,11 @@ class FederatedProblem:
         """The names of the owners."""
         return tuple(share.label for share in self.shares)
 
+    @cached_property
+    def constrained(self) -> int:
+        """How many owners have a constraint."""
+        return sum(share.constraint is not None for share in self.shares)
+
     @property
     def has_hessian(self) -> bool:
         """Whether all functions have second derivatives."""

@@ -33,23 +33,25 @@ def model_step(
 
     The damping is a multiple of the Hessian's own diagonal, so columns may have any scale.
     """
-    M = matrix.copy()
+    own = np.diagonal(matrix)
     smooth = regularizer.curvature
     if smooth is not None:
-        M.flat[:: len(M) + 1] += smooth
+        own = own + smooth
         slope = slope + smooth * w
         diagonal = diagonal + smooth
-    typical = float(np.mean(diagonal)) or float(np.mean(np.abs(np.diagonal(M)))) or 1.0
+    typical = float(diagonal.mean()) or float(np.abs(own).mean()) or 1.0
     flat = np.where((diagonal > 0) | (damping < DROPPED), FLAT, NO_CURVATURE)
-    diagonal = np.maximum(diagonal, flat * np.where(np.diagonal(M) > 0, np.diagonal(M), typical))
-    damping = max(damping, ROUNDING * float(np.max(np.diagonal(M) / diagonal)))
+    diagonal = np.maximum(diagonal, flat * np.where(own > 0, own, typical))
+    damping = max(damping, ROUNDING * float((own / diagonal).max()))
     if not damping <= MOST:
         return np.zeros_like(w), damping
+    damped = matrix.copy()
     raised = False
     while True:
-        damped = M + np.diag(damping * diagonal)
-        scale = 1 / np.sqrt(np.maximum(np.diagonal(damped), 1e-300))
-        factor, failed = dpotrf(damped * np.outer(scale, scale), lower=True, clean=False)
+        raised_diagonal = own + damping * diagonal
+        damped.flat[:: w.size + 1] = raised_diagonal
+        scale = 1 / np.sqrt(np.maximum(raised_diagonal, 1e-300))
+        factor, failed = dpotrf(scale[:, None] * damped * scale, lower=True, clean=False)
         if failed:
             damping = max(RAISE * damping, ROUNDING)
             raised = True
