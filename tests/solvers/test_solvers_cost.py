@@ -11,13 +11,13 @@ from fedpact import data, tasks
 from fedpact.engines import InProcess
 
 BOUND = 0.3
-#: Calls per owner and exchange of `interior-point`, NumPy's and Python's own included, owner by owner: 423 when this
+#: Calls per owner and exchange of `interior-point`, NumPy's and Python's own included, owner by owner: 398 when this
 #: was written.
-CALLS = 460
-#: Calls per exchange where owners answer in one computation, whatever their number: 1,773 with 60 owners.
-CALLS_JOINTLY = 1900
-#: ... and what every owner adds to them: 12.5.
-CALLS_EACH = 14
+CALLS = 430
+#: Calls per exchange where owners answer in one computation, whatever their number: 1,209 with 60 owners.
+CALLS_JOINTLY = 1300
+#: ... and what every owner adds to them: 6.4.
+CALLS_EACH = 7
 
 
 def count_calls(work: Callable[[], object]) -> int:

@@ -14,13 +14,15 @@ import fedpact as fp
 from fedpact import data, tasks
 from fedpact.cones import Nonnegative
 from fedpact.engines import InProcess
+from fedpact.errors import OwnerLost
 from fedpact.federation import Owner
 from fedpact.federation.crew import Held, part_of
 from fedpact.functions import Function, HuberLoss, LogisticLoss, PoissonLoss, Quadratic, SquaredLoss
 from fedpact.functions.many import join_functions
 from fedpact.solvers.constrained import many_owners
 from fedpact.solvers.constrained.condensation import System
-from fedpact.solvers.constrained.interior_point import Advance, Begin, State, advance, begin
+from fedpact.solvers.constrained.interior_point import Advance, Begin, State, advance, balance, begin
+from fedpact.solvers.constrained.pace import Pace
 from fedpact.solvers.steps import Conclude, conclude
 from fedpact.types import Matrix, Vector
 
@@ -166,6 +168,51 @@ def test_ctrl_c_gives_the_same_point() -> None:
     assert bits(jointly) == bits(single)
 
 
+@pytest.mark.parametrize("lost_in", [begin, balance], ids=["the first exchange", "a later one"])
+def test_a_lost_owner_ends_the_solve_as_it_does_one_by_one(lost_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proofs of conflict are sought one by one, after joint exchanges: the best point of these is returned."""
+
+    def lose(name: str) -> None:
+        if name == "client 2":
+            raise OwnerLost("client 2: gone", code="FP-LOST-001")
+
+    handle = Owner.handle
+    prepare = Owner.prepare
+
+    def handled(owner: Owner, step: Any, *given: Any) -> Any:
+        if step is lost_in:
+            lose(owner.name)
+        return handle(owner, step, *given)
+
+    def prepared(owner: Owner, *given: Any) -> Any:
+        if lost_in is begin:
+            lose(owner.name)
+        return prepare(owner, *given)
+
+    monkeypatch.setattr(Owner, "handle", handled)
+    monkeypatch.setattr(Owner, "prepare", prepared)
+    found, expected = (solve(conflicting(), engine=engine, retries=0) for engine in (None, ONE_BY_ONE))
+    assert found.status == "client_lost"
+    assert "client 2" in found.reason
+    assert np.isfinite(found.certificate.worst) == (lost_in is balance)
+    assert bits(found) == bits(expected)
+    assert found.communication.rounds == expected.communication.rounds
+
+
+@pytest.mark.parametrize("build", [neyman_pearson, two_rows, with_server])
+def test_a_step_that_was_not_the_last_is_followed_by_a_look_at_the_same_point(
+    build: Callable[[], fp.FederatedProblem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = build()
+    expected = solve(problem, tol=1e-10)
+    monkeypatch.setattr(Pace, "ends", lambda *given: True)
+    found = solve(problem, tol=1e-10)
+    assert found.solved
+    assert found.rounds > expected.rounds
+    np.testing.assert_allclose(found.w, expected.w, atol=1e-8)
+    assert bits(found) == bits(solve(problem, tol=1e-10, engine=ONE_BY_ONE))
+
+
 def test_one_session_solves_with_other_shares() -> None:
     with fp.Session() as session, fp.Session(ONE_BY_ONE) as alone:
         for bound in (0.62, 0.6):
@@ -190,7 +237,7 @@ def assert_equal(found: Any, expected: Any, where: str) -> None:
 
 
 def random_orders(rng: np.random.Generator, dim: int) -> list[Advance]:
-    """Barrier steps with and without the semismooth system, a step back, semismooth steps."""
+    """Barrier steps with and without the semismooth system, a step back, semismooth steps, one without a system."""
     none = np.zeros(0)
     plans: list[dict[str, Any]] = [
         {"judge": False, "keep": True},
@@ -198,6 +245,8 @@ def random_orders(rng: np.random.Generator, dim: int) -> list[Advance]:
         {"near": True, "back": True},
         {"near": True, "finishing": True},
         {"near": True, "finishing": True, "longer": 2.0},
+        {"finishing": True},
+        {"near": True, "finishing": True, "longer": 0.0},
     ]
     common = {"coupled": none, "judged_coupled": none, "curvature": 0.3, "target": 1e-3}
     usual = {"longer": 1.0, "keep": False, "best": False, "back": False}
@@ -223,7 +272,7 @@ def test_states_and_replies_are_those_of_single_owners(build: Callable[[], fp.Fe
         joint = many_owners.advance_all(shares, joint[0], order)
         assert isinstance(joint[1], System)
         assert_parts(joint, singles)
-    last = Conclude(w=joint[0].latest.w[0], iteration=5, coupled=none, far=rng.normal(size=dim))
+    last = Conclude(w=joint[0].latest.w[0], iteration=7, coupled=none, far=rng.normal(size=dim))
     singles = [conclude(share, state, last) for share, (state, _) in zip(shares, singles, strict=True)]
     assert_parts(many_owners.conclude_all(shares, joint[0], last), singles)
 

@@ -80,9 +80,14 @@ class Look(Fitted):
     coupled: Vector  # multiplier of the coupled constraint
     judged_coupled: Vector  # the same, exactly zero where it does not bind
     curvature: float = 0.0  # mean diagonal of the Hessian of the Lagrangian over all holders; 0: not known yet
-    finishing: bool = False  # the semismooth system alone
-    near: bool = False  # the semismooth system too
+    finishing: bool = False  # not the system of the barrier
+    near: bool = False  # the semismooth system
     judge: bool = True  # the terms of the certificate too
+
+    @property
+    def bends(self) -> bool:
+        """Whether any system is asked for: at a point that is expected to be the last, none is."""
+        return self.near or not self.finishing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,11 +239,15 @@ def condense(
     own_rows = share.multiplier_length
     clean = cone.clean(multiplier, local.value, local.jacobian)
     weights = clean if look.finishing else multiplier
-    hessian = curvatures.lagrangian(weights[:own_rows], look.coupled)
+    hessian = np.zeros((0, 0))
+    if look.bends:
+        hessian = curvatures.lagrangian(weights[:own_rows], look.coupled)
     if not (math.isfinite(local.objective) and is_finite_all(local.gradient, local.value, local.jacobian, hessian)):
         return Point(w, slack, multiplier, clean, local, None, None), void_system(dim, look)
     diagonal = np.abs(np.diagonal(hessian))
-    curvature = look.curvature or float(np.mean(diagonal)) or 1.0
+    curvature = look.curvature
+    if not curvature:
+        curvature = float(np.mean(diagonal)) or 1.0
 
     # 2. how the multiplier answers a step of w, and what that leaves of the system
     barrier = None
@@ -410,7 +419,7 @@ def void_system(dim: int, look: Look) -> System:
         centring=empty if look.finishing else vector,
         near_matrix=packed if look.near else empty,
         near_slope=vector if look.near else empty,
-        diagonal=vector,
+        diagonal=vector if look.bends else empty,
         gradient=vector,
         price=vector,
         priced=0.0,

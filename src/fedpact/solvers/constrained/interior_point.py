@@ -125,7 +125,7 @@ class Advance(Look):
 
     iteration: int
     step: Vector
-    longer: float  # w takes the step times this, slack and multiplier as it is
+    longer: float  # w takes the step times this, slack and multiplier as it is; 0: everything stays where it is
     target: float
     keep: bool  # first: the latest point becomes the kept one
     best: bool  # first: the latest multiplier becomes the best one
@@ -150,9 +150,12 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     """Take the step with step lengths of our own, and give the system of the new point."""
     origin = origin_of(state, order)
     cone = cone_of(share)
-    step = complete_step(share, origin, order.step, order.longer, order.target, order.finishing)
-    w = origin.w + order.longer * step
-    pair = move_pair(cone, origin, step, order.target, order.finishing)
+    w = origin.w
+    pair = (origin.slack, origin.multiplier)
+    if order.longer:
+        step = complete_step(share, origin, order.step, order.longer, order.target, order.finishing)
+        w = w + order.longer * step
+        pair = move_pair(cone, origin, step, order.target, order.finishing)
     at = expand(share, w, order.coupled.size)
     point, system = condense(share, cone, w, at, pair, order)
     if order.secure and runs_away(point) and largest_entry(system) > SUMMABLE:
@@ -276,7 +279,9 @@ class Coordinator:
             replies = self.run.ask(advance, order)
             self.state = move_to(self.problem.server, self.state, order, replace(origin, w=self.w))
             return self._sums(None, replies, order.coupled, order.judge)
-        slack, multiplier = move_pair(self.cone, origin, order.step, order.target, order.finishing)
+        slack, multiplier = (origin.slack, origin.multiplier)
+        if order.longer:
+            slack, multiplier = move_pair(self.cone, origin, order.step, order.target, order.finishing)
         expected = self.cone.clean(multiplier, -slack, origin.local.jacobian)[self.split :]
         if order.finishing:
             expected = self.price_coupled(multiplier[self.split :])
@@ -418,19 +423,26 @@ class InteriorPoint(Solver[Server]):
         # 1. the Newton step of the semismooth system, when it is near, else of the barrier
         pace.choose(state.now)
         origin = at.state.kept.w if pace.back else at.state.latest.w
-        newton, damping = self._newton_step(run, state, origin)
+        stay = pace.finishing and not state.now.system.near_matrix.size  # it was to be the last, and was not
+        newton, damping = np.zeros_like(origin), 0.0
+        if not stay:
+            newton, damping = self._newton_step(run, state, origin)
+        near = pace.finishing or pace.soon(state.now)
         longer = 1.0
-        if pace.finishing:
+        if stay:
+            longer = 0.0
+        elif pace.finishing:
+            near = not pace.ends(newton, state.now, run.tol)
             smooth = run.problem.regularizer.curvature is not None
             longer = pace.stretch(newton, lagging=smooth and lags(state.now.certificate, run.tol))
 
         # 2. one exchange: everybody takes it
-        near = pace.finishing or pace.soon(state.now)
         largest = 0.0
         coarse = 0.0
         if state.now.usable:
-            largest = largest_entry(state.now.system)
             coarse = largest_of_matrices(state.now.system)
+        if state.now.usable and run.session.secured:
+            largest = largest_entry(state.now.system)
         if near or coarse > ROUGH * state.base.curvature:
             coarse = 0.0
         order = Advance(
@@ -563,4 +575,4 @@ class InteriorPoint(Solver[Server]):
         return overdue or state.pace.worth_judging(state.now, run.tol) or self._is_far(state, w)
 
     def _is_far(self, state: Server, w: Vector) -> bool:
-        return bool(np.max(np.abs(w)) > FARTHER * state.away)
+        return float(np.abs(w).max()) > FARTHER * state.away

@@ -9,6 +9,7 @@ method. What is not finite, and what is wrong in any other way, is left to these
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,10 +71,15 @@ class Owners:
         local: Any = Local(objective, gradient, value, jacobian, coupled, coupled_jacobian)  # type: ignore[arg-type]
         return local, Curvature(self.dim, bend, **bends)
 
-    @property
+    @cached_property
     def no_rows(self) -> tuple[Matrix, Matrix]:
         """Value and Jacobian of a constraint that nobody has."""
         return np.zeros((self.count, 0)), np.zeros((self.count, 0, self.dim))
+
+    @cached_property
+    def zero(self) -> Vector:
+        """A number of every owner that is zero."""
+        return np.zeros(self.count)
 
 
 def join(shares: Held) -> Owners | None:
@@ -133,8 +139,11 @@ def advance_all(shares: Held, state: Any, order: Advance) -> tuple[State, System
     if owners is None or not isinstance(state, State):
         return None
     origin = origin_of(state, order)
-    w = origin.w[0] + order.longer * order.step
-    pair = move_pair(origin, order)
+    w = origin.w[0]
+    pair = (origin.slack, origin.multiplier)
+    if order.longer:
+        w = w + order.longer * order.step
+        pair = move_pair(origin, order)
     found = condense(owners, w, owners.expand(w), pair, order)
     if found is None:
         return None
@@ -149,7 +158,9 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
     if owners is None or not isinstance(state, State) or order.iteration < 0:
         return None
     price = state.price_at(order.iteration)
-    local, _ = owners.expand(order.w)
+    local = state.latest.local
+    if not np.array_equal(order.w, state.latest.w[0]):
+        local, _ = owners.expand(order.w)
     if _has_wrong_slopes(owners, order.w, local):
         return None
     coupled, _ = owners.no_rows
@@ -166,7 +177,7 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
         "feasibility": ORTHANT.normal_distances(local.value, price),
         "violation": ORTHANT.violations(local.value),
         "coupled": coupled,
-        "private": np.zeros(owners.count),
+        "private": owners.zero,
         "multiplier": price,
         "wrong": "",
         "far_objective": far_objective,
@@ -232,10 +243,14 @@ def condense(
     # 1. the Hessian of the Lagrangian
     local, curvatures = at
     slack, multiplier = pair
-    clean = ORTHANT.clean(multiplier, local.value, local.jacobian)
-    hessian = curvatures.lagrangian(clean if look.finishing else multiplier, look.coupled)
-    diagonal = np.abs(np.diagonal(hessian, axis1=1, axis2=2))
-    none = np.zeros((owners.count, 0))
+    theta = ORTHANT.sensitivity(local.jacobian)
+    shifted = multiplier + theta * local.value
+    clean = np.where(shifted > 0, ORTHANT.project_dual(multiplier), 0.0)
+    none, coupled_jacobian = owners.no_rows
+    diagonal = none
+    if look.bends:
+        hessian = curvatures.lagrangian(clean if look.finishing else multiplier, look.coupled)
+        diagonal = np.abs(np.diagonal(hessian, axis1=1, axis2=2))
 
     # 2. how the multiplier answers a step of w, and what that leaves of the system
     barrier = None
@@ -248,20 +263,19 @@ def condense(
     if look.near:
         if not look.curvature:
             return None
-        finish = finish_model(local, multiplier, look.curvature)
+        finish = finish_model(local, multiplier, theta, shifted, look.curvature)
         near_matrix, near_slope, _ = eliminate(hessian, local, finish)
     everywhere = np.broadcast_to(w, (owners.count, w.size))
     point = Point(everywhere, slack, multiplier, clean, local, barrier, finish)
 
     # 3. the terms of the certificate
     judged = none
-    feasibility = violation = np.zeros(owners.count)
+    feasibility = violation = owners.zero
     if look.judge:
         judged = local.gradient + priced(local.jacobian, clean)
         feasibility = ORTHANT.normal_distances(local.value, clean)
         violation = ORTHANT.violations(local.value)
     residual = local.value + slack
-    coupled, coupled_jacobian = owners.no_rows
     reply: dict[str, Any] = {
         "usable": np.ones(owners.count, dtype=np.bool_),
         "matrix": matrix,
@@ -278,13 +292,13 @@ def condense(
         "degree": np.full(owners.count, owners.rows),
         "miss": dot(residual, residual),
         "size": dot(local.value, local.value),
-        "coupled": coupled,
+        "coupled": none,
         "coupled_jacobian": coupled_jacobian,
         "judged": judged,
         "feasibility": feasibility,
         "violation": violation,
-        "private": np.zeros(owners.count),
-        "private_slope": np.zeros(owners.count),
+        "private": owners.zero,
+        "private_slope": owners.zero,
     }
     if not is_finite(local.jacobian):
         return None
@@ -298,9 +312,7 @@ def eliminate(hessian: Matrix, local: Local, model: Model) -> tuple[Matrix, Matr
     return packed, local.gradient + priced(J, model.pull), priced(J, model.inverse)
 
 
-def finish_model(local: Local, multiplier: Matrix, curvature: float) -> Model:
-    theta = ORTHANT.sensitivity(local.jacobian)
-    shifted = multiplier + theta * local.value
+def finish_model(local: Local, multiplier: Matrix, theta: Matrix, shifted: Matrix, curvature: float) -> Model:
     derivative = ORTHANT.project_dual_jacobian(shifted)
     gap = ORTHANT.project_dual(shifted) - multiplier
     rows = local.jacobian.reshape(len(multiplier), -1)

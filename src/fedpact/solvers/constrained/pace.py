@@ -49,6 +49,10 @@ PATIENCE = 5
 WORSE = 10.0
 #: then the barrier goes on for at least this many steps.
 REST = 2
+#: A step no longer than this part of the one before it shows Newton's convergence, which squares what is left:
+SHRUNK = 0.1
+#: it is taken for the last when it promises a certificate this many times below the tolerance.
+SURE = 10.0
 #: Steps that differ by this part of their length keep their direction ...
 EVEN = 0.05
 #: ... and are made longer, up to this factor.
@@ -167,6 +171,13 @@ class Pace:
             self.finishing = False
             self.back = True
             self.rest = REST
+
+    def ends(self, step: Vector, now: Sums, tol: tuple[float, float]) -> bool:
+        """Whether this semismooth step is expected to be the last, so that no system is needed where it leads."""
+        if self.previous is None or now.certificate is None:
+            return False
+        shrunk = float(np.linalg.norm(step)) / (float(np.linalg.norm(self.previous)) or 1.0)
+        return shrunk <= SHRUNK and SURE * shrunk**2 * now.certificate.worst <= min(tol)
 
     def stretch(self, step: Vector, lagging: bool) -> float:
         """How much longer than Newton's step w may go: more than 1 only on an exponential tail.
