@@ -459,7 +459,7 @@ IN_USE = "FP-CHECKPOINT-306"
 def test_a_second_run_in_another_process_is_refused_until_the_first_is_gone(resume: bool, tmp_path: Path) -> None:
     """Killed with SIGKILL, the first leaves nothing behind that would keep the folder locked."""
     method, folder = "proximal-al", tmp_path / "kept"
-    with start_process(tmp_path, method, 1, wait_at=20) as first:
+    with start_process(tmp_path, method, 1, wait_at=5) as first:
         assert first.stdout is not None
         try:
             assert first.stdout.readline().startswith("waiting after ")

@@ -6,7 +6,12 @@ import pytest
 from fedpact import cones
 from fedpact.functions import Affine, LogisticLoss, Quadratic, SmoothMap
 from fedpact.problem import Constraint, Share
-from fedpact.solvers.constrained.augmented_lagrangian import AugmentedLagrangian, augmented_lagrangian
+from fedpact.solvers.constrained.augmented_lagrangian import (
+    AugmentedLagrangian,
+    augmented_lagrangian,
+    gradient_between,
+)
+from fedpact.solvers.local import anchored
 
 RNG = np.random.default_rng(11)
 DIM = 4
@@ -70,3 +75,26 @@ def test_an_empty_share_is_zero():
     function = augmented_lagrangian(Share(), np.zeros(0), 1.0, 3)
     assert function.value(np.ones(3)) == 0.0
     np.testing.assert_array_equal(function.gradient(np.ones(3)), np.zeros(3))
+
+
+@pytest.mark.parametrize("cone", CONES, ids=repr)
+def test_gradient_with_the_multiplier_of_a_copy(cone):
+    """At the copy itself it is the gradient of the function; elsewhere the multiplier stays that of the copy."""
+    X, y = RNG.standard_normal((15, DIM)), np.arange(15) % 2.0
+    constraint = curved_map(cone.dim)
+    objective = LogisticLoss(X, y)
+    multiplier = cone.project_dual(RNG.standard_normal(cone.dim))
+    anchor = RNG.standard_normal(DIM)
+    share = Share(objective, Constraint(constraint, cone))
+    function = anchored(AugmentedLagrangian(share, multiplier, 20.0, DIM), 0.3, anchor)
+    w, copy = RNG.standard_normal((2, DIM))
+
+    gradient, gap = gradient_between(function, copy, copy)
+    np.testing.assert_allclose(gradient, function.gradient(copy), atol=1e-12)
+    assert gap == 0.0
+
+    gradient, gap = gradient_between(function, w, copy)
+    price = cone.project_dual(multiplier + 20.0 * constraint.value(copy))
+    expected = objective.gradient(w) + constraint.jacobian(w).T @ price + 0.3 * (w - anchor)
+    np.testing.assert_allclose(gradient, expected, atol=1e-12)
+    assert gap == pytest.approx(np.max(np.abs(constraint.value(w) - constraint.value(copy))))

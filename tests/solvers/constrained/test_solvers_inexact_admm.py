@@ -1,5 +1,7 @@
 """Algorithm 2 against closed forms and against what its theory promises in every round."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -75,8 +77,8 @@ def test_potential_of_the_proof_never_grows_with_exact_local_solves():
     """He24 (57) with eps = 0: S_t = sum_i rho/2 |w* - u_i|^2 + |lambda* - lambda_i|^2 / (2 rho) is nonincreasing."""
     parts, rho = quadratics(n=3, d=5), 0.7
     best = np.linalg.solve(sum(f.hessian(np.zeros(5)) for f in parts), -sum(f.gradient(np.zeros(5)) for f in parts))
-    states = [admm.begin(f, np.ones(5), rho) for f in parts]
-    consensus, proposals = [s for s, _ in states], [p for _, p in states]
+    consensus = [admm.begin(f, np.ones(5), rho) for f in parts]
+    proposals = [state.proposal for state in consensus]
     potentials = []
     for _ in range(60):
         order = admm.Round(w=np.mean(proposals, axis=0), push=np.zeros(0), accuracy=1e-13)
@@ -95,13 +97,69 @@ def test_potential_of_the_proof_never_grows_with_exact_local_solves():
 def test_owner_measures_stationarity_with_its_copy_from_before_the_round():
     """(18) uses u^t; with u^{t+1} in its place the residual of the first round would be another number."""
     f, w0, rho = quadratics(n=1, d=3)[0], np.zeros(3), 0.4
-    state, proposal = admm.begin(f, w0, rho)
+    state = admm.begin(f, w0, rho)
+    proposal = state.proposal
     order = admm.Round(w=proposal, push=np.zeros(0), accuracy=1e-12)
     after, reply = admm.update(f, state, order)
     before = np.max(np.abs(f.gradient(proposal) + state.multiplier - rho * (proposal - state.u)))
     alias = np.max(np.abs(f.gradient(proposal) + state.multiplier - rho * (proposal - after.u)))
     assert reply.stationarity == pytest.approx(before, rel=1e-12)
     assert abs(reply.stationarity - alias) > 1e-3
+
+
+@pytest.mark.parametrize("relaxation", [1.0, 1.6])
+def test_balancing_takes_the_geometric_mean_of_penalty_and_curvature(relaxation):
+    """lambda = -grad F(u), so for F = h/2 |w - a|^2 lambda changes by h times what u does, relaxed or not."""
+    curvature, rho = 3.0, 0.75
+    f = Quadratic(curvature * np.eye(3), RNG.standard_normal(3))
+    state = admm.begin(f, np.zeros(3), rho)
+    order = admm.Round(w=np.ones(3), push=np.zeros(0), accuracy=1e-12, relaxation=relaxation, balance=True)
+    after, reply = admm.update(f, state, order)
+    assert after.penalty == pytest.approx(np.sqrt(curvature * rho), rel=1e-9)
+    assert reply.weight == pytest.approx(np.sqrt(curvature / rho), rel=1e-9)
+    np.testing.assert_allclose(reply.proposal, reply.weight * (after.u + after.multiplier / after.penalty))
+
+
+def test_balancing_moves_by_a_bounded_factor():
+    f = Quadratic(1e6 * np.eye(3), np.ones(3))
+    order = admm.Round(w=np.ones(3), push=np.zeros(0), accuracy=1e-12, balance=True)
+    after, _ = admm.update(f, admm.begin(f, np.zeros(3), 1.0), order)
+    assert after.penalty == admm.MOST
+
+
+def test_kept_factor_gives_the_bits_of_a_fresh_one():
+    f = quadratics(n=1)[0]
+    order = admm.Round(w=np.ones(6), push=np.zeros(0), accuracy=1e-12)
+    state, first = admm.update(f, admm.begin(f, np.zeros(6), 0.7), order)
+    kept, with_kept = admm.update(f, state, order)
+    fresh, with_fresh = admm.update(f, replace(state, factor=None), order)
+    assert (first.hessians, with_kept.hessians, with_fresh.hessians) == (1, 0, 1)
+    np.testing.assert_array_equal(kept.u, fresh.u)
+    np.testing.assert_array_equal(kept.multiplier, fresh.multiplier)
+
+
+def test_exact_factor_is_dropped_with_the_penalty_it_was_made_for():
+    f = quadratics(n=1)[0]
+    order = admm.Round(w=np.ones(6), push=np.zeros(0), accuracy=1e-12, balance=True)
+    after, _ = admm.update(f, admm.begin(f, np.zeros(6), 50.0), order)
+    assert after.penalty != 50.0
+    assert after.factor is None
+    assert admm.resume(f, replace(after, factor=np.eye(6))).factor is None
+
+
+def test_summed_stop_bounds_the_stationarity_and_lets_owners_cancel():
+    """dist(0, grad F(w)) <= the residual in every round, and hardly less: what cancels in the sum does not count."""
+    parts = quadratics(n=6)
+    rounds = []
+
+    def seen(now):
+        rounds.append((float(np.max(np.abs(sum(f.gradient(now.w) for f in parts)))), now.residual))
+
+    found = run(parts, np.ones(6), tolerance=1e-7, penalty=0.5, adapt=True, decay=None, seen=seen)
+    assert found.residual <= 1e-7
+    assert len(rounds) > 10
+    assert all(true <= bound * (1 + 1e-9) + 1e-13 for true, bound in rounds)
+    assert all(bound <= 1.1 * true + 1e-8 for true, bound in rounds)
 
 
 def test_as_a_method_it_matches_scikit_learn():

@@ -29,6 +29,18 @@ def test_lcqp_reaches_the_exact_optimum(n, d):
         np.testing.assert_allclose(found, price, atol=1e-4)
 
 
+@pytest.mark.parametrize(("n", "exchanges"), slow_but([(5, 60), (20, 130), (100, 800)], (5, 60), (20, 130)))
+def test_exchanges_on_stiff_equalities_of_many_owners(n, exchanges):
+    """Every owner has a direction that its penalty makes stiff, and which one voice among n has to be heard for."""
+    arrays = data.lcqp(n, max(100, 2 * (n + 1)), 1, seed=0)
+    exact = tasks.exact(*arrays)
+    answer = fp.solve(tasks.linear_qp(*arrays), "proximal-al", tol=1e-3)
+    assert answer.status == "solved"
+    assert answer.objective == pytest.approx(exact.objective, rel=1e-3)
+    np.testing.assert_allclose(answer.w, exact.w, atol=1e-3 * np.max(np.abs(exact.w)))
+    assert answer.rounds <= exchanges
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_lcqp_with_the_settings_of_the_paper(method):
     """beta = 10, s = 0.1 (Appendix E.2); rho = 1 where there is one."""

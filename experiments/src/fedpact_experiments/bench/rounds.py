@@ -38,10 +38,10 @@ from fedpact_experiments.options import COUNT, DATA, TOLERANCE, among, several
 CAPTION = f"""\
 exchanges: one message down and one up, with every owner. gradients, Hessians: evaluations per owner, mean over the
 owners; objective and constraint count each, a product with a Hessian counts as one, a value without gradient as none.
-MB: all owners, both directions. distance: |objective - reference| / |reference|. certificate: the larger of
-stationarity and feasibility. ratio: exchanges of {PAPER} over those of this row, where it solved; with > the paper's
-run had not met the tolerance when it ended, so the ratio is a lower bound. {CONIC}: pooled data, no exchanges,
-Clarabel's own tolerances (1e-8); seconds hold compilation and solution.
+MB: all owners, both directions. seconds: of the processor. distance: |objective - reference| / |reference|.
+certificate: the larger of stationarity and feasibility. ratio: exchanges of {PAPER} over those of this row, where it
+solved; with > the paper's run had not met the tolerance when it ended, so the ratio is a lower bound. {CONIC}: pooled
+data, no exchanges, Clarabel's own tolerances (1e-8); seconds hold compilation and solution.
 """
 
 

@@ -11,7 +11,7 @@ from fedpact.cones import Zero
 from fedpact.functions import Function, Matrix, Vector
 from fedpact.problem import Share
 from fedpact.solvers.constrained.condensation import apply
-from fedpact.solvers.local import Constant
+from fedpact.solvers.local import Anchored, Constant
 
 
 def augmented_lagrangian(share: Share, multiplier: Vector, penalty: float, dim: int) -> Function:
@@ -84,3 +84,23 @@ class AugmentedLagrangian(Function):
     def _slope(self, value: Vector) -> Matrix:
         assert self.share.constraint is not None
         return self.share.constraint.cone.project_dual_jacobian(self.multiplier + self.penalty * value)
+
+
+def gradient_between(function: Function, w: Vector, copy: Vector) -> tuple[Vector, float]:
+    """Gradient at w of the Lagrangian whose multiplier P_{K*}(mu + beta c) is that of a copy of w; |c(w) - c(copy)|.
+
+    The gradient of the augmented Lagrangian itself is beta times as sensitive to w along the constraint's gradients.
+    Functions of other kinds have no multiplier: their gradient at w, and 0.
+    """
+    if isinstance(function, Anchored):
+        gradient, gap = gradient_between(function.function, w, copy)
+        return gradient + function.weight * (w - function.anchor), gap
+    if not isinstance(function, AugmentedLagrangian) or function.share.constraint is None:
+        return function.gradient(w), 0.0
+    constraint = function.share.constraint.function
+    there = constraint.value(copy)
+    here, jacobian = constraint.value_and_jacobian(w)
+    gradient = jacobian.T @ function.shifted(there)
+    if function.share.objective is not None:
+        gradient = gradient + function.share.objective.gradient(w)
+    return gradient, float(np.max(np.abs(here - there), initial=0.0))

@@ -29,12 +29,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedpact.federation import Order, Reply, Summed, client_step, skippable
+from fedpact.federation import Largest, Order, Reply, Summed, client_step, skippable
 from fedpact.functions import Function
 from fedpact.problem import Share
 from fedpact.prox import Prox, Zero
 from fedpact.solvers.base import Solver, option
 from fedpact.solvers.consensus.rounds import sample_owners
+from fedpact.solvers.constrained.augmented_lagrangian import gradient_between
 from fedpact.solvers.constrained.coupling import for_server
 from fedpact.solvers.local import Constant, Minimum, anchored, minimize
 from fedpact.solvers.run import Iterate, Run, Verdict
@@ -86,6 +87,11 @@ class Consensus:
     slack: Vector  # s_i, as the server placed it last
     factor: Matrix | None = None  # of the Hessian of (15), as last formed
 
+    @property
+    def proposal(self) -> Vector:
+        """u~: (17)"""
+        return self.u[: self.multiplier.size] + self.multiplier / self.penalty
+
 
 @dataclass(frozen=True, kw_only=True)
 class Round(Order):
@@ -97,6 +103,7 @@ class Round(Order):
     relative: float = 0.0
     relaxation: float = 1.0
     balance: bool = False  # choose rho_i of the next round anew
+    at_copy: bool = False  # measure with the constraint's multiplier at the owner's copy, not at w
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +114,7 @@ class Updated(Reply):
     stationarity: Summed[float]  # eps~
     gradient: Summed[Vector]  # what eps~ is the size of, of w's variables
     apart: Summed[float]  # sum of its squares in the owner's slacks and private variables
+    gap: Largest[float]  # between the constraint's values at w and at the copy, max-norm
     primal: Summed[float]  # rho_i |u_new - w|^2
     weight: Summed[float]  # r_i of the next round
     looseness: Summed[float]  # 1 / r_i of those that hold a part of the coupled constraint
@@ -124,8 +132,8 @@ def begin(
     slack: int = 0,
     private: int = 0,
     factor: Matrix | None = None,
-) -> tuple[Consensus, Vector]:
-    """The owner's start: (u, lambda, u~) = (w, -grad F_i(w), w - grad F_i(w) / rho_i), and that u~.
+) -> Consensus:
+    """The owner's start: (u, lambda, u~) = (w, -grad F_i(w), w - grad F_i(w) / rho_i).
 
     point: (w, s_i, v_i) with so many slacks and private variables; penalty: rho; factor: of a Hessian like that of (15)
     """
@@ -134,8 +142,19 @@ def begin(
     multiplier = -function.gradient(point)[:tied]
     if function.constant_hessian:  # then it must be exact
         factor = None
-    fresh = Consensus(point, multiplier, rho, weight, slack=point[tied - slack : tied], factor=factor)
-    return fresh, point[:tied] + multiplier / rho
+    return Consensus(point, multiplier, rho, weight, slack=point[tied - slack : tied], factor=factor)
+
+
+def resume(function: Function, state: Consensus) -> Consensus:
+    """The owner's start on a function that differs from the last in its multiplier, centre and penalty: where it was.
+
+    differs from He24, where every call begins with `begin`: lambda_i ends as minus the gradient of the owner's
+    Lagrangian with the new multiplier, which it will be in the end, too. That of the augmented Lagrangian is farther
+    off by beta c(w), as if the multiplier were to change once more by as much as it just did.
+    """
+    if function.constant_hessian:  # the factor must be exact
+        return replace(state, factor=None)
+    return state
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a reply that is not finite is refused
@@ -161,23 +180,30 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
     # 3. (18): grad phi(w) - rho (w - u^t), where u^t is the copy from before this round's solve. The bound holds for
     # any private variables, if their part of grad phi counts: these are the ones that the outer iteration takes.
     pull = np.append(state.multiplier - rho * (w - before), np.zeros_like(private))
-    stationarity = function.gradient(np.append(w, private)) + pull
+    point = np.append(w, private)
+    gap = 0.0
+    if order.at_copy:
+        gradient, gap = gradient_between(function, point, found.w)
+    else:
+        gradient = function.gradient(point)
+    stationarity = gradient + pull
     apart = stationarity[order.w.size :]
 
     # 4. the next penalty, and the proposal (17) with it
     weight = state.weight
     if order.balance:
-        weight *= _balance(u - w, u - before, found.indefinite)
+        weight *= _balance(u - target, u - before, found.indefinite)
     next_rho = rho * (weight / state.weight)
     factor = found.factor
     if weight != state.weight and function.constant_hessian:
         factor = None
     after = Consensus(found.w, multiplier, next_rho, weight, slack, factor)
     return after, Updated(
-        proposal=for_server(u + multiplier / next_rho, order.w.size, order.push.size, weight),
+        proposal=for_server(after.proposal, order.w.size, order.push.size, weight),
         stationarity=float(np.max(np.abs(stationarity))),
         gradient=stationarity[: order.w.size],
         apart=float(apart @ apart),
+        gap=gap,
         primal=rho * float((u - w) @ (u - w)),
         weight=weight,
         looseness=1 / weight if slack.size else 0.0,
@@ -190,24 +216,22 @@ def update(function: Function, state: Consensus, order: Round) -> tuple[Consensu
 
 def update_part(function: Function, state: Consensus, order: Round) -> tuple[Consensus, Updated]:
     """The same where a sample is asked: the reply tells by how much the proposal changed, at a penalty that stays."""
-    before = state.u[: state.multiplier.size] + state.multiplier / state.penalty
     after, reply = update(function, state, order)
-    proposed = for_server(before, order.w.size, order.push.size, state.weight)
+    proposed = for_server(state.proposal, order.w.size, order.push.size, state.weight)
     return after, replace(reply, proposal=reply.proposal - proposed)
 
 
-def _balance(primal: Vector, dual: Vector, indefinite: bool) -> float:
-    """The factor for rho_i: the root of |u - w| over |u - u_old|, so that both come to the same length.
+def _balance(pulled: Vector, moved: Vector, indefinite: bool) -> float:
+    """The factor for rho_i: the root of |change of lambda| / rho_i over |change of u|.
 
-    Their ratio times rho_i is the curvature of F_i along the last step (the change of lambda over the change of u), and
-    a penalty near that curvature is what ADMM likes. differs from He24, where the rho_i are fixed: curvatures of owners
-    differ by orders of magnitude, since few constraints bind, and are not known before.
+    Their ratio is the curvature of F_i along the last step over rho_i, and a penalty near that curvature is what ADMM
+    likes. differs from He24, where the rho_i are fixed: curvatures of owners differ by orders of magnitude, since few
+    constraints bind, and are not known before.
     """
     if indefinite:
         return RAISE
-    missed = float(np.linalg.norm(primal)) + 1e-300
-    moved = float(np.linalg.norm(dual)) + 1e-300
-    return float(np.clip(np.sqrt(missed / moved), 1 / MOST, MOST))
+    ratio = (float(np.linalg.norm(pulled)) + 1e-300) / (float(np.linalg.norm(moved)) + 1e-300)
+    return float(np.clip(np.sqrt(ratio), 1 / MOST, MOST))
 
 
 def _tie(function: Function, state: Consensus, target: Vector) -> Function:
@@ -235,8 +259,10 @@ class Admm:
     place:    (sum of proposed slacks, sum of 1 / rho_i) -> the push that minimises the server's function of their sum,
               and the sum of the slacks after it
     decay:    q; None: accuracies follow the residuals
-    adapt:    owners balance their penalties, and over-relax; else Algorithm 2 as it is printed
+    adapt:    owners balance their penalties, over-relax, and take their multipliers at their copies; else Algorithm 2
+              as it is printed
     residual: the left side of (19), or what it bounds; estimated where a sample was asked
+    gap:      between the constraints' values at w and at the owners' copies, the largest; most_gap: its target
     failure:  why it cannot get any further; empty while it can
     participation: share of the owners that a round asks; drawn: rounds of the calls before this one
     certain:  were all owners asked in the last round?
@@ -252,6 +278,7 @@ class Admm:
     penalty: float
     owners: int
     adapt: bool
+    most_gap: float = np.inf
     looseness: float = 0.0
     slacks: Vector = field(default_factory=lambda: np.zeros(0))
     place: Callable[[Vector, float], tuple[Vector, Vector]] = lambda proposed, looseness: (proposed, proposed)
@@ -259,6 +286,7 @@ class Admm:
     drawn: int = 0
     rounds: int = 0
     residual: float = np.inf
+    gap: float = 0.0
     failure: str = ""
     certain: bool = False
     _kept: Matrix | None = None
@@ -275,8 +303,13 @@ class Admm:
             self.regularizer = Zero()
 
     @property
+    def arrived(self) -> bool:
+        """Whether the owners that were asked last meet both targets."""
+        return self.residual <= self.tolerance and self.gap <= self.most_gap
+
+    @property
     def finished(self) -> bool:
-        return (self.residual <= self.tolerance and self.certain) or bool(self.failure)
+        return (self.arrived and self.certain) or bool(self.failure)
 
     @property
     def mean_penalty(self) -> float:
@@ -320,6 +353,7 @@ class Admm:
 
         # 3. how far w is from the minimum
         self.residual = self._measure(at_server, total, accuracy, part)
+        self.gap = total.gap
         failed = [owner for owner, reply in zip(asked, replies, strict=True) if not reply.converged]
         if not at_server.converged:
             failed.insert(0, "the server")
@@ -329,7 +363,7 @@ class Admm:
 
     def _choose_owners(self, run: Run, order: Round) -> tuple[str, ...]:
         """A sample; all owners where they balance their penalties, or where only they can tell that tau is met."""
-        if order.balance or self.residual <= self.tolerance:
+        if order.balance or self.arrived:
             return run.owners
         return sample_owners(run, self.participation, self.drawn + self.rounds)
 
@@ -359,7 +393,15 @@ class Admm:
         if balance:
             self._patience *= LATER
             self._wait = self.rounds + self._patience
-        return Round(w=self.w, push=push, accuracy=accuracy, relative=relative, relaxation=RELAXATION, balance=balance)
+        return Round(
+            w=self.w,
+            push=push,
+            accuracy=accuracy,
+            relative=relative,
+            relaxation=RELAXATION,
+            balance=balance,
+            at_copy=True,
+        )
 
     def _measure(self, at_server: Minimum, total: Updated, accuracy: float, part: float) -> float:
         """The left side of (19); it bounds the stationarity of w only with what the server really reached.
@@ -381,7 +423,7 @@ class Admm:
             self._halved = self.rounds
         idle = self.rounds - self._halved
         self._stuck = self._stuck + 1 if failed else 0
-        if self.residual <= self.tolerance:  # or seems to be, after a sample
+        if self.arrived:  # or seems to be, after a sample
             return
         if idle >= STAGNATION:
             self.failure = f"the inner residual stays at {self.residual:.1e}, above its target {self.tolerance:.1e}"
@@ -416,8 +458,8 @@ class Begun(Judged):
 @client_step
 def begin_alone(share: Share, state: Any, order: Begin) -> tuple[Consensus, Begun]:
     function = share.objective or Constant(order.w.size)
-    consensus, proposal = begin(function, order.w, order.penalty)
-    return consensus, Begun(proposal=proposal, **judged_terms(share, order.w, np.zeros(0), np.zeros(0)))
+    consensus = begin(function, order.w, order.penalty)
+    return consensus, Begun(proposal=consensus.proposal, **judged_terms(share, order.w, np.zeros(0), np.zeros(0)))
 
 
 @skippable

@@ -20,6 +20,11 @@ Notation (He24-conic numbering)
     q       decay of the subproblems' accuracies inside Algorithm 2            inner_decay
     s       tau_k = s / (k+1)^2, accuracy of the outer subproblems             accuracy
 
+differs from He24, unless the consensus penalty is given: an owner updates its multiplier at its own copy u_i of
+w^{k+1}, which is as near to the constraint as the subproblem wants it. mu_i^k + beta c_i(w) is off by beta times what
+w and u_i still differ by, so w would have to be beta times as accurate. And Algorithm 2 goes on from the copies that it
+ended with (`inexact_admm.resume`).
+
 differs from He24 (8), which stops when w and the multipliers hardly move: by Theorem 3.1 that implies the certificate,
 and the certificate itself is checked after every outer iteration.
 """
@@ -40,7 +45,7 @@ from fedpact.solvers.consensus.rounds import PARTICIPATION
 from fedpact.solvers.constrained import inexact_admm as admm
 from fedpact.solvers.constrained.augmented_lagrangian import augmented_lagrangian
 from fedpact.solvers.constrained.coupling import Coupling, divide_penalty, for_server
-from fedpact.solvers.constrained.proximal_al_pace import Pace, default_accuracy, outer_accuracy
+from fedpact.solvers.constrained.proximal_al_pace import Pace, default_accuracy, default_gap, outer_accuracy
 from fedpact.solvers.local import anchored
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import default_consensus_penalty, default_penalty, look
@@ -111,6 +116,7 @@ class Conclude(Order):
     best: bool  # the multiplier of the iteration before is the best so far
     penalty: float  # for the next subproblem
     consensus_penalty: float
+    at_copy: bool  # take the multiplier at the owner's copy, and go on from there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +138,7 @@ def start(share: Share, state: Any, order: Start) -> tuple[State, Started]:
         multiplier = np.concatenate([price, order.coupled / order.scale])
     point = insert_slack(share, own_point, order.scale)
     function = local_function(with_slack, multiplier, order.penalty, order.holders, point)
-    consensus, proposed = admm.begin(function, point, order.consensus_penalty, weight, with_slack.slack, share.private)
+    consensus = admm.begin(function, point, order.consensus_penalty, weight, with_slack.slack, share.private)
     private = Private.of(share, own_point)
     fresh = State(
         iteration=order.iteration,
@@ -151,7 +157,7 @@ def start(share: Share, state: Any, order: Start) -> tuple[State, Started]:
         drift=np.zeros_like(price),
         consensus=consensus,
     )
-    proposal = for_server(proposed, dim, order.coupled_length, weight)
+    proposal = for_server(consensus.proposal, dim, order.coupled_length, weight)
     return fresh, Started(proposal=proposal, **judged_terms(share, own_point, price, order.coupled))
 
 
@@ -181,14 +187,20 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
     dim = order.w.size
     with_slack = add_slack(share, dim, state.scale)
     point = np.concatenate([order.w, state.consensus.slack, state.consensus.u[dim + with_slack.slack :]])
-    multiplier, change = next_multiplier(with_slack, point, state.multiplier, state.penalty)
+    held = state.consensus
+    meeting = point
+    if order.at_copy:
+        meeting = held.u
+    multiplier, change = next_multiplier(with_slack, meeting, state.multiplier, state.penalty)
     own_point = np.concatenate([order.w, point[dim + with_slack.slack :]])
     price = multiplier[: share.multiplier_length]
     function = local_function(with_slack, multiplier, order.penalty, state.holders, point)
-    held = state.consensus
-    consensus, proposed = admm.begin(
-        function, point, order.consensus_penalty, held.weight, with_slack.slack, share.private, held.factor
-    )
+    if order.at_copy:
+        consensus = admm.resume(function, held)
+    else:
+        consensus = admm.begin(
+            function, point, order.consensus_penalty, held.weight, with_slack.slack, share.private, held.factor
+        )
     after = replace(
         state,
         iteration=order.iteration,
@@ -201,7 +213,7 @@ def conclude(share: Share, state: State, order: Conclude) -> tuple[State, Repric
         consensus=consensus,
     )
     terms = judged_terms(share, own_point, price, order.coupled)
-    proposal = for_server(proposed, dim, order.coupled_length, held.weight)
+    proposal = for_server(consensus.proposal, dim, order.coupled_length, held.weight)
     return after, Repriced(change=change, proposal=proposal, **terms)
 
 
@@ -251,7 +263,7 @@ class Server:
     penalty: float
     pace: Pace
     subproblem: admm.Admm = field(init=False)
-    first: float = 0.0  # stationarity of the start
+    first: tuple[float, float] = (0.0, 0.0)  # stationarity and feasibility of the start
     k: int = 0
 
     @property
@@ -332,7 +344,7 @@ class ProximalAL(Solver[Server]):
         )
         slacks = state.coupling.first_slacks(replies.total.coupled)
         judged = certificate_of(run.problem, run.start, prices, replies)
-        state.first = judged[0].stationarity
+        state.first = (judged[0].stationarity, judged[0].feasibility)
         weight = float(len(run.owners))
         penalties = Penalties(rho, weight, state.coupling.looseness)
         state.subproblem = self._subproblem(run, state, penalties, replies.total.proposal, slacks)
@@ -383,6 +395,7 @@ class ProximalAL(Solver[Server]):
             best=run.best.iteration == run.first + state.k,
             penalty=next_beta,
             consensus_penalty=found.penalty,
+            at_copy=found.adapt,
         )
         replies = run.ask(conclude, order)
         judged = certificate_of(run.problem, found.w, state.prices, replies)
@@ -439,6 +452,7 @@ class ProximalAL(Solver[Server]):
             decay=admm.decay_of(self.inner_decay, adapt),
             penalty=penalties.rho,
             adapt=adapt,
+            most_gap=default_gap(state.first[1], state.k, run.tol),
             participation=self.participation,
             drawn=drawn,
         )
@@ -449,4 +463,4 @@ class ProximalAL(Solver[Server]):
             return outer_accuracy(self.accuracy, state.k, run.tol)
         if self.penalty is not None:
             return outer_accuracy(run.tol[0], state.k, run.tol)
-        return default_accuracy(state.first, state.k, run.tol)
+        return default_accuracy(state.first[0], state.k, run.tol)

@@ -22,6 +22,9 @@ DECAY = 0.1
 #: tau_k falls to no less than this part of the asked stationarity, where s is given and where it is not.
 LEAST_GIVEN = 1e-3
 LEAST = 0.1
+#: Likewise for the gap between constraints at w and at the owners' copies: beside the change of the multipliers it is
+#: what w misses the constraints by.
+LEAST_GAP = 0.5
 
 
 def outer_accuracy(accuracy: float, k: int, tol: tuple[float, float]) -> float:
@@ -39,6 +42,11 @@ def default_accuracy(first: float, k: int, tol: tuple[float, float]) -> float:
     not be accurate. The theory asks that the tau_k are summable.
     """
     return max(FIRST * DECAY**k * first, LEAST * tol[0])
+
+
+def default_gap(first: float, k: int, tol: tuple[float, float]) -> float:
+    """How far constraints at w may be from those at the owners' copies, from the feasibility of the start."""
+    return max(FIRST * DECAY**k * first, LEAST_GAP * tol[1])
 
 
 @dataclass

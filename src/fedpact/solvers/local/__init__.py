@@ -22,6 +22,7 @@ LAST_STEPS = 2000
 __all__ = [
     "CONSTANT_LIMIT",
     "DENSE_LIMIT",
+    "Anchored",
     "Constant",
     "Minimum",
     "anchored",
