@@ -112,3 +112,9 @@ def test_resumed_in_the_middle_of_a_pass_it_gives_the_same_bits(engine: str, tmp
 def test_other_methods_refuse_counted_rates() -> None:
     with raises_code("FP-OPTION-110"):
         fp.solve(rings()[0], "accelerated")
+
+
+def test_other_methods_refuse_counted_rates_that_only_their_owners_hold() -> None:
+    sources = {str(share.name): share for share in rings()[0].shares}
+    with raises_code("FP-OPTION-110"):
+        fp.solve(fp.RemoteProblem(sources), "accelerated")
