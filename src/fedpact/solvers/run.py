@@ -138,7 +138,7 @@ class Best:
 
     def _rank(self, iteration: int, certificate: Certificate, objective: float) -> tuple[float, ...]:
         """The lower, the better."""
-        last = (certificate.missed(self.tol),)
+        last: tuple[float, ...] = (certificate.missed(self.tol),)
         if self.by_objective:
             last = (not certificate.meets(self.tol), objective)
         if not self.feasible_first:
