@@ -189,6 +189,7 @@ def test_a_mean_over_rows_has_minibatches(each):
     np.testing.assert_allclose(whole.batch(drawn).hessian(w), part.hessian(w), rtol=1e-12, atol=1e-15)
     small = from_jax(losses, (X, y), params, dtype="float32")
     assert small.gradient(w).dtype == np.float64
+    assert whole.rounding < abs(small.value(w) - whole.value(w)) / whole.value(w) < small.rounding
     np.testing.assert_allclose(small.gradient(w), whole.gradient(w), rtol=1e-4, atol=1e-6)
 
 

@@ -20,12 +20,15 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError, ProblemError
 from fedpact.functions.arrays import as_numbers, as_vector, first_of, non_finite_defect
+from fedpact.functions.base import ROUNDING as BASE_ROUNDING
 from fedpact.functions.base import Function, Indices
 from fedpact.functions.callables import Smooth
 from fedpact.types import Matrix, Vector
 
 #: The mean over two parts of the rows is the mean over all of them, up to rounding in either precision.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
+#: Relative rounding of a value, for checks that compare values.
+PRECISION = {"float64": BASE_ROUNDING, "float32": 1e-6}
 
 
 def from_jax(
@@ -103,6 +106,7 @@ class JaxLoss(Smooth):
             self.start = parameters_from_jax(params)
             dim = self.start.size
         super().__init__(self._value_and_gradient, self._hessian if hessian else None, dim)
+        self.rounding = PRECISION[dtype]
         if dim is not None:
             self._check(dim)
             self.rows = self._count_rows()

@@ -219,7 +219,7 @@ class SmoothedRates(Map):
         self.weights = np.stack([_as_weights(self.soft, one) for one in given])
         self.dim = self.soft.dim
         self.rows = self.soft.rows
-        self.has_hessian = self.soft.has_hessian
+        self.has_hessian = self.soft.has_hessian and not self.stands_in
         self.rounding = self.soft.rounding
         self.start = self.soft.start
 
@@ -271,19 +271,7 @@ class CountedRates(SmoothedRates):
     that of the smoothed rates, weighed by these prices. For "stochastic-al", whose steps never compare values of c.
     """
 
-    has_hessian = False
     stands_in = True
-
-    def __init__(
-        self,
-        X: ArrayLike | sp.sparray | sp.spmatrix | SoftDecisions,
-        weights: ArrayLike,
-        constant: ArrayLike,
-        width: float = 1.0,
-        classes: int = 2,
-    ) -> None:
-        super().__init__(X, weights, constant, width, classes)
-        self.has_hessian = False
 
     def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[Vector], Matrix]]:
         _, jacobian, curvature = super().expand(w)

@@ -97,6 +97,7 @@ class Description:
     private:   whether it has variables that it keeps for itself; how many is its own business
     operator:  whether its objective is an operator, not a function; `hessian` is then about its Jacobian
     split:     length of u where the operator is that of a saddle function f(u, v); -1 elsewhere
+    stands_in: whether derivatives of its constraint are those of a smooth stand-in (`CountedRates`)
     """
 
     dim: int
@@ -108,6 +109,7 @@ class Description:
     private: bool
     operator: bool = False
     split: int = -1
+    stands_in: bool = False
 
 
 def describe(share: Share) -> Description:
@@ -117,8 +119,10 @@ def describe(share: Share) -> Description:
     operator = objective is not None and not objective.gradient_field
     problem = MonotoneProblem([share]) if operator else FederatedProblem([share])
     cone = ""
+    stands_in = False
     if share.constraint is not None:
         cone = json.dumps(cone_to_json(share.constraint.cone))
+        stands_in = share.constraint.function.stands_in
     coupled = ""
     if share.coupled_cone is not None:
         coupled = json.dumps(cone_to_json(share.coupled_cone))
@@ -132,6 +136,7 @@ def describe(share: Share) -> Description:
         private=problem.private,
         operator=operator,
         split=split_of(share.objective),
+        stands_in=stands_in,
     )
 
 
@@ -150,7 +155,7 @@ def stand_in(name: str, said: Description) -> Share:
         objective = Elsewhere(name, dim, said.hessian, operator=said.operator, split=said.split)
     if said.cone:
         cone = cone_from_json(json.loads(said.cone))
-        constraint = Constraint(MapElsewhere(name, dim, cone.dim, said.hessian), cone)
+        constraint = Constraint(MapElsewhere(name, dim, cone.dim, said.hessian, said.stands_in), cone)
     if said.coupled:
         coupled_cone = cone_from_json(json.loads(said.coupled))
         coupled = MapElsewhere(name, dim, coupled_cone.dim, said.hessian)
@@ -180,11 +185,12 @@ class Elsewhere(Function):
 class MapElsewhere(Map):
     """Stands for a map that only its owner can evaluate."""
 
-    def __init__(self, owner: str, dim: int | None, length: int, has_hessian: bool) -> None:
+    def __init__(self, owner: str, dim: int | None, length: int, has_hessian: bool, stands_in: bool = False) -> None:
         self.owner = owner
         self.dim = dim
         self.length = length
         self.has_hessian = has_hessian
+        self.stands_in = stands_in
 
     def value_and_jacobian(self, w: Vector) -> tuple[Vector, Matrix]:
         raise _unknown_here(f"{self.owner}: its constraint")

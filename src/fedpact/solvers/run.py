@@ -109,11 +109,14 @@ class Best:
 
     latest_only: parties that hold columns cannot go back, so theirs is the latest one
     feasible_first: what is violated beyond the tolerance counts before the rest; any point is better than the start
+    by_objective: of points that miss the tolerances the one with the lowest objective is best: where the problem is not
+        convex, the untrained start may be nearer to stationary than all that follows
     """
 
     tol: tuple[float, float]
     latest_only: bool = False
     feasible_first: bool = False
+    by_objective: bool = False
     iteration: int = -1
     certificate: Certificate | None = None
     objective: float = np.nan
@@ -125,19 +128,22 @@ class Best:
         assert iterate.judged is not None
         certificate, objective = iterate.judged
         first = self.certificate is None or self.latest_only
-        if first or self._rank(iterate.number, certificate) <= self._rank(self.iteration, self.judged):
+        rank = self._rank(iterate.number, certificate, objective)
+        if first or rank <= self._rank(self.iteration, self.judged, self.objective):
             self.iteration = iterate.number
             self.w = iterate.w
             self.multiplier = iterate.multiplier
             self.certificate = certificate
             self.objective = objective
 
-    def _rank(self, iteration: int, certificate: Certificate) -> tuple[bool, float, float]:
+    def _rank(self, iteration: int, certificate: Certificate, objective: float) -> tuple[float, ...]:
         """The lower, the better."""
-        missed = certificate.missed(self.tol)
+        last: tuple[float, ...] = (certificate.missed(self.tol),)
+        if self.by_objective:
+            last = (not certificate.meets(self.tol), objective)
         if not self.feasible_first:
-            return False, 0.0, missed
-        return iteration == 0, max(certificate.violation - self.tol[1], 0.0), missed
+            return last
+        return iteration == 0, max(certificate.violation - self.tol[1], 0.0), *last
 
     @property
     def judged(self) -> Certificate:

@@ -236,6 +236,7 @@ class Described(Reply):
     private: bool
     operator: bool
     split: int
+    stands_in: bool
 
 
 @client_step

@@ -88,6 +88,46 @@ def test_a_network_meets_counted_rates_that_it_misses_without_them() -> None:
     assert "all constraints hold on all rows" in after.reason
 
 
+GAP = 0.05
+
+
+def biased() -> tuple[fp.FederatedProblem, list[tuple[np.ndarray, np.ndarray]]]:
+    """A ReLU network on rows with a skewed column; every owner bounds the gap in recall between two groups, counted."""
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)]
+    module = torch.nn.Sequential(*layers)
+    shares = []
+    tables = []
+    for name in ("north", "south", "west"):
+        group = (rng.random(400) < 0.6).astype(float)
+        gain = np.exp(1.5 * rng.standard_normal(400))
+        X = np.column_stack([group - 0.6, gain / gain.std(), rng.standard_normal((400, 2))])
+        score = 0.6 * group + X[:, 1] + X[:, 2] - X[:, 3] ** 2 - 1
+        y = (rng.random(400) < 1 / (1 + np.exp(-2 * score))).astype(float)
+        tables.append((y, group))
+        objective = from_torch(module, LOSS, (X, y[:, None]), hessian=False, dtype="float32") / 3
+        gap = y * group / np.sum(y * group) - y * (1 - group) / np.sum(y * (1 - group))
+        decisions = decisions_from_torch(module, X, dtype="float32")
+        gaps = CountedRates(decisions, [gap, -gap], [-GAP, -GAP])
+        shares.append(fp.Share(objective, fp.Constraint(gaps, fp.cones.Nonnegative(2)), name=name))
+    return fp.FederatedProblem(shares), tables
+
+
+def test_gaps_are_met_without_giving_all_rows_one_class() -> None:
+    problem, tables = biased()
+    found = fp.solve(problem, "stochastic-al", passes=20, batch_size=20, tol=(1e-3, 1e-9))
+    right = []
+    for share, (y, group) in zip(problem.shares, tables, strict=True):
+        assert share.constraint is not None
+        decided = share.constraint.function.soft.count(found.w)  # type: ignore[attr-defined]
+        recalls = [np.mean(decided[(y == 1) & (group == one)]) for one in (0, 1)]
+        assert abs(recalls[1] - recalls[0]) <= GAP + 1e-9
+        right.append(np.mean(decided == y))
+    one_class = 1 - np.mean([y for y, _ in tables])
+    assert np.mean(right) > one_class + 0.05
+
+
 def stop_at(exchanges: int) -> Any:
     return lambda progress: progress.rounds >= exchanges
 
@@ -112,3 +152,9 @@ def test_resumed_in_the_middle_of_a_pass_it_gives_the_same_bits(engine: str, tmp
 def test_other_methods_refuse_counted_rates() -> None:
     with raises_code("FP-OPTION-110"):
         fp.solve(rings()[0], "accelerated")
+
+
+def test_other_methods_refuse_counted_rates_that_only_their_owners_hold() -> None:
+    sources = {str(share.name): share for share in rings()[0].shares}
+    with raises_code("FP-OPTION-110"):
+        fp.solve(fp.RemoteProblem(sources), "accelerated")

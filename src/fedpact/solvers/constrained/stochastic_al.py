@@ -1,6 +1,6 @@
 """Stochastic augmented Lagrangian: local minibatch steps under constraints, for networks and other large models.
 
-    mu_i <- P_{K*}(mu_i + beta c_i(w)),  z_i = P_{K*}(mu_i + beta c_i(w))   owner i, c_i over all of its rows
+    mu_i <- P_{K*}(mu_i + r beta c_i(w)), z_i = P_{K*}(mu_i + beta c_i(w))  owner i, c_i over all of its rows
     y <- w,  then tau times  y <- y - eta g_i(y)                            g_i over a fresh minibatch B
     m <- momentum m + mean_i (y_i - w),  w <- w + m                         the server, over the owners asked
 
@@ -18,12 +18,23 @@ docs/benchmarks/networks.md has what was tried, with numbers. Where constraints 
 what is counted and gradients what is smoothed, a proxy-Lagrangian (Cotter et al. 2019).
 
 Nothing has to be tuned:
-- eta = STRIDE / L, L the largest curvature of an owner's Lagrangian on a sample of its rows, looked at again on the
-  way; constant for half of the rounds, it then falls to zero linearly, and with it noise and drift.
+- eta = STRIDE / L, L the largest curvature of an owner's Lagrangian on a sample of its rows. That of a network follows
+  the steps: the shorter they are, the sharper it gets (Cohen et al. 2021), and steps that follow the curvature shrink
+  without end. So L is that of the start; on convex problems it is looked at again on the way. eta is constant for half
+  of the rounds and then falls to zero linearly, and with it noise and drift.
+- The loss comes first: a network learns without its bounds for LOSS_FIRST of the rounds. Before that its scores are
+  small, and to give all rows one class meets any gap.
 - beta is such that one round would undo a part THETA of a violation, were the c_i linear: in a round w goes eta tau /
-  (1 - momentum) times the gradient, its travel, and c_i changes by |J_i|^2 times that. It falls with eta.
+  (1 - momentum) times the gradient, its travel, and c_i changes by |J_i|^2 times that. As the steps of networks shrink
+  beta grows, so that counted bounds are met to the last row; on convex problems it falls with eta, and multipliers
+  settle.
+- momentum falls with eta. While it is large, w answers to multipliers for ten rounds, and the rates of all owners swing
+  together; multipliers that move by r = 1 - momentum of what the weights z answer do not feed that.
+- Bounds are counted at every w that a round begins with. The latest one that met them all is returned where the last
+  one does not.
 
 Notation
+    r        how fast multipliers follow their weights, 1 - momentum    Server.pace
     tau      local steps in a round                                     steps
     B        rows in a minibatch                                        batch_size
     S / N    share of the owners that a round asks                      participation
@@ -39,8 +50,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedpact.cones import Cone
 from fedpact.federation import Order, Reply, Summed, client_step
-from fedpact.problem import Certificate, Constraint, Share, Terms
+from fedpact.problem import Certificate, Share, Terms
 from fedpact.problem.share import evaluate
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.consensus.rounds import add_ridge, divide_regularizer, has_run_away, sample_owners
@@ -59,19 +71,24 @@ from fedpact.types import Matrix, Vector
 #: Local steps are of this length over L. Corrected ones are gradient steps, for which 1 is safe.
 STRIDE = 1.5
 CORRECTED_STRIDE = 1.0
-#: Part of a violation that one round of steps is to undo.
-THETA = 0.5
+#: Part of a violation that one round of steps is to undo, were all constraints violated and pulling the same way.
+#: Corrected steps need the caution; those of networks, with fewer rounds than multipliers have to learn, do not.
+CORRECTED_THETA = 0.5
+THETA = 2.0
+#: Part of the rounds in which a network learns its loss alone: rates of one that knows nothing are no guide.
+LOSS_FIRST = 0.3
 #: Of the server's steps: w goes on for about ten rounds in a direction that was good.
 MOMENTUM = 0.9
+#: Steps count as no shorter than this part of the longest one where the penalty is taken from them.
+SHORTEST = 0.05
 #: Rounds in which every owner sees all its rows once: multipliers move as often.
 ROUNDS_A_PASS = 5
 #: Local steps in a round where the functions are no means over rows.
 FULL_STEPS = 10
 #: Part of the rounds before steps begin to shrink.
 STEADY = 0.5
-#: The certificate is looked at so many times on the way, and after each of the last rounds.
+#: The certificate is looked at so many times on the way.
 LOOKS = 10
-LAST = 5
 #: Rows on which an owner estimates its curvature, and power iterations for that.
 SAMPLE = 512
 POWERS = 8
@@ -91,11 +108,10 @@ class Multiplier:
     value: Vector
     weights: Vector
 
-    def move(self, constraint: Constraint, w: Vector, penalty: float) -> Multiplier:
-        """The multiplier after w, with c over all rows; z is one step ahead, which damps oscillations."""
-        change = penalty * constraint.function.value(w)
-        value = constraint.cone.project_dual(self.value + change)
-        return Multiplier(value, constraint.cone.project_dual(value + change))
+    def move(self, cone: Cone, change: Vector, pace: float) -> Multiplier:
+        """The multiplier after a change of beta c(w); z is one whole change ahead, which damps oscillations."""
+        value = cone.project_dual(self.value + pace * change)
+        return Multiplier(value, cone.project_dual(value + change))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,15 +167,24 @@ class Round(Order):
     step_size: float
     batch_size: int
     penalty: float
+    pace: float
     ridge: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moved(Reply):
-    """moved: y - w; change: of v_i; gradients: evaluated; diverged: the steps ran away, and nothing was changed."""
+    """What became of w.
+
+    moved:     y - w
+    change:    of v_i
+    missed:    square of the violation at w, over all rows
+    gradients: evaluated
+    diverged:  the steps ran away, and nothing was changed
+    """
 
     moved: Summed[Vector]
     change: Summed[Vector]
+    missed: Summed[float]
     gradients: int
     diverged: bool
 
@@ -286,8 +311,11 @@ def estimate_curvature(slope: Callable[[Vector], Vector], w: Vector, rounding: f
 def advance(share: Share, state: Member, order: Round) -> tuple[Member, Moved]:
     """The multiplier, then tau local steps."""
     multiplier = state.multiplier
+    missed = 0.0
     if share.constraint is not None:
-        multiplier = multiplier.move(share.constraint, order.w, order.penalty)
+        value = share.constraint.function.value(order.w)
+        missed = share.constraint.cone.violation(value) ** 2
+        multiplier = multiplier.move(share.constraint.cone, order.penalty * value, order.pace)
     slope = Slope(share, multiplier.weights, order, order.batch_size, STEPS)
     variate = state.variate
     if order.corrected:
@@ -304,9 +332,10 @@ def advance(share: Share, state: Member, order: Round) -> tuple[Member, Moved]:
             y = y - order.step_size * direction
     if has_run_away(y, order.w):
         none = np.zeros_like(y)
-        return state, Moved(moved=none, change=none, gradients=slope.gradients, diverged=True)
+        return state, Moved(moved=none, change=none, missed=missed, gradients=slope.gradients, diverged=True)
     after = replace(state, multiplier=multiplier, variate=variate)
-    return after, Moved(moved=y - order.w, change=change, gradients=slope.gradients, diverged=False)
+    reply = Moved(moved=y - order.w, change=change, missed=missed, gradients=slope.gradients, diverged=False)
+    return after, reply
 
 
 # --------------------------------------------------------------------------------------------------- the server's half
@@ -334,10 +363,18 @@ class Server:
     rounds: int = 1  # all of them
     k: int = 0
     looked: int = 0  # round of the latest look
+    kept: Vector | None = None  # the latest w of those that missed their bounds least, ...
+    missed: float = np.inf  # ... and the sum of the squares by which it did
 
     @property
     def momentum(self) -> float:
-        return 0.0 if self.corrected else MOMENTUM
+        """It falls with the steps: what w owes to earlier rounds answers no multiplier."""
+        return 0.0 if self.corrected else MOMENTUM * self.decay
+
+    @property
+    def pace(self) -> float:
+        """r: what w will still do about a violation is not asked of it again."""
+        return 1 - self.momentum
 
     @property
     def decay(self) -> float:
@@ -351,14 +388,31 @@ class Server:
 
     @property
     def penalty(self) -> float:
-        travel = self.longest_step * self.steps / (1 - self.momentum)
         if not self.reach:
             return 0.0
-        return self.decay * THETA / (travel * self.reach)
+        if self.corrected:
+            return self.decay * CORRECTED_THETA / (self.longest_step * self.steps * self.reach)
+        if self.loss_first:
+            return 0.0
+        step_size = max(self.decay, SHORTEST) * self.longest_step
+        travel = step_size * self.steps / (1 - self.momentum)
+        return THETA / (travel * self.reach)
+
+    @property
+    def loss_first(self) -> bool:
+        return not self.corrected and self.k < LOSS_FIRST * self.rounds
 
     @property
     def look_is_due(self) -> bool:
-        return self.k - self.looked >= self.rounds / LOOKS or self.k > self.rounds - LAST
+        if self.loss_first:
+            return False
+        return self.k - self.looked >= self.rounds / LOOKS or self.k == self.rounds
+
+    def keep(self, w: Vector, missed: float, enough: float) -> None:
+        """Remember w, unless an earlier one missed its bounds by less; below `enough` none does."""
+        if missed <= max(self.missed, enough):
+            self.kept = w
+            self.missed = missed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -405,10 +459,12 @@ class StochasticAL(Solver[Server]):
         rounds = float(ROUNDS_A_PASS * self.passes)
         if rows:
             rounds = self.passes * a_pass / (self.participation * steps)
-        allowed = run.rounds_left - self.reserve - LOOKS - LAST - 1
+        allowed = run.rounds_left - self.reserve - LOOKS - 2
         return steps, max(1, min(round(rounds), allowed))
 
     def step(self, run: Run, state: Server) -> Iterate:
+        if state.k == state.rounds:
+            return self._go_back(run, state)
         asked = sample_owners(run, self.participation, state.k + 1)
         order = Round(
             w=state.w,
@@ -421,10 +477,12 @@ class StochasticAL(Solver[Server]):
             step_size=state.decay * state.longest_step,
             batch_size=self.batch_size,
             penalty=state.penalty,
+            pace=state.pace,
             ridge=state.ridge,
         )
         replies = run.ask(advance, order, asked)
-        state.k += 1
+        if len(asked) == len(run.owners) and not state.loss_first:
+            state.keep(state.w, replies.total.missed + self._own_miss(run, state), run.tol[1] ** 2)
         if any(reply.diverged for reply in replies):
             state.caution /= 2
             state.velocity = np.zeros_like(state.w)
@@ -432,17 +490,34 @@ class StochasticAL(Solver[Server]):
             state.velocity = state.momentum * state.velocity + replies.total.moved / len(asked)
             state.w = state.w + state.velocity
             state.variate = state.variate + replies.total.change / len(run.owners)
+        state.k += 1
         gradients = sum(reply.gradients for reply in replies)
         if state.look_is_due:
             iterate, _ = self._look(run, state, GOING_ON)
             return replace(iterate, gradients=gradients, end=self._end(run, state, iterate))
         return Iterate(number=run.first + state.k, w=state.w, multiplier=state.multiplier.value, gradients=gradients)
 
+    def _go_back(self, run: Run, state: Server) -> Iterate:
+        """To the point that was kept, after the last round."""
+        assert state.kept is not None
+        state.w = state.kept
+        state.k += 1
+        iterate, _ = self._look(run, state, GOING_ON)
+        return replace(iterate, end=self._end(run, state, iterate))
+
+    def _own_miss(self, run: Run, state: Server) -> float:
+        """Square of the violation of the server's own constraint at w."""
+        constraint = run.problem.server.constraint
+        if constraint is None:
+            return 0.0
+        return constraint.cone.violation(constraint.function.value(state.w)) ** 2
+
     def _own_slope(self, run: Run, state: Server) -> Vector:
         """Gradient of the server's own Lagrangian at w, its multiplier moved first."""
         server = run.problem.server
         if server.constraint is not None:
-            state.multiplier = state.multiplier.move(server.constraint, state.w, state.penalty)
+            change = state.penalty * server.constraint.function.value(state.w)
+            state.multiplier = state.multiplier.move(server.constraint.cone, change, state.pace)
         local = evaluate(server, state.w)
         return local.gradient + local.jacobian.T @ state.multiplier.weights
 
@@ -460,15 +535,20 @@ class StochasticAL(Solver[Server]):
         )
         replies = run.ask(look, order)
         state.looked = state.k
-        state.curvature = max(1e-12, *(reply.curvature for reply in replies))
+        if warm != GOING_ON or state.corrected:
+            state.curvature = max(1e-12, *(reply.curvature for reply in replies))
         state.reach = replies.total.reach + square_rows(evaluate(run.problem.server, state.w).jacobian)
         price = state.multiplier.value
         judged = certificate_of(run.problem, state.w, price, replies)
         return Iterate(number=number, w=state.w, multiplier=price, judged=judged), replies.total.rows
 
     def _end(self, run: Run, state: Server, iterate: Iterate) -> Verdict | None:
-        """After the last round."""
+        """After the last round, unless a point that was kept misses its bounds by less than the last one."""
         if state.k < state.rounds:
+            return None
+        assert iterate.judged is not None
+        violation = iterate.judged[0].violation
+        if state.k == state.rounds and violation > run.tol[1] and state.missed < violation**2:
             return None
         return Verdict("max_rounds", f"all {state.rounds} rounds are done; {describe_best(run, iterate)}")
 
