@@ -11,7 +11,15 @@ import click
 import numpy as np
 
 from fedpact.problem import Share
-from fedpact.solvers.constrained.stochastic_al import MOMENTUM, STEADY, THETA, Multiplier, square_rows
+from fedpact.solvers.constrained.stochastic_al import (
+    LOSS_FIRST,
+    MOMENTUM,
+    SHORTEST,
+    STEADY,
+    THETA,
+    Multiplier,
+    square_rows,
+)
 from fedpact.types import Vector
 from fedpact_experiments.bench.networks import SHARE, Row, Setting, adult, fashion
 from fedpact_experiments.bench.output import PAGE, Output, Table, cell, printing
@@ -20,8 +28,8 @@ from fedpact_experiments.options import COUNT, DATA, among
 TITLE = "Designs of a stochastic method"
 INTRODUCTION = """\
 Local minibatch steps drift apart where owners differ, and the literature has several cures. This is how they do inside
-the same augmented Lagrangian: the same network, bounds, minibatches, passes and rule for the multipliers, which follow
-the counted rates. Every design has both step lengths, and the table shows both.
+the augmented Lagrangian of `stochastic-al`: the same network, bounds, minibatches, passes and rules for momentum and
+multipliers. Every design has both step lengths, and the table shows both.
 """
 CAPTION = """\
 worst: the lowest recall of a class, or the largest gap, at an owner; missed: bounds that do not hold by count, of all;
@@ -62,11 +70,12 @@ class Design:
     """FedAvg: local steps as they are, the mean at the server. Others change one or the other."""
 
     name: ClassVar[str] = "fedavg"
-    momentum: ClassVar[float] = 0.0
+    inertia: ClassVar[float] = 0.0
     asked: ClassVar[float] = 1.0
     step: float
     steps: int
     w: Vector
+    momentum: float = field(init=False, default=0.0)
     velocity: Vector = field(init=False)
     memory: Vector = field(init=False)
 
@@ -95,7 +104,7 @@ class Design:
 
 class WithMomentum(Design):
     name = "fedavg-momentum"
-    momentum = MOMENTUM
+    inertia = MOMENTUM
 
 
 class Scaffold(Design):
@@ -117,7 +126,7 @@ class Scaffold(Design):
 
 class ScaffoldWithMomentum(Scaffold):
     name = "scaffold-momentum"
-    momentum = MOMENTUM
+    inertia = MOMENTUM
 
 
 class FedDyn(Design):
@@ -159,7 +168,7 @@ DESIGNS: tuple[type[Design], ...] = (Design, WithMomentum, Scaffold, ScaffoldWit
 
 
 def train(setting: Setting, inside: type[Design], longest: float, passes: int, seed: int) -> Vector:
-    """w after so many passes of all owners; steps are constant for half of the rounds, then fall to zero linearly."""
+    """w after so many passes of all owners, by the rules of stochastic-al for steps, momentum and multipliers."""
     problem = setting.problem(bounded=True)
     w = problem.start(None)
     members = []
@@ -171,18 +180,20 @@ def train(setting: Setting, inside: type[Design], longest: float, passes: int, s
     steps = max(1, round(setting.rows / len(members) / BATCH / ROUNDS_A_PASS))
     rounds = round(ROUNDS_A_PASS * passes / inside.asked)
     design = inside(longest, steps, w)
-    travel = longest * steps / (1 - inside.momentum)
     block = round(inside.asked * len(members))
     for k in range(rounds):
         decay = min(1.0, (1 - k / rounds) / (1 - STEADY))
         if k % max(1, rounds // 10) == 0:
             reach = sum(reach_of(member.share, design.w, rng) for member in members)
         design.step = decay * longest
+        design.momentum = decay * inside.inertia
+        travel = max(decay, SHORTEST) * longest * steps / (1 - design.momentum)
+        penalty = 0.0 if k < LOSS_FIRST * rounds else THETA / (travel * reach)
         asked = [members[i] for i in sorted(rng.choice(len(members), block, replace=False))]
         for member in asked:
             assert member.share.constraint is not None
-            penalty = decay * THETA / (travel * reach)
-            member.multiplier = member.multiplier.move(member.share.constraint, design.w, penalty)
+            change = penalty * member.share.constraint.function.value(design.w)
+            member.multiplier = member.multiplier.move(member.share.constraint.cone, change, 1 - design.momentum)
             y = design.w
             for _ in range(steps):
                 y = y - design.step * (draw(member, len(members), rng)(y) + design.correct(member, y))
