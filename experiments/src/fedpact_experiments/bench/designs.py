@@ -11,15 +11,8 @@ import click
 import numpy as np
 
 from fedpact.problem import Share
-from fedpact.solvers.constrained.stochastic_al import (
-    LOSS_FIRST,
-    MOMENTUM,
-    SHORTEST,
-    STEADY,
-    THETA,
-    Multiplier,
-    square_rows,
-)
+from fedpact.solvers.constrained.stochastic_al import Multiplier, square_rows
+from fedpact.solvers.constrained.stochastic_al_pace import LOSS_FIRST, MOMENTUM, SHORTEST, STEADY, THETA
 from fedpact.types import Vector
 from fedpact_experiments.bench.networks import SHARE, Row, Setting, adult, fashion
 from fedpact_experiments.bench.output import PAGE, Output, Table, cell, printing

@@ -17,28 +17,15 @@ variates of SCAFFOLD (Karimireddy et al. 2020). For networks both lose to moment
 docs/benchmarks/networks.md has what was tried, with numbers. Where constraints are `CountedRates`, multipliers follow
 what is counted and gradients what is smoothed, a proxy-Lagrangian (Cotter et al. 2019).
 
-Nothing has to be tuned:
-- eta = STRIDE / L, L the largest curvature of an owner's Lagrangian on a sample of its rows. That of a network follows
-  the steps: the shorter they are, the sharper it gets (Cohen et al. 2021), and steps that follow the curvature shrink
-  without end. So L is that of the start; on convex problems it is looked at again on the way. eta is constant for half
-  of the rounds and then falls to zero linearly, and with it noise and drift.
-- The loss comes first: a network learns without its bounds for LOSS_FIRST of the rounds. Before that its scores are
-  small, and to give all rows one class meets any gap.
-- beta is such that one round would undo a part THETA of a violation, were the c_i linear: in a round w goes eta tau /
-  (1 - momentum) times the gradient, its travel, and c_i changes by |J_i|^2 times that. As the steps of networks shrink
-  beta grows, so that counted bounds are met to the last row; on convex problems it falls with eta, and multipliers
-  settle.
-- momentum falls with eta. While it is large, w answers to multipliers for ten rounds, and the rates of all owners swing
-  together; multipliers that move by r = 1 - momentum of what the weights z answer do not feed that.
-- Bounds are counted at every w that a round begins with. The latest one that met them all is returned where the last
-  one does not.
+Nothing has to be tuned: stochastic_al_pace.py has the lengths of steps, the penalty, the momentum, and why. Bounds are
+counted at every w that a round begins with; the latest one that met them all is returned where the last one does not.
 
 Notation
-    r        how fast multipliers follow their weights, 1 - momentum    Server.pace
+    r        how fast multipliers follow their weights, 1 - momentum    Schedule.pace
     tau      local steps in a round                                     steps
     B        rows in a minibatch                                        batch_size
     S / N    share of the owners that a round asks                      participation
-    beta     penalty                                                    Server.penalty
+    beta     penalty                                                    Schedule.penalty
 """
 
 from __future__ import annotations
@@ -56,6 +43,7 @@ from fedpact.problem import Certificate, Share, Terms
 from fedpact.problem.share import evaluate
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.consensus.rounds import add_ridge, divide_regularizer, has_run_away, sample_owners
+from fedpact.solvers.constrained.stochastic_al_pace import LOOKS, Schedule
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.steps import (
     Holder,
@@ -68,27 +56,10 @@ from fedpact.solvers.steps import (
 )
 from fedpact.types import Matrix, Vector
 
-#: Local steps are of this length over L. Corrected ones are gradient steps, for which 1 is safe.
-STRIDE = 1.5
-CORRECTED_STRIDE = 1.0
-#: Part of a violation that one round of steps is to undo, were all constraints violated and pulling the same way.
-#: Corrected steps need the caution; those of networks, with fewer rounds than multipliers have to learn, do not.
-CORRECTED_THETA = 0.5
-THETA = 2.0
-#: Part of the rounds in which a network learns its loss alone: rates of one that knows nothing are no guide.
-LOSS_FIRST = 0.3
-#: Of the server's steps: w goes on for about ten rounds in a direction that was good.
-MOMENTUM = 0.9
-#: Steps count as no shorter than this part of the longest one where the penalty is taken from them.
-SHORTEST = 0.05
 #: Rounds in which every owner sees all its rows once: multipliers move as often.
 ROUNDS_A_PASS = 5
 #: Local steps in a round where the functions are no means over rows.
 FULL_STEPS = 10
-#: Part of the rounds before steps begin to shrink.
-STEADY = 0.5
-#: The certificate is looked at so many times on the way.
-LOOKS = 10
 #: Rows on which an owner estimates its curvature, and power iterations for that.
 SAMPLE = 512
 POWERS = 8
@@ -341,72 +312,17 @@ def advance(share: Share, state: Member, order: Round) -> tuple[Member, Moved]:
 # --------------------------------------------------------------------------------------------------- the server's half
 
 
-@dataclass
-class Server:
-    """Where a run is.
-
-    curvature: L; reach: sum_i |J_i|^2, as all constraints pull at one w
-    corrected: whether local steps are
-    caution:   part of the length of steps that is used, halved after steps that ran away
-    """
+@dataclass(kw_only=True)
+class Server(Schedule):
+    """Where a run is. kept: the latest w of those that missed their bounds least; missed: the sum of the squares"""
 
     w: Vector
     velocity: Vector
     variate: Vector
     multiplier: Multiplier
     ridge: Vector
-    corrected: bool
-    curvature: float = 1.0
-    reach: float = 0.0
-    caution: float = 1.0
-    steps: int = 1
-    rounds: int = 1  # all of them
-    k: int = 0
-    looked: int = 0  # round of the latest look
-    kept: Vector | None = None  # the latest w of those that missed their bounds least, ...
-    missed: float = np.inf  # ... and the sum of the squares by which it did
-
-    @property
-    def momentum(self) -> float:
-        """It falls with the steps: what w owes to earlier rounds answers no multiplier."""
-        return 0.0 if self.corrected else MOMENTUM * self.decay
-
-    @property
-    def pace(self) -> float:
-        """r: what w will still do about a violation is not asked of it again."""
-        return 1 - self.momentum
-
-    @property
-    def decay(self) -> float:
-        """Of steps and penalty: 1, then linearly to zero."""
-        return min(1.0, (1 - self.k / self.rounds) / (1 - STEADY))
-
-    @property
-    def longest_step(self) -> float:
-        stride = CORRECTED_STRIDE if self.corrected else STRIDE
-        return self.caution * stride / self.curvature
-
-    @property
-    def penalty(self) -> float:
-        if not self.reach:
-            return 0.0
-        if self.corrected:
-            return self.decay * CORRECTED_THETA / (self.longest_step * self.steps * self.reach)
-        if self.loss_first:
-            return 0.0
-        step_size = max(self.decay, SHORTEST) * self.longest_step
-        travel = step_size * self.steps / (1 - self.momentum)
-        return THETA / (travel * self.reach)
-
-    @property
-    def loss_first(self) -> bool:
-        return not self.corrected and self.k < LOSS_FIRST * self.rounds
-
-    @property
-    def look_is_due(self) -> bool:
-        if self.loss_first:
-            return False
-        return self.k - self.looked >= self.rounds / LOOKS or self.k == self.rounds
+    kept: Vector | None = None
+    missed: float = np.inf
 
     def keep(self, w: Vector, missed: float, enough: float) -> None:
         """Remember w, unless an earlier one missed its bounds by less; below `enough` none does."""
@@ -441,7 +357,14 @@ class StochasticAL(Solver[Server]):
         ridge, _ = divide_regularizer(run.problem)
         zero = np.zeros_like(run.start)
         price = first_prices(run)
-        state = Server(run.start, zero, zero, Multiplier(price, price), ridge, run.problem.convex)
+        state = Server(
+            w=run.start,
+            velocity=zero,
+            variate=zero,
+            multiplier=Multiplier(price, price),
+            ridge=ridge,
+            corrected=run.problem.convex,
+        )
         iterate, rows = self._look(run, state, run.warm)
         state.steps, state.rounds = self._schedule(run, rows / len(run.owners))
         length = f"{state.longest_step:.3g}"
