@@ -13,7 +13,7 @@ from scipy.special import logsumexp, softmax
 from fedpact import tasks
 from fedpact.solve import solve
 from fedpact_experiments import datasets
-from fedpact_experiments.replications import ifeddr_fashion, ifeddr_probing
+from fedpact_experiments.replications import ifeddr_fair, ifeddr_fashion, ifeddr_probing
 from fedpact_experiments.replications.command import replicate
 from fedpact_experiments.replications.ifeddr import GAP, Curve
 from fedpact_experiments.replications.softmax import TESTED, Accurate, choose_best, reduce_dimension
@@ -114,3 +114,24 @@ def test_the_best_of_a_grid_is_accurate_first_and_near_the_optimum_then() -> Non
     off, near, nearer = ran([0.5], [1], 1e-9), ran([0.704], [1], 0.1), ran([0.7], [1], 0.05)
     assert choose_best([off, near, nearer]) is nearer
     assert choose_best([off, near]) is near
+
+
+def played(accuracy: float, residual: float) -> ifeddr_fair.Fair:
+    seen = {ifeddr_fair.WORST: [accuracy], ifeddr_fair.RESIDUAL: [residual]}
+    return ifeddr_fair.Fair(Curve("", "toy", "feddr, start s", "tau", 2, 3, [1], [0.0], seen), 0.65)
+
+
+@pytest.mark.parametrize(
+    ("residuals", "verdict"),
+    [
+        pytest.param((1e-1, 4e-1, 9e-4), True, id="only the longest arrived"),
+        pytest.param((1e-1, 4e-1, 1e-2), None, id="none arrived"),
+        pytest.param((1e-4, 4e-1, 9e-4), False, id="the shortest arrived too"),
+        pytest.param((1e-4, 4e-1, 1e-2), False, id="the shortest alone arrived"),
+    ],
+)
+def test_that_long_local_work_is_needed_is_decided_by_arrival(
+    residuals: tuple[float, ...], verdict: bool | None
+) -> None:
+    runs = [played(0.645, residual) for residual in residuals]
+    assert ifeddr_fair._only_the_last_arrived(runs, best=0.65) is verdict
