@@ -82,8 +82,9 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
     state: Any = None
     run.best.latest_only = solver.needs.columns
     run.best.feasible_first = solver.feasible_first
-    free = all(share.constraint is None for share in run.problem.holders)
-    run.best.by_objective = not run.problem.convex and (free or solver.feasible_first)
+    if not solver.needs.columns and not run.problem.convex:
+        free = all(share.constraint is None and share.coupled is None for share in run.problem.holders)
+        run.best.by_objective = free or solver.feasible_first
     try:
         equip_all(run, solver.weights(run))
         state, iterate = solver.init(run)
