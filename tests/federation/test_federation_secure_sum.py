@@ -677,7 +677,18 @@ def test_what_is_read_owner_by_owner_is_in_the_ledger(problem: str, method: str)
 def test_no_step_of_these_methods_lets_more_be_read_of_one_owner() -> None:
     """By the classes of the replies, so it holds for every way a run may go; none has a vector but the price."""
     allowed = {name for names in READ.values() for name in names} | DOUBT
-    described = ("dim", "objective", "cone", "coupled", "hessian", "convex", "private", "operator", "split")
+    described = (
+        "dim",
+        "objective",
+        "cone",
+        "coupled",
+        "hessian",
+        "convex",
+        "private",
+        "operator",
+        "split",
+        "stands_in",
+    )
     allowed |= {f"Described.{name}" for name in described}
     files = ("interior_point", "accelerated_owner", "proximal_al", "inexact_admm")
     modules = [f"fedpact.solvers.constrained.{f}" for f in files]

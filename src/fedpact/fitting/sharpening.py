@@ -320,7 +320,8 @@ class Path:
                 return (best or Sharpened(centred, solution, -1, np.inf)).stopped(uncounted(solution, stop))
             lost = before.solved and not task.relaxed and is_worse(before, solution)
             if not lost:
-                w = solution.w
+                if solution.solved:  # else the next one, with more smoothing, had better start where this one did
+                    w = solution.w
                 if best is None or found.better_than(best):
                     best = found
             conflict = bool(solution.conflict) and found.missed > 0

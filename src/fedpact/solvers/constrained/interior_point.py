@@ -254,9 +254,10 @@ class Coordinator:
         """One exchange: the first systems."""
         server = self.problem.server
         none = np.zeros(self.problem.coupled_length)
-        coarse = 1.0
-        if self.run.session.secured:
-            coarse = 0.0  # how many bits masked numbers need is not known yet
+        coarse = 0.0
+        # How many bits masked numbers need is not known yet; where there are many answers, digits choose among them.
+        if self.problem.convex and not self.run.session.secured:
+            coarse = 1.0
         holders = len(self.run.owners) + 1
         order = Begin(w=self.w, holders=holders, coupled=none, judged_coupled=none, coarse=coarse)
         replies = self.run.ask(begin, order)
