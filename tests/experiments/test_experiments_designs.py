@@ -10,8 +10,8 @@ from fedpact.functions import LogisticLoss
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
 
-from fedpact_experiments.bench.designs import DESIGNS, Design, train  # noqa: E402
-from fedpact_experiments.bench.networks import Owner, Setting, network  # noqa: E402
+from fedpact_experiments.bench.designs import DESIGNS, Design, train
+from fedpact_experiments.bench.networks import Owner, Setting, network
 
 
 def setting() -> Setting:
@@ -19,7 +19,7 @@ def setting() -> Setting:
     rng = np.random.default_rng(0)
     owners = {}
     for number, centre in enumerate((-1.5, 0.0, 1.5)):
-        X = rng.standard_normal((128, 2)) + [centre, -centre]
+        X = rng.standard_normal((128, 2)) + np.array([centre, -centre])
         y = (X @ [1.0, 0.5] + rng.logistic(size=128) > 0).astype(np.int64)
         recall = (y == 1) / -np.sum(y == 1)
         owners[f"owner {number}"] = Owner(X, y, recall[np.newaxis], np.array([-1.0]))

@@ -13,7 +13,6 @@ import click
 import numpy as np
 
 import fedpact as fp
-from fedpact.federation.messages import Fitted
 from fedpact.federation.wire import dumps, loads
 from fedpact.solvers.constrained import interior_point
 from fedpact_experiments.bench.measure import say
@@ -74,15 +73,6 @@ SPEED_COLUMNS = {
 }
 
 
-def exact(kind: Callable[..., Fitted]) -> Callable[..., Fitted]:
-    """Orders of this kind that ask for all numbers as they are."""
-
-    def build(**given: Any) -> Fitted:
-        return kind(**given | {"largest": 0.0, "coarse": 0.0})
-
-    return build
-
-
 def compare(name: str, owners: int, folder: str | None, seed: int, tol: float, masked: bool) -> Sent:
     """Solve one problem twice, exactly and fitted."""
     instance = PROBLEMS[name](owners, folder, seed)
@@ -91,7 +81,12 @@ def compare(name: str, owners: int, folder: str | None, seed: int, tol: float, m
     def solve() -> fp.Solution:
         return fp.solve(instance.problem, "interior-point", tol=tol, secure_sum=masked)
 
-    with mock.patch.multiple(interior_point, Begin=exact(interior_point.Begin), Advance=exact(interior_point.Advance)):
+    order = interior_point.Advance
+
+    def exact(**given: Any) -> interior_point.Advance:
+        return order(**given | {"largest": 0.0, "coarse": 0.0})
+
+    with mock.patch.object(interior_point, "Advance", exact):
         before = solve()
     after = solve()
     return Sent(

@@ -76,9 +76,8 @@ SUMMABLE = 2.0**70
 #: provided that multipliers so many times the objective's slope made them so large, which are those of constraints that
 #: exclude each other; a problem whose own numbers are as large has to be scaled, and the owner says so.
 RUNAWAY = 1e8
-#: Matrices travel in float32 at the start, and while their entries are no more than this many times the curvature and
-#: the end is not near: rounded by 2^-24 they are right to 2e-5 of it. At a thousand times, quadratic problems take an
-#: exchange more.
+#: Matrices travel in float32 while their entries are no more than this many times the curvature, and the end is not
+#: near: rounded by 2^-24 they are right to 2e-5 of it. At a thousand times, quadratic problems take an exchange more.
 ROUGH = 300.0
 #: A proof of conflict is sought when the miss of the constraints has not halved in this many iterations,
 SUSPECT = 3
@@ -254,12 +253,7 @@ class Coordinator:
         """One exchange: the first systems."""
         server = self.problem.server
         none = np.zeros(self.problem.coupled_length)
-        coarse = 0.0
-        # How many bits masked numbers need is not known yet; where there are many answers, digits choose among them.
-        if self.problem.convex and not self.run.session.secured:
-            coarse = 1.0
-        holders = len(self.run.owners) + 1
-        order = Begin(w=self.w, holders=holders, coupled=none, judged_coupled=none, coarse=coarse)
+        order = Begin(w=self.w, holders=len(self.run.owners) + 1, coupled=none, judged_coupled=none)
         replies = self.run.ask(begin, order)
         if self.idle:
             point = Point(self.w, none, none, none, evaluate(server, self.w), None, None)
