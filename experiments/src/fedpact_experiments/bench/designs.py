@@ -39,6 +39,7 @@ COLUMNS = {
     "accuracy, test": cell("test", SHARE),
     "s": cell("seconds", "{:.0f}".format),
 }
+PROBLEMS = {"fashion": "Fashion-MNIST", "adult": "Adult"}
 BATCH = 64
 ROUNDS_A_PASS = 5
 STEP_SIZES = (0.03, 0.1)
@@ -237,7 +238,7 @@ def designs_rows(name: str, chosen: Sequence[str], passes: int, output: Output) 
 
 
 @click.command()
-@click.option("--problem", type=click.Choice(["fashion", "adult"]), default="fashion", show_default=True)
+@click.option("--problem", type=click.Choice(list(PROBLEMS)), default="fashion", show_default=True)
 @among("--designs", [inside.name for inside in DESIGNS])
 @click.option("--passes", type=COUNT, default=10, show_default=True, help="Over all rows, of every design.")
 @printing(Row, PAGE, DATA)
@@ -252,4 +253,5 @@ def designs(problem: str, designs: Sequence[str], passes: int, output: Output) -
 
     torch.set_num_threads(1)
     rows = designs_rows(problem, designs, passes, output)
-    output.report(Table(rows, COLUMNS, CAPTION, text=("inside", "missed")), title=TITLE, introduction=INTRODUCTION)
+    table = Table(rows, COLUMNS, CAPTION, text=("inside", "missed"), title=PROBLEMS[problem])
+    output.report(table, title=TITLE, introduction=INTRODUCTION)
