@@ -147,7 +147,12 @@ def _show_bounded(record: Record) -> None:
 def _explain_bounded(record: Record) -> None:
     """Which rows the values are of, and what is promised for others."""
     if any(one.counted for one in record.bounded):
-        click.echo("values: counted on the rows trained on; 95 %: exact confidence interval, from the number of rows")
+        explained = "values: counted on the rows trained on"
+        if any(one.interval for one in record.bounded):
+            explained += "; 95 %: exact confidence interval, from the number of rows"
+        if any(wording.state(one, record.tol[1]) == "within one row" for one in record.bounded):
+            explained += "; met: a gap may be above its bound by what one row is worth"
+        click.echo(explained)
     for told in dict.fromkeys(wording.promise(one) for one in record.bounded if one.promise):
         click.echo(f"promises {told}")
     if record.promised:
