@@ -408,7 +408,7 @@ def resumed_elsewhere(folder: Path, method: str, every: int) -> Solution:
 @pytest.mark.parametrize(
     ("method", "every", "wait_at"),
     slow_but(
-        [("interior-point", 1, 5), ("accelerated", 3, 10), ("proximal-al", 1, 15), ("proximal-al", 1000, 20)],
+        [("interior-point", 1, 5), ("accelerated", 3, 10), ("proximal-al", 1, 8), ("proximal-al", 1000, 10)],
         ("interior-point", 1, 5),
     ),
 )
@@ -425,7 +425,7 @@ def test_a_process_killed_with_sigkill_is_resumed_by_another(
 
 @pytest.mark.parametrize(
     ("method", "every", "wait_at"),
-    slow_but([("interior-point", 1, 4), ("proximal-al", 1000, 15)], ("interior-point", 1, 4)),
+    slow_but([("interior-point", 1, 4), ("proximal-al", 1000, 8)], ("interior-point", 1, 4)),
 )
 def test_a_process_ended_with_sigterm_keeps_its_run_and_gives_its_answer(
     method: str, every: int, wait_at: int, tmp_path: Path
