@@ -216,7 +216,7 @@ def test_an_old_reply_stands_in_only_where_the_step_allows_it() -> None:
 
 # --------------------------------------------------------------------------------------------------- with old replies
 
-STALE_TOL = 1e-3
+STALE_TOL = 1e-4
 
 
 @functools.cache
@@ -255,7 +255,7 @@ def test_old_replies_stand_in_for_lost_ones(kinds: tuple[str, ...], max_stalenes
     assert abs(found.objective - expected.objective) <= STALE_TOL * (1 + abs(expected.objective))
     assert np.max(np.abs(found.w - expected.w)) <= STALE_TOL
     ages = [age for name in NAMES for age in waits(engine, name)]
-    assert len(ages) > 10
+    assert len(ages) > 20
     assert max(ages) <= max_staleness
     assert max(ages) >= min(max_staleness, 3)  # the bound is made use of
     up = sum(traffic.messages_up for traffic in found.communication.owners.values())

@@ -96,6 +96,7 @@ def test_a_second_run_asks_before_it_replaces_the_first(folder: Path) -> None:
 
 def test_an_interrupted_run_goes_on_to_the_same_model(folder: Path, tmp_path: Path) -> None:
     path = change(folder, "[solve]", '[solve]\nmethod = "proximal-al"\ncompare = false')
+    change(folder, "tol = 1e-3", "tol = 1e-6")  # for 200 exchanges instead of 50
     straight = change(folder, 'folder = "run"', 'folder = "straight"')
     run_job(read_job(straight))
     change(folder, 'folder = "straight"', 'folder = "run"')
@@ -105,7 +106,7 @@ def test_an_interrupted_run_goes_on_to_the_same_model(folder: Path, tmp_path: Pa
     command = [sys.executable, "-c", program, "run", str(path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     log = folder / "run" / "log.txt"
-    while process.poll() is None and not (log.exists() and "exchange 30:" in log.read_text()):
+    while process.poll() is None and not (log.exists() and "exchange 10:" in log.read_text()):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=300)

@@ -115,6 +115,7 @@ class Ledger:
 
     def up(self, owner: str, sealed: Sealed[Any], round: int) -> None:
         """Count a reply of the owner."""
+        self._settle()
         size_of_reply = sealed_size(sealed)
         counts = self._counts[owner]
         counts[1] += 1
