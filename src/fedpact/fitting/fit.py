@@ -106,7 +106,7 @@ def _check_inference(task: Task, stated: str) -> None:
         raise OptionError(
             f"task {task.name!r} has no standard errors; leave inference out", code="FP-OPTION-993", key="inference"
         )
-    if stated != "none" and isinstance(task, Classification) and task.is_network:
+    if stated != "none" and task.is_network:
         raise OptionError(
             "a network has no coefficients of columns, and so no standard errors; leave inference out",
             code="FP-OPTION-908",
@@ -122,7 +122,7 @@ def _check_inference(task: Task, stated: str) -> None:
 
 def _check_trade_off(task: Task, asked: bool) -> None:
     """Raise OptionError for a network, which takes a training, and not a few exchanges, for every other bound."""
-    if asked and isinstance(task, Classification) and task.is_network:
+    if asked and task.is_network:
         raise OptionError(
             "a trade-off would train the network anew for every bound; leave trade_off out, and run jobs with other "
             "bounds",
@@ -180,10 +180,9 @@ class Fitting:
         before: Measures = {}
         start: Vector | None = None
         sharpened = isinstance(task, Classification) and task.sharpened
-        network = isinstance(task, Classification) and task.is_network
-        if (sharpened and not network) or (extras.compare and task.comparable):
+        if (sharpened and not task.is_network) or (extras.compare and task.comparable):
             before, start = self._fit_freely(task)
-        if network:
+        if task.is_network:
             start = None  # it starts where its seed says, whatever it is compared with
         if isinstance(task, Classification) and sharpened:
             found = self._decide(task, start, before)
@@ -294,10 +293,10 @@ class Fitting:
         server = self._server_share(task) if task.constrained else None
         problem = RemoteProblem(self._sources, server, task.regularizer(), task)
         settings = {**self._solving, **options}
-        chosen = isinstance(task, Classification) and task.is_network and settings["method"] == "auto"
+        chosen = task.is_network and settings["method"] == "auto"
         if chosen:
             settings["method"] = NETWORKS
-        if start is None and isinstance(task, Classification):  # owners elsewhere cannot suggest where a network starts
+        if start is None:
             start = task.start(settings["seed"])
         found = solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **settings)
         if chosen:

@@ -96,8 +96,7 @@ class Fit:
     @property
     def has_model(self) -> bool:
         """Whether there is a model to go on with: certified, or a network that came to the end of its passes."""
-        task = self.task
-        return self.solution.solved or (isinstance(task, Classification) and task.is_trained(self.solution.status))
+        return self.task.is_trained(self.solution.status)
 
     @property
     def trained(self) -> bool:

@@ -200,6 +200,19 @@ class Task(ABC):
         """h of the problem."""
         return None
 
+    @property
+    def is_network(self) -> bool:
+        """Whether the model is a network: trained by minibatches, its rates counted, hardly ever certified."""
+        return False
+
+    def start(self, seed: int) -> Vector | None:
+        """Where a solve starts, which owners elsewhere cannot suggest; None: at zero."""
+        return None
+
+    def is_trained(self, status: str) -> bool:
+        """Whether a solve that ended so gives the model: certified, or a network whose passes are done."""
+        return status == "solved" or (self.is_network and status == "max_rounds")
+
     def server_share(self) -> Share | None:
         """What the coordinator holds without a table of its own: constraints that need no data."""
         return None

@@ -75,10 +75,6 @@ class ScoredTask(ClassTask):
     def is_network(self) -> bool:
         return self.model == NETWORK
 
-    def is_trained(self, status: str) -> bool:
-        """Whether a solve that ended so gives the model: certified, or a network whose passes are done."""
-        return status == "solved" or (self.is_network and status == "max_rounds")
-
     @property
     def scorer(self) -> Scorer:
         """What scores rows whose features are those of `design`."""
@@ -92,7 +88,6 @@ class ScoredTask(ClassTask):
         return NetworkScorer(len(self.classes), len(self.encoding.names), self.layers, self.activation)
 
     def start(self, seed: int) -> Vector | None:
-        """Where a solve starts; None: at zero."""
         if self.network is None:
             return None
         return self.network.start(seed)

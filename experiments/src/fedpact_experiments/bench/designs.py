@@ -123,29 +123,8 @@ class ScaffoldWithMomentum(Scaffold):
     inertia = MOMENTUM
 
 
-class FedDyn(Design):
-    """min f_i(y) - <h_i, y> + alpha |y - w|^2 / 2, h_i <- h_i - alpha (y - w) (Acar et al. 2021); h in `memory`."""
-
-    name = "feddyn"
-
-    def correct(self, member: Member, y: Vector) -> Vector:
-        return self.stiffness * (y - self.w) - member.correction
-
-    def keep(self, member: Member, y: Vector) -> None:
-        member.correction = member.correction - self.stiffness * (y - self.w)
-        member.latest = y
-
-    def gather(self, asked: Sequence[Member], everyone: Sequence[Member]) -> None:
-        mean = np.mean([member.latest for member in asked], axis=0)
-        self.memory = self.memory - self.stiffness * (mean - self.w) * len(asked) / len(everyone)
-        self.w = mean - self.memory / self.stiffness
-
-
-class BlockADMM(Design):
-    """Consensus ADMM that asks a random block: the server's mean is over the latest points of all."""
-
-    name = "block-admm"
-    asked = 0.5
+class Duals(Design):
+    """min f_i(y) + <lambda_i, y> + rho |y - w|^2 / 2, then lambda_i <- lambda_i + rho (y - w): `correction`."""
 
     def correct(self, member: Member, y: Vector) -> Vector:
         return self.stiffness * (y - self.w) + member.correction
@@ -153,6 +132,24 @@ class BlockADMM(Design):
     def keep(self, member: Member, y: Vector) -> None:
         member.correction = member.correction + self.stiffness * (y - self.w)
         member.latest = y
+
+
+class FedDyn(Duals):
+    """The mean of those asked, moved by the mean of all duals, kept in `memory` (Acar et al. 2021)."""
+
+    name = "feddyn"
+
+    def gather(self, asked: Sequence[Member], everyone: Sequence[Member]) -> None:
+        mean = np.mean([member.latest for member in asked], axis=0)
+        self.memory = self.memory + self.stiffness * (mean - self.w) * len(asked) / len(everyone)
+        self.w = mean + self.memory / self.stiffness
+
+
+class BlockADMM(Duals):
+    """Consensus ADMM that asks a random block: the server's mean is over the latest points of all."""
+
+    name = "block-admm"
+    asked = 0.5
 
     def gather(self, asked: Sequence[Member], everyone: Sequence[Member]) -> None:
         self.w = np.mean([member.latest + member.correction / self.stiffness for member in everyone], axis=0)
