@@ -14,8 +14,8 @@ BOUND = 0.3
 #: Calls per owner and exchange of `interior-point`, NumPy's and Python's own included, owner by owner: 398 when this
 #: was written.
 CALLS = 430
-#: Calls per exchange where owners answer in one computation, whatever their number: 1,209 with 60 owners.
-CALLS_JOINTLY = 1300
+#: Calls per exchange where owners answer in one computation, whatever their number: 1,146 with 60 owners.
+CALLS_JOINTLY = 1200
 #: ... and what every owner adds to them: 6.4.
 CALLS_EACH = 7
 

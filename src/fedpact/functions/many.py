@@ -198,11 +198,18 @@ class ManyMaps:
                 hessian *= weights[:, k, None, None]
             return add(found)
 
-        return np.stack(values, axis=1), np.stack(gradients, axis=1), hessians
+        return _as_rows(values), _as_rows(gradients), hessians
 
     def value(self, w: Vector) -> Matrix:
         """As `Map.value`."""
-        return np.stack([row.value(w) for row in self.rows], axis=1)
+        return _as_rows([row.value(w) for row in self.rows])
+
+
+def _as_rows(arrays: Sequence[Matrix]) -> Matrix:
+    """A second axis with one entry for each of these; a single one is not copied."""
+    if len(arrays) == 1:
+        return arrays[0][:, None]
+    return np.stack(arrays, axis=1)
 
 
 def join_functions(functions: Sequence[Function]) -> ManyFunctions | None:
