@@ -16,9 +16,10 @@ from fedpact.federation.messages import (
     not_finite,
 )
 from fedpact.federation.owner import Owner, named
+from fedpact.federation.patience import Policy
 from fedpact.federation.protocol import Hello
 from fedpact.federation.remote import RemoteFleet, Site, refuse
-from fedpact.federation.session import Policy, Session
+from fedpact.federation.session import Session
 from fedpact.federation.tickets import Ticket
 from fedpact.federation.wire import client_step, skippable
 

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -23,7 +23,7 @@ from typing import Any, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.errors import FedpactError, OptionError, OwnerError, OwnerLost
+from fedpact.errors import FedpactError, OptionError, OwnerError
 from fedpact.federation.checkpoint import Checkpoint, Past
 from fedpact.federation.crew import TWINS
 from fedpact.federation.fleet import Engine, Fleet, Stated, check_count, find_engine
@@ -43,44 +43,15 @@ from fedpact.federation.messages import (
     rebuild,
 )
 from fedpact.federation.owner import confirm, end
+from fedpact.federation.patience import Collector, Policy
 from fedpact.federation.secure_sum import Agree, Offer, add_parts, agree, fit_of, offer
-from fedpact.federation.tickets import Ticket, back_off, count_order, report_late, wait_any
-from fedpact.federation.wire import SKIPPABLE, adds_up
+from fedpact.federation.tickets import Ticket, count_order, wait_any
+from fedpact.federation.wire import adds_up
 
 R = TypeVar("R", bound=Reply)
 
 #: Seconds that owners have to hear that the run has ended.
 PARTING = 10.0
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What to do about an owner that is late, gone, or sends what cannot be read.
-
-    on_failure:    "retry": send the order again; "stale": go on with its last reply where the algorithm allows that
-                   (the inner rounds of "proximal-al"), else as "retry"; "stop": end at once
-    deadline:      seconds an owner has for a reply; None: as long as it takes
-    retries:       how often an order is sent again before the owner counts as lost
-    max_staleness: rounds in a row that an old reply may stand in for
-    """
-
-    on_failure: Literal["retry", "stale", "stop"] = "retry"
-    deadline: float | None = None
-    retries: int = 8
-    max_staleness: int = 3
-
-    def __post_init__(self) -> None:
-        if self.on_failure not in ("retry", "stale", "stop"):
-            raise OptionError(
-                f"on_failure = {self.on_failure!r}: choose 'retry', 'stale' or 'stop'", code="FP-OPTION-306"
-            )
-        seconds = self.deadline
-        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds <= threading.TIMEOUT_MAX):
-            raise OptionError(
-                f"deadline = {self.deadline!r}: give a positive number of seconds, or None", code="FP-OPTION-307"
-            )
-        check_count("retries", self.retries, least=0)
-        check_count("max_staleness", self.max_staleness)
 
 
 class Session:
@@ -127,6 +98,7 @@ class Session:
         self._publics = check_public_keys(publics, "keys")
         self.secure_sum = secure_sum
         self.policy = Policy(on_failure, deadline, retries, max_staleness)
+        self._collector = Collector(self.policy)
         self.folder = None if checkpoint is None else Path(checkpoint)
         self.record = None if record is None else Path(record)
         self._every = checkpoint_every
@@ -155,7 +127,6 @@ class Session:
         self._confirmed = True  # a run that starts has no past to be compared with
         self._after: dict[str, int] = {}
         self._durable: dict[str, int] = {}  # of these, what is written in the checkpoint
-        self._last: dict[tuple[str, Step], tuple[int, Sealed[Any]]] = {}  # for stale replies
 
     # ------------------------------------------------------------------------------------------------ open and close
 
@@ -369,7 +340,7 @@ class Session:
             self.ledger.add(owner, counts)
             self.ledger.name(owner, type(kept), past.masked)
             if counts[1]:  # it did answer, rather than being stood in for by an old reply
-                self._acknowledge(owner, round)
+                self.acknowledge(owner, round)
                 self._durable[owner] = self._after[owner]
 
     def _exchange_anew(self, step: Step, orders: dict[str, Order]) -> Past:
@@ -502,7 +473,7 @@ class Session:
 
     def _collect(self, step: Step, orders: dict[str, Order]) -> dict[str, Sealed[Any]]:
         """A reply from every owner. OwnerError when they do not fit together."""
-        replies = self._gather(step, orders)
+        replies = self._collector.gather(self, step, orders, self._round)
         asked = list(orders)
         first = replies[asked[0]]
         for owner, sealed in replies.items():
@@ -516,61 +487,10 @@ class Session:
                 )
         return replies
 
-    def _gather(self, step: Step, orders: dict[str, Order]) -> dict[str, Sealed[Any]]:
-        """Collect a reply from every owner under the policy. Raises OwnerLost when it is exhausted."""
-        replies: dict[str, Sealed[Any]] = {}
-        for attempt in range(self.policy.retries + 1):
-            waiting = {owner: order for owner, order in orders.items() if owner not in replies}
-            missing = self._attempt(step, waiting, replies)
-            if self.policy.on_failure == "stale":
-                for owner in [o for o in missing if self._recent(o, step)]:
-                    replies[owner] = self._last[owner, step][1]
-                    del missing[owner]
-            if not missing:
-                return replies
-            if self.policy.on_failure == "stop" or attempt == self.policy.retries:
-                break
-            time.sleep(back_off(attempt))
-        first = next(iter(missing.values()))
-        raise OwnerLost("; ".join(map(str, missing.values())), code=first.code)
-
-    def _attempt(self, step: Step, orders: dict[str, Order], replies: dict[str, Sealed[Any]]) -> dict[str, OwnerLost]:
-        """Send the orders and fill in the replies that come in time. Returns the errors of the other owners."""
-        began = time.monotonic()
-        for owner, order in orders.items():
-            self.ledger.down(owner, order)
-        futures = self.fleet.start_all(step, orders)
-        left = None
-        if self.policy.deadline is not None:
-            left = max(began + self.policy.deadline - time.monotonic(), 0.0)
-        pending = [future for future in futures.values() if not future.done()]
-        if pending:
-            wait(pending, left)
-        missing = {}
-        for owner, future in futures.items():
-            if not future.done():
-                missing[owner] = report_late(owner, self._round, self.policy.deadline)
-                continue
-            try:
-                replies[owner] = future.result()
-            except OwnerLost as lost:
-                missing[owner] = lost
-                continue
-            self.ledger.up(owner, replies[owner], self._round)
-            self._acknowledge(owner, self._round)
-            if self.policy.on_failure == "stale" and step in SKIPPABLE and not self._secure:
-                self._last[owner, step] = (self._round, replies[owner])
-        return missing
-
-    def _acknowledge(self, owner: str, round: int) -> None:
+    def acknowledge(self, owner: str, round: int) -> None:
         """Note that the owner's reply to this round is used: it must remember it."""
         if not self._looking:
             self._after[owner] = max(self._after[owner], round)
-
-    def _recent(self, owner: str, step: Step) -> bool:
-        """Whether an old reply of this owner to this step may stand in for a new one."""
-        found = self._last.get((owner, step))
-        return found is not None and self._round - found[0] <= self.policy.max_staleness
 
     # -------------------------------------------------------------------------------------------------- asynchronously
 
@@ -601,7 +521,7 @@ class Session:
         assert ticket.future is not None
         with self._counting(ticket):
             self.ledger.up(ticket.owner, ticket.future.result(), ticket.order.round)
-        self._acknowledge(ticket.owner, ticket.order.round)
+        self.acknowledge(ticket.owner, ticket.order.round)
 
     @contextmanager
     def _counting(self, ticket: Ticket) -> Iterator[None]:
