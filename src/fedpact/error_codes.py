@@ -509,6 +509,7 @@ CODES = {
     "FP-OPTION-915": "the module of the model fails on rows of features in float64; correct it",
     "FP-OPTION-916": "the module of the model gives no table of scores, a column for each; correct its last layer",
     "FP-OPTION-917": "the module of the model is random, or remembers rows; take dropout and batch norm out",
+    "FP-OPTION-918": "a task names the Python file of its model without its digest; run the job again",
     "FP-OPTION-863": "the threshold of this owner cannot be found here; name an owner whose table the job has",
     "FP-OPTION-830": "constraints are stated as one table; write [[constraint]], with two brackets, for each",
     "FP-OPTION-831": "a bound for each owner on what all owners' rows have together; give one number",

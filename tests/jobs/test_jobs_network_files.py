@@ -26,6 +26,7 @@ from fedpact.report.record import Record
 from fedpact.report.sections import report
 from fedpact.tasks import load_model
 from fedpact.tasks.model import ModuleModel
+from fedpact.tasks.network_file import NetworkFile
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
 
@@ -92,7 +93,7 @@ def recall_of(run: Path, table: Path) -> float:
     return sum(found) / len(found)
 
 
-def test_a_file_from_the_job_to_the_verified_report(job: Path, folder: Path) -> None:
+def test_a_file_from_the_job_to_the_verified_report(job: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cryptography")
     for owner in OWNERS:
         Identity.create(folder / f"{owner}.key")
@@ -113,13 +114,19 @@ def test_a_file_from_the_job_to_the_verified_report(job: Path, folder: Path) -> 
         expected = recall_of(out, folder / "later" / f"{owner}.csv")
         assert told.measures[owner]["recall"] == pytest.approx(expected)
 
+    asked_again = call("verify", out, "--ask")
+    assert asked_again.exit_code == 0, asked_again.output
+    (folder / "nets" / "other.py").write_text(f"{NETWORK}# changed\n")
+    change(folder, "network.py:build", "other.py:build")
+    changed = call("verify", out, "--ask")  # owners run the file of the job, not one that the folder points at
+    assert changed.exit_code == 1
+    assert "SHA-256" in changed.output
+    monkeypatch.delattr(NetworkFile, "build")  # who reads a report or checks evidence runs no code
     page = report(record)
     assert page.verdict.good
     assert "model" not in [section.key for section in page.sections]  # a network has no coefficients of columns
     assert call("report", out).exit_code == 0
     assert verify_run(out).verified
-    asked_again = call("verify", out, "--ask")
-    assert asked_again.exit_code == 0, asked_again.output
 
     (out / "network.py").write_text(NETWORK.replace("tanh", "relu"))
     assert [one.file for one in verify_run(out).failed] == ["network.py"]
@@ -265,5 +272,7 @@ def test_a_site_does_not_look_where_a_coordinator_points(job: Path, folder: Path
     own.write_text(NETWORK)
     sites = sites_of(folder, job, own)
     source = SiteSource(read_policy(sites.policies["north"]))
-    with raises_code("FP-OPTION-014" if code is None else "FP-OPTION-911", "", "ours.py" if code else "network"):
+    with raises_code(
+        "FP-OPTION-918" if code is None else "FP-OPTION-911", "", "absent.py" if code is None else "ours.py"
+    ):
         source.counts(stated)

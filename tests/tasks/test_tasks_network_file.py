@@ -93,7 +93,6 @@ def test_a_perceptron_in_a_file_scores_as_the_one_of_layers(classes: int, tmp_pa
     plain = PerceptronScorer(classes, 3, (5, 4), "tanh")
     written = ModuleScorer(classes, 3, NetworkFile.find(write(tmp_path)))
     assert written.parameters == plain.parameters
-    np.testing.assert_array_equal(written.penalized, plain.penalized)
     w = plain.start(1)
     np.testing.assert_allclose(written.scores(w, X), plain.scores(w, X), rtol=1e-12, atol=1e-15)
     assert written.scores(w, X).dtype == np.float64
@@ -119,12 +118,12 @@ def test_parameters_are_drawn_from_the_seed_and_from_nothing_else(tmp_path: Path
     assert again.start(2).tobytes() != first.tobytes()
 
 
-def test_weights_are_penalized_and_what_has_one_axis_is_not(tmp_path: Path) -> None:
-    scorer = ModuleScorer(3, 36, NetworkFile.find(write(tmp_path, CONVOLUTION)))
-    sizes = [4 * 9, 4, 4, 4, 64 * 3, 3]  # of the convolution, the normalisation, the last layer
-    expected = np.repeat([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], sizes)
-    np.testing.assert_array_equal(scorer.penalized, expected)
-    assert scorer.parameters == sum(sizes)
+def test_all_parameters_are_penalized_without_running_the_file(tmp_path: Path) -> None:
+    asked = task(write(tmp_path), regularization=0.1, code={"model": "x.py:build", "path": "x.py", "digest": "0"})
+    penalty = replace(asked, model="x.py:build").regularizer()
+    assert penalty is not None
+    w = rng.standard_normal(49)
+    assert penalty.value(w) == pytest.approx(0.05 * w @ w)
 
 
 def test_a_convolution_meets_its_bounds_at_every_owner(tmp_path: Path) -> None:

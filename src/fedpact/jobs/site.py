@@ -69,7 +69,7 @@ class SiteSource(PartySource):
                 )
             return replace(asked, functions=str(self._functions))
         if isinstance(asked, ScoredTask) and asked.has_code:
-            if self._network is None or asked.code is None:
+            if self._network is None:
                 raise OptionError(
                     f'model = {asked.model!r}: state this site\'s own copy of that Python file, network = "..." in '
                     "[site] of its site.toml; it is run only if it has the digest that the job states",

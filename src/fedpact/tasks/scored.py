@@ -121,8 +121,13 @@ class ScoredTask(ClassTask):
         return self.code
 
     def with_code_at(self, path: str | Path) -> Self:
-        """The same task where the Python file of its model, with the digest of the task, is there."""
-        assert self.code is not None  # whoever poses a task finds its file
+        """The same task, where the Python file of its model is there. OptionError when its digest is not known."""
+        if self.code is None:  # whoever poses a task finds its file
+            raise OptionError(
+                f"model = {self.model!r} comes without the digest of its file; run the job again",
+                code="FP-OPTION-918",
+                key="model",
+            )
         return replace(self, code=NetworkFile(self.model, str(path), self.code.digest))
 
     def among(self, names: Sequence[str]) -> Self:
