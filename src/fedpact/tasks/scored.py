@@ -35,8 +35,8 @@ class ScoredTask(ClassTask):
     """
 
     model: str = key(
-        LINEAR, 'what scores the rows: "linear", or a network: "mlp" (a multilayer perceptron), or what a function of '
-        'a Python file builds, "network.py:build"; networks need fedpact[torch]', "text",
+        LINEAR, 'what scores the rows: "linear", or a network (needs fedpact[torch]): "mlp", a multilayer perceptron, '
+        'or "network.py:build", a function of a Python file', "text",
     )  # fmt: skip
     layers: tuple[int, ...] = key(
         (), 'of "mlp": units of every hidden layer', "wholes", shown="none", example="[64, 32]"
