@@ -81,6 +81,7 @@ def write_sites(
     label: str = "y",
     tasks: Sequence[str] = ("neyman_pearson",),
     functions: Path | None = None,
+    network: Path | None = None,
     holdout: Mapping[str, Path] | None = None,
     rules: Mapping[str, Mapping[str, Any]] = LENIENT,
     allow: Mapping[str, Any] | None = None,
@@ -100,6 +101,8 @@ def write_sites(
         }
         if functions is not None:
             stated["site"]["functions"] = str(functions)
+        if network is not None:
+            stated["site"]["network"] = str(network)
         if holdout:
             stated["site"]["holdout"] = str(holdout[owner])
         policies[owner] = folder / f"{owner}.toml"

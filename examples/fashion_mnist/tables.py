@@ -4,11 +4,13 @@
     fedpact run fashion/job.toml
     fedpact report fashion/run
     fedpact evaluate fashion/run
+    fedpact run fashion/cnn.toml                                      the same with convolutions, which cnn.py builds
 
-The first line writes the tables of ten shops and the job into the folder `fashion`. Every shop has much of some kinds
+The first line writes the tables of ten shops and the jobs into the folder `fashion`. Every shop has much of some kinds
 and little of others: the images of a kind are dealt in shares drawn from Dirichlet(ALPHA). The job asks for a network
-of 101,770 parameters that finds at least 70 % of the images of each kind at each shop. Test images are dealt evenly,
-and nobody trains on them. It needs pip install 'fedpact[torch,tables]' and pip install -e experiments, for the loader.
+of 101,770 parameters that finds at least 70 % of the images of each kind at each shop; that of cnn.toml has 9,226, and
+finds at least 75 %. Test images are dealt evenly, and nobody trains on them. It needs
+pip install 'fedpact[torch,tables]' and pip install -e experiments, for the loader.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from fedpact import data
 from fedpact_experiments.datasets import fashion_mnist
 
 SHOPS, ALPHA, SEED = 10, 2.0, 1
-JOB = Path(__file__).with_name("job.toml")
+JOBS = ("job.toml", "cnn.toml", "cnn.py")
 
 
 def write(path: Path, X: np.ndarray, kinds: np.ndarray) -> None:
@@ -52,7 +54,8 @@ def main() -> None:
         write(options.folder / f"shop{number}.parquet", X[fold], names[y[fold]])
     for number, fold in enumerate(data.stratified(held.test.y, SHOPS, SEED), 1):
         write(options.folder / f"new{number}.parquet", held.test.X[fold], names[held.test.y[fold]])
-    shutil.copy(JOB, options.folder)
+    for name in JOBS:
+        shutil.copy(Path(__file__).with_name(name), options.folder)
     print(
         f"wrote {options.folder}/job.toml and the tables of {SHOPS} shops; next: fedpact run {options.folder}/job.toml"
     )

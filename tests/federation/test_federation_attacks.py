@@ -192,6 +192,11 @@ READERS: dict[str, tuple[str | bytes | None, dict[str, Any], str]] = {
     "columns that are none": (TABLE, {"columns": [["patient"]]}, "FP-OWNER-001"),
     "a table as a quadratic program": (TABLE, {"task": "linear_qp"}, "FP-DATA-060"),
     "Python that is not there": (TABLE, {"task": "custom", "functions": "absent.py"}, "FP-OPTION-060"),
+    "a network that is not there": (
+        TABLE,
+        {"model": "absent.py:build", "code": {"model": "absent.py:build", "path": "absent.py", "digest": "0"}},
+        "FP-OPTION-910",
+    ),
 }
 
 

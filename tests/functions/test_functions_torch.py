@@ -16,6 +16,7 @@ from raising import raises_code
 import fedpact as fp
 from fedpact import data
 from fedpact.functions import LogisticLoss, from_torch, parameters_from_torch, parameters_to_torch
+from fedpact.functions.torch_adapter import outputs_from_torch
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
 cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
@@ -35,6 +36,20 @@ def network(width: int = 4, inputs: int = 3, seed: int = 0, outputs: int = 1):
 def test_derivatives_are_those_of_finite_differences():
     net = network()
     assert_derivatives(from_torch(net, loss, (X, y)), parameters_from_torch(net) + 0.1)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 20_000])  # none, one, and more than pass through the module together
+def test_outputs_are_those_of_double_precision_whatever_the_module_has(rows):
+    net = network(outputs=2)
+    w = parameters_from_torch(net) + 0.1
+    inputs = np.resize(X, (rows, 3))
+    A, a, B, b = w[:12].reshape(4, 3), w[12:16], w[16:24].reshape(2, 4), w[24:]
+    expected = np.tanh(inputs @ A.T + a) @ B.T + b
+    found = outputs_from_torch(net, w, inputs)
+    assert found.shape == (rows, 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    assert {parameter.dtype for parameter in net.parameters()} == {torch.float32}  # it was copied
+    np.testing.assert_array_equal(parameters_from_torch(net), parameters_from_torch(network(outputs=2)))
 
 
 def test_the_same_network_written_by_hand_gives_the_same_value():

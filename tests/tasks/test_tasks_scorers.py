@@ -14,15 +14,15 @@ from fedpact.data.encoding import Encoding, Scaling
 from fedpact.functions import parameters_to_torch
 from fedpact.tasks import Classification, NeymanPearson, Requirement, Rows, load_model
 from fedpact.tasks.model import NetworkModel
-from fedpact.tasks.scorers import LinearScorer, NetworkScorer
+from fedpact.tasks.scorers import LinearScorer, PerceptronScorer
 
 rng = np.random.default_rng(3)
 X = rng.standard_normal((40, 3))
 RECALL = Requirement(kind="recall", at_least=0.9)
 
 
-def network(classes: int = 2, activation: str = "relu") -> NetworkScorer:
-    return NetworkScorer(classes, 3, (5, 4), activation)
+def network(classes: int = 2, activation: str = "relu") -> PerceptronScorer:
+    return PerceptronScorer(classes, 3, (5, 4), activation)
 
 
 def task(**more: Any) -> Classification:

@@ -60,6 +60,8 @@ def predict(
     site.toml); --table server=FILE is then a table of the coordinator with the ids of the people to predict, and
     without it people have numbers, in the order in which every site knows its own rows.
 
+    A network that a Python file builds is code: the copy of that file in RUN is run. Name only folders that you trust.
+
     \b
     fedpact predict hospitals/run new_patients.csv
     fedpact predict hospitals/run new_patients.csv --out predicted.csv

@@ -54,6 +54,9 @@ class SitePolicy:
     state: Path = _key("site", "path", "folder for its memory and its audit log")  # noqa: RUF009
     key: Path = _key("site", "path", "its private key; `fedpact site key FILE` makes one")  # noqa: RUF009
     functions: Path | None = _key("site", "path", 'its own Python file, for the task "custom"', None)  # noqa: RUF009
+    network: Path | None = _key(  # noqa: RUF009
+        "site", "path", "its own copy of the Python file of a network; run only with the digest that a job states", None
+    )
     alignment_key: Path | None = _key(  # noqa: RUF009
         "site", "path", "32 random bytes that the parties of a vertical task share, to be aligned by keyed hashes", None
     )

@@ -88,6 +88,17 @@ def parameters_to_torch(w: ArrayLike, module: Any) -> None:
             parameter.copy_(part)
 
 
+def outputs_from_torch(module: Any, w: ArrayLike, inputs: Matrix) -> Matrix:
+    """What a module with the parameters w gives for every row, in float64; it is copied and never changed itself."""
+    torch = _torch()
+    precise = copy.deepcopy(module).double()
+    parameters_to_torch(w, precise)
+    with torch.no_grad():
+        starts = range(0, max(len(inputs), 1), PIECE)
+        pieces = [precise(torch.tensor(inputs[start : start + PIECE], dtype=torch.float64)) for start in starts]
+    return np.concatenate([_as_array(piece) for piece in pieces])
+
+
 class TorchLoss(Smooth):
     """loss(module(inputs), targets) as a function of the parameters; made by `from_torch`."""
 

@@ -20,6 +20,8 @@ from fedpact.jobs.running import TASK, party_sources, session_settings
 from fedpact.solvers import Solution
 from fedpact.tasks import PartyModel, Task, Vertical, load_model, read_task
 from fedpact.tasks.base import SERVER
+from fedpact.tasks.model import MODULE_FILE
+from fedpact.tasks.scored import ScoredTask
 from fedpact.types import Vector
 
 
@@ -41,6 +43,8 @@ class Trained:
             stated = json.loads((folder / TASK).read_text())
             task = read_task(stated["task"])
             job = (folder / stated["job_file"]).resolve()
+            if isinstance(task, ScoredTask) and task.has_code:
+                task = task.with_code_at(folder / MODULE_FILE)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OptionError(
                 f"{folder / TASK} cannot be read ({error}); evaluate needs the folder of a run that trained a model",

@@ -15,6 +15,7 @@ from fedpact.jobs.party_tables import find_holders
 from fedpact.solvers import METHODS
 from fedpact.tasks import TASKS, TableTask, Task, Vertical, keys_of
 from fedpact.tasks.base import SERVER
+from fedpact.tasks.network_file import NetworkFile, names_file
 from fedpact.tasks.requirements import Levels, Requirement, check_holder, read_requirement
 
 #: How an owner is written that is a site of a Flower federation: this, and the address of the SuperLink.
@@ -305,6 +306,8 @@ class _Reader(JobText):
             stated["functions"] = str(self._file("", "functions", stated["functions"]).resolve())
         self._check_bound(found)
         try:
+            if names_file(stated.get("model", "")):
+                stated["code"] = NetworkFile.find(stated["model"], self.folder)
             return kind(owners=len(found["owners"]), **stated)
         except OptionError as error:
             names = {field: name for name, (field, _, _) in keys.items()}

@@ -17,6 +17,7 @@ from fedpact.federation.identity import Identity
 from fedpact.federation.policy import SitePolicy, read_policy
 from fedpact.tasks import Custom, FileSource, PartySource, Task
 from fedpact.tasks.base import digest_of_files
+from fedpact.tasks.scored import ScoredTask
 
 
 def open_site(file: str | Path) -> Site:
@@ -42,7 +43,7 @@ def memory_folder(policy: SitePolicy) -> Path:
 
 
 class SiteSource(PartySource):
-    """A site's own table, one that nobody trains on if it has one, and its own code for the task "custom".
+    """A site's own table, one that nobody trains on if it has one, and its own code: for "custom", and for networks.
 
     Of a vertical task it keeps its piece of every model, in a folder by run.
 
@@ -53,20 +54,30 @@ class SiteSource(PartySource):
         unseen = None if policy.holdout is None else FileSource(policy.name, policy.holdout)
         super().__init__(policy.name, policy.data, unseen, policy.alignment_key, policy.state / "pieces")
         self._functions = policy.functions
+        self._network = policy.network
         self._least = policy.least_people
         self._modes = policy.alignments
 
     def accept(self, task: Task | Mapping[str, Any]) -> Task:
         """The task with the site's own code: the coordinator never says which code runs here."""
         asked = super().accept(task)
-        if not isinstance(asked, Custom):
-            return asked
-        if self._functions is None:
-            raise OptionError(
-                'task "custom": state this site\'s own Python file, functions = "..." in [site] of its site.toml',
-                code="FP-OPTION-012",
-            )
-        return replace(asked, functions=str(self._functions))
+        if isinstance(asked, Custom):
+            if self._functions is None:
+                raise OptionError(
+                    'task "custom": state this site\'s own Python file, functions = "..." in [site] of its site.toml',
+                    code="FP-OPTION-012",
+                )
+            return replace(asked, functions=str(self._functions))
+        if isinstance(asked, ScoredTask) and asked.has_code:
+            if self._network is None:
+                raise OptionError(
+                    f'model = {asked.model!r}: state this site\'s own copy of that Python file, network = "..." in '
+                    "[site] of its site.toml; it is run only if it has the digest that the job states",
+                    code="FP-OPTION-014",
+                    key="model",
+                )
+            return asked.with_code_at(str(self._network))
+        return asked
 
     def people(self, task: Task | Mapping[str, Any]) -> People:
         """Who is in its table, under the conditions of its policy."""

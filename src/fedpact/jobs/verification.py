@@ -41,6 +41,7 @@ from fedpact.solvers import Solution
 from fedpact.tasks import FileSource, read_task
 from fedpact.tasks.base import SERVER, Bounded
 from fedpact.tasks.model import LinearModel
+from fedpact.tasks.scored import ScoredTask
 
 #: Two computations of one number agree to this, relative or absolute.
 ROUNDING = 1e-9
@@ -345,9 +346,21 @@ def _gather_again(evidence: Evidence, file: JobFile, session: Session) -> Eviden
     session.open(sources, evidence.job)
     if any(one.statement["masked"] for one in evidence.said.values()):
         session.secure()
+    evidence = _with_own_code(evidence, file)
     task = read_task(evidence.task)
     if file.server is None:
         return evidence.gather(session, task.server_share())
     server = FileSource(SERVER, file.server)(task)
     assert isinstance(server, Share)  # the scaling is known
     return evidence.gather(session, server)
+
+
+def _with_own_code(evidence: Evidence, file: JobFile) -> Evidence:
+    """The same with the Python file that the job names: none is run that only the folder of a run points at."""
+    task = read_task(evidence.task)
+    if not isinstance(task, ScoredTask) or not task.has_code:
+        return evidence
+    path = ""
+    if isinstance(file.task, ScoredTask) and file.task.code is not None:
+        path = file.task.code.path
+    return replace(evidence, task=task.with_code_at(path).stated())

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fedpact.report.record import Record
-from fedpact.tasks.model import LinearModel, Model, NetworkModel, RegressionModel, load_model
+from fedpact.tasks.model import LinearModel, Model, ModuleModel, NetworkModel, RegressionModel, load_model
 
 INTERCEPT = "intercept"
 #: What the exponential of a coefficient is called, by the link of the model; of Cox's the rates are hazards.
@@ -40,7 +40,7 @@ def read_coefficients(folder: str | Path, record: Record) -> tuple[Coefficient, 
     if not (Path(folder) / "model.json").exists():
         return ()
     model = load_model(folder)
-    if not isinstance(model, LinearModel) or isinstance(model, NetworkModel):
+    if not isinstance(model, LinearModel) or isinstance(model, NetworkModel | ModuleModel):
         return ()
     scales = _read_scales(Path(folder), model)
     if record.coefficients:

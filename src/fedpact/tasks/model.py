@@ -16,12 +16,18 @@ from scipy.special import expit, softmax
 from fedpact.data.cells import Cells
 from fedpact.data.encoding import Encoding, Scaling, categories_from
 from fedpact.errors import FedpactError, OptionError
+from fedpact.functions.torch_adapter import outputs_from_torch
+from fedpact.tasks.network_file import NetworkFile
 from fedpact.tasks.scorers import Layer, pass_through
 from fedpact.types import Matrix, Vector
 
 FORMAT = "fedpact-model-1"
 #: Of a network, which older versions do not know.
 NETWORK_FORMAT = "fedpact-network-1"
+#: Of a network that a Python file builds.
+MODULE_FORMAT = "fedpact-module-1"
+#: That file, beside model.json.
+MODULE_FILE = "network.py"
 #: From the score of a regression to its prediction.
 LINKS: dict[str, Callable[[Vector], Vector]] = {
     "identity": lambda score: score,
@@ -220,6 +226,55 @@ class NetworkModel(Model):
         return found
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModuleModel(Model):
+    """A network that a Python file builds. To score rows is to run that file, a copy of which is saved with the model.
+
+    coefficients: (1, parameters), in the order of the module
+    intercept:    (scores,), added to what the module gives: zero unless a promise moved the threshold
+    shift, scale: the module gets (X - shift) / scale
+    """
+
+    code: NetworkFile
+    shift: Vector
+    scale: Vector
+
+    @classmethod
+    def of_module(
+        cls, w: Vector, code: NetworkFile, encoding: Encoding, classes: tuple[str, ...], scaling: Scaling | None
+    ) -> ModuleModel:
+        """The network with the parameters w. Nothing is run, and the file need not be there."""
+        outputs = 1 if len(classes) == 2 else len(classes)
+        scaling = scaling or no_scaling(encoding)
+        return cls(
+            encoding,
+            w[None, :],
+            np.zeros(outputs),
+            means_of(encoding, scaling),
+            classes,
+            code=code,
+            shift=np.array(scaling.shift),
+            scale=np.array(scaling.scale),
+        )
+
+    def scores(self, X: Matrix) -> Matrix:
+        module = self.code.build(X.shape[1], len(self.intercept), seed=0)
+        features = (self.fill(X) - self.shift) / self.scale
+        return outputs_from_torch(module, self.coefficients[0], features) + self.intercept
+
+    def about(self) -> dict[str, Any]:
+        found = {**super().about(), "format": MODULE_FORMAT}
+        return {**found, "module": MODULE_FILE, "model": self.code.model, "digest": self.code.digest}
+
+    def arrays(self) -> dict[str, Any]:
+        return {**super().arrays(), "shift": self.shift, "scale": self.scale}
+
+    def save(self, folder: Path) -> None:
+        """The Python file too, as it is. Raises OptionError when it is not there any more, or another one."""
+        (folder / MODULE_FILE).write_bytes(self.code.read())
+        super().save(folder)
+
+
 @dataclass(frozen=True, eq=False)
 class RegressionModel(LinearModel):
     """Predicts a number: the score of a row, its exponential, or the probability of 1 whose log-odds it is.
@@ -264,13 +319,27 @@ class RegressionModel(LinearModel):
 def arrays_of(table: Matrix, encoding: Encoding, scaling: Scaling | None, intercept: bool) -> dict[str, Any]:
     """The fields of a `LinearModel`, from its coefficients for scaled columns, the intercept's last."""
     width = len(encoding.names)
-    if scaling is None:
-        scaling = Scaling.of(np.zeros(width), np.ones(width), np.zeros(width))
+    scaling = scaling or no_scaling(encoding)
     own, offset = scaling.undo(table[:, :width])
     if intercept:
         offset = offset + table[:, width]
-    mean = np.array(scaling.mean) if encoding.missing == "mean" else np.zeros(0)
-    return {"encoding": encoding, "coefficients": own, "intercept": offset, "mean": mean}
+    return {
+        "encoding": encoding,
+        "coefficients": own,
+        "intercept": offset,
+        "mean": means_of(encoding, scaling),
+    }
+
+
+def no_scaling(encoding: Encoding) -> Scaling:
+    """That of columns that stay as they are."""
+    width = len(encoding.names)
+    return Scaling.of(np.zeros(width), np.ones(width), np.zeros(width))
+
+
+def means_of(encoding: Encoding, scaling: Scaling) -> Vector:
+    """Of every column where absent values are allowed; else empty."""
+    return np.array(scaling.mean) if encoding.missing == "mean" else np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -321,20 +390,28 @@ class PartyModel:
 
 
 def load_model(folder: str | Path) -> Model | RegressionModel | PartyModel:
-    """Read what `save` wrote, of any kind. Raises FedpactError when there is none, or it is damaged."""
+    """Read what `save` wrote, of any kind. Raises FedpactError when there is none, or it is damaged.
+
+    Of a network that a Python file builds, the copy of that file in the folder is run as soon as rows are scored: have
+    it read only folders that you trust as you trust code.
+    """
     source = Path(folder)
     try:
         about = json.loads((source / "model.json").read_text())
         if about["format"] == PARTIES:
             return PartyModel.read(about)
-        if about["format"] not in (FORMAT, NETWORK_FORMAT):
-            raise ValueError(f"it is not of format {FORMAT} or {NETWORK_FORMAT}")
+        if about["format"] not in (FORMAT, NETWORK_FORMAT, MODULE_FORMAT):
+            raise ValueError(f"it is not of format {FORMAT}, {NETWORK_FORMAT} or {MODULE_FORMAT}")
         encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])
         with np.load(source / about["arrays"], allow_pickle=False) as file:
             arrays = {key: file[key] for key in ARRAYS}
             hidden = tuple(
                 (file[f"weights {n}"], file[f"bias {n}"]) for n in range(1, 1 + len(about.get("layers", [])))
             )
+            if about["format"] == MODULE_FORMAT:
+                code = NetworkFile(about["model"], str(source / MODULE_FILE), about["digest"])
+                scales = {key: file[key] for key in ("shift", "scale")}
+                return ModuleModel(encoding, **arrays, **_read_decisions(about), code=code, **scales)
         if "log" in about:
             before = "log" if about["log"] else "identity"  # files of version 0.2.0 have no link
             return RegressionModel(encoding, **arrays, link=about.get("link", before), offset=about["offset"])

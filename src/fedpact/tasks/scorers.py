@@ -1,8 +1,8 @@
 """Score models: from the features of rows and a parameter vector w to a score for every class.
 
 A task asks its scorer for scores, losses and smoothed decisions, and does not know whether they come from a linear
-model or from a network. Networks are trained by PyTorch, an extra that only training needs: their scores, and so
-counts, thresholds and predictions, are plain NumPy in float64.
+model or from a network. Networks are trained by PyTorch, an extra. Their scores, and so counts, thresholds and
+predictions, are in float64: of a perceptron by plain NumPy, of a module of the user's by PyTorch.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from fedpact.functions import Function, decisions_from_torch, from_torch, parameters_to_torch
 from fedpact.functions.rates import SoftDecisions
-from fedpact.functions.torch_adapter import import_torch
+from fedpact.functions.torch_adapter import import_torch, outputs_from_torch, parameters_from_torch
 from fedpact.tasks import regression
 from fedpact.tasks.checks import Labels
+from fedpact.tasks.network_file import NetworkFile
 from fedpact.types import Matrix, Vector
 
 #: Of hidden layers: the function, and the class of torch.nn that is the same.
@@ -79,16 +80,65 @@ class LinearScorer(Scorer):
 
 @dataclass(frozen=True)
 class NetworkScorer(Scorer):
+    """Scores of a network; w lists its parameters as PyTorch does.
+
+    columns: features of a row
+    """
+
+    columns: int
+
+    @property
+    @abstractmethod
+    def parameters(self) -> int:
+        """Numbers in w."""
+
+    @property
+    @abstractmethod
+    def penalized(self) -> float | Vector:
+        """1 where a parameter is weighed by the penalty, 0 where it is free."""
+
+    @abstractmethod
+    def start(self, seed: int) -> Vector:
+        """Where training starts. At zero all hidden units would be alike, and stay so."""
+
+    @abstractmethod
+    def score(self, w: Vector, X: Matrix) -> Matrix:
+        """What the network gives the rows, (rows, outputs), in float64."""
+
+    @abstractmethod
+    def module(self) -> Any:
+        """The network in PyTorch, the same at every owner; a solve starts where the task says.
+
+        OptionError where PyTorch is not installed.
+        """
+
+    def scores(self, w: Vector, X: Matrix) -> Matrix:
+        score = self.score(w, X)
+        if self.classes == 2:
+            return np.column_stack([np.zeros(len(score)), score])
+        return score
+
+    def mean_loss(
+        self, X: Matrix, y: Labels, weight: Vector | None = None, rows: NDArray[np.bool_] | None = None
+    ) -> Function:
+        parts = np.ones(len(y)) if weight is None else weight / np.mean(weight)
+        targets = np.column_stack([y, parts])
+        return from_torch(self.module(), weighted_cross_entropy, (X, targets), hessian=False, dtype=PRECISION)
+
+    def decisions(self, X: Matrix, width: float) -> SoftDecisions:
+        return decisions_from_torch(self.module(), X, width=width, dtype=PRECISION)
+
+
+@dataclass(frozen=True)
+class PerceptronScorer(NetworkScorer):
     """Scores of a multilayer perceptron.
 
     w lists the layers one after the other: the weights row by row, then the biases.
 
-    columns:    features of a row
     layers:     units of every hidden layer
     activation: of the hidden units, in `ACTIVATIONS`
     """
 
-    columns: int
     layers: tuple[int, ...]
     activation: str
 
@@ -108,10 +158,7 @@ class NetworkScorer(Scorer):
         return np.concatenate(parts)
 
     def start(self, seed: int) -> Vector:
-        """Where training starts: uniform in +-1 / sqrt(inputs of the layer), as in PyTorch.
-
-        At zero all hidden units would be alike, and stay so.
-        """
+        """Uniform in +-1 / sqrt(inputs of the layer), as in PyTorch."""
         draw = np.random.default_rng(seed)
         parts = [draw.uniform(-1, 1, (inputs + 1) * units) / np.sqrt(inputs) for inputs, units in self.sizes]
         return np.concatenate(parts)
@@ -127,33 +174,45 @@ class NetworkScorer(Scorer):
             begin = end
         return found
 
-    def scores(self, w: Vector, X: Matrix) -> Matrix:
+    def score(self, w: Vector, X: Matrix) -> Matrix:
         *hidden, (weights, bias) = self.split(w)
-        score = pass_through(X, hidden, self.activation) @ weights.T + bias
-        if self.classes == 2:
-            return np.column_stack([np.zeros(len(score)), score])
-        return np.asarray(score)
+        return np.asarray(pass_through(X, hidden, self.activation) @ weights.T + bias)
 
-    def mean_loss(
-        self, X: Matrix, y: Labels, weight: Vector | None = None, rows: NDArray[np.bool_] | None = None
-    ) -> Function:
-        parts = np.ones(len(y)) if weight is None else weight / np.mean(weight)
-        targets = np.column_stack([y, parts])
-        return from_torch(self._module(), weighted_cross_entropy, (X, targets), hessian=False, dtype=PRECISION)
-
-    def decisions(self, X: Matrix, width: float) -> SoftDecisions:
-        return decisions_from_torch(self._module(), X, width=width, dtype=PRECISION)
-
-    def _module(self) -> Any:
-        """The network in PyTorch. OptionError where that is not installed."""
+    def module(self) -> Any:
         nn = import_torch("a network").nn
         activation = getattr(nn, ACTIVATIONS[self.activation][1])
         parts: list[Any] = []
         for inputs, units in self.sizes:
             parts += [nn.Linear(inputs, units), activation()]
         module = nn.Sequential(*parts[:-1])
-        parameters_to_torch(self.start(0), module)  # the same at every owner; a solve starts where the task says
+        parameters_to_torch(self.start(0), module)
         return module
+
+
+@dataclass(frozen=True)
+class ModuleScorer(NetworkScorer):
+    """Scores of a module that a Python file builds."""
+
+    code: NetworkFile
+
+    @property
+    def parameters(self) -> int:
+        return int(parameters_from_torch(self.module()).size)
+
+    @property
+    def penalized(self) -> float:
+        """All of them, as PyTorch's weight_decay has it: who checks a certificate need not run the file."""
+        return 1.0
+
+    def start(self, seed: int) -> Vector:
+        """As the file draws its parameters, from this seed."""
+        return parameters_from_torch(self.module(seed)).astype(np.float64)
+
+    def score(self, w: Vector, X: Matrix) -> Matrix:
+        return outputs_from_torch(self.module(), w, X)
+
+    def module(self, seed: int = 0) -> Any:
+        return self.code.build(self.columns, self.outputs, seed)
 
 
 def pass_through(X: Matrix, hidden: Sequence[Layer], activation: str) -> Matrix:

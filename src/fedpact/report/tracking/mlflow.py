@@ -20,7 +20,7 @@ PAUSE = 1.0
 #: What names of metrics may not hold.
 FORBIDDEN = re.compile(r"[^\w\-. /]")
 #: Files of a run that are kept with it.
-FILES = ("model.json", "model.npz", "coefficients.csv", "certificate.json", "run.json")
+FILES = ("model.json", "model.npz", "network.py", "coefficients.csv", "certificate.json", "run.json")
 #: Values per request: MLflow accepts 1000, tags included.
 MOST = 900
 
