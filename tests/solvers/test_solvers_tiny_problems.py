@@ -91,7 +91,7 @@ def test_a_residual_of_zero_moves_no_penalty() -> None:
         converged=True, indefinite=False, gradients=1, hessians=0,
     )  # fmt: skip
     pace = Pace(fixed=False)
-    plans = [pace.plan(still, False, 1.0, 1) for _ in range(3 * WAIT)]
+    plans = [pace.plan(still, 1.0, 1) for _ in range(3 * WAIT)]
     assert all(plan.penalty == 1.0 and not plan.adjust for plan in plans)
 
 

@@ -78,6 +78,18 @@ class Units:
         return [rows * given / self.objective for rows, given in zip(self.rows, multipliers, strict=True)]
 
 
+def rescale_columns(share: Share, columns: Vector) -> Share:
+    """The share as one of v, where w = columns * v; its values and multipliers stay what they are."""
+    objective = None
+    constraint = None
+    if share.objective is not None:
+        objective = RescaledFunction(share.objective, columns, 1.0)
+    if share.constraint is not None:
+        rows = np.ones(share.constraint.cone.dim)
+        constraint = Constraint(rescale_map(share.constraint.function, columns, rows), share.constraint.cone)
+    return replace(share, objective=objective, constraint=constraint)
+
+
 def measure_units(problem: FederatedProblem, w: Vector) -> Units:
     """Units in which the derivatives at w are of size one, and so are the constraints in the middle."""
     bent, slope = _curvature(problem, w)

@@ -14,6 +14,7 @@ from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth, as_map
 from fedpact.solvers.constrained.accelerated import Accelerated
 from fedpact.solvers.constrained.accelerated_owner import Round, State, advance
 from fedpact.solvers.constrained.anderson import RELAXATION
+from fedpact.solvers.constrained.penalties import find_columns
 from fedpact.solvers.local.constrained import Warm
 
 # ------------------------------------------------------------------------------------------------------ right answers
@@ -211,8 +212,8 @@ def test_the_federated_acceleration_is_the_pooled_one():
 
 def plain_order(w, rho, **plan):
     return Round(
-        w=w, push=np.zeros(0), mix=np.zeros(0), remember=0, penalty=rho, accuracy=1e-11, iteration=1, best=False,
-        judge=False, coupled=np.zeros(0), **{"stiffness": 2.0, **plan},
+        w=w, columns=np.ones_like(w), push=np.zeros(0), mix=np.zeros(0), remember=0, penalty=rho, accuracy=1e-11,
+        iteration=1, best=False, judge=False, coupled=np.zeros(0), **{"stiffness": 2.0, **plan},
     )  # fmt: skip
 
 
@@ -485,3 +486,29 @@ def test_a_nonconvex_problem_that_does_not_settle_goes_to_algorithm_1(monkeypatc
     assert any("proximal-al goes on" in note for note in answer.history.notes)
     assert answer.status == "solved"
     np.testing.assert_allclose(answer.w, np.array([2.0, 1.0]) / np.sqrt(5), atol=1e-3)
+
+
+# -------------------------------------------------------------------------------------- constraints that are not convex
+
+
+def test_a_tie_makes_up_for_negative_curvature_and_changes_no_gradient():
+    """|u|^2 >= 4 from inside: mu |u|^2 bends the Lagrangian down, and the pull stays its gradient -2 mu u."""
+    outside = Smooth(lambda u: (float(4 - u @ u), -2 * u), hess=lambda u: -2 * np.eye(u.size), dim=3)
+    share = fp.Share(None, fp.Constraint(outside, Nonnegative(1)))
+    w = np.array([0.5, 0.0, 0.0])
+    after, moved = advance(share, state_at(w, np.zeros(3), 0.7, np.zeros(1)), plain_order(w, 0.7))
+    assert moved.indefinite
+    assert after.tie > 0
+    np.testing.assert_allclose(np.linalg.norm(after.warm.u), 2.0, atol=1e-8)
+    np.testing.assert_allclose(after.pull, -2 * after.price[0] * after.warm.u, atol=1e-8)
+
+
+def test_columns_that_bend_unevenly_are_rescaled_until_they_bend_alike():
+    bends = np.array([1.0, 3e-3, 0.2, 0.0])
+    columns = find_columns(fp.prox.L1(0.1), bends)
+    assert np.all(columns == 2.0 ** np.round(np.log2(columns)))
+    scaled = (columns**2 * bends)[:3]
+    assert np.max(scaled) <= 4 * np.min(scaled)
+    assert columns[3] == 1
+    np.testing.assert_array_equal(find_columns(fp.prox.Simplex(), bends), np.ones(4))
+    np.testing.assert_array_equal(find_columns(fp.prox.Zero(), np.array([1.0, 0.05])), np.ones(2))

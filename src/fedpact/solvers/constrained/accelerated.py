@@ -21,6 +21,14 @@ is nonexpansive, in a norm that weighs v by LOOSE (`local/constrained.py`): one 
 term |v - z|^2 vanishes at the solution. The owner mixes them with the server's gamma, which is found from the common
 variables: inner products of v would tell how far it moved.
 
+Where a constraint is not convex, mu_i'c_i may bend f_i + mu_i'c_i downwards, and its proximal step has several
+solutions between which it jumps, or one that moves more than its anchor. Then owner i adds tie_i/2 |u - w|^2, which
+vanishes where u = w and so changes no solution, and tells nobody (`accelerated_owner.py`). A larger penalty would do
+the same, but it would make w stiff for all owners along all directions.
+
+All of this is in units of the columns: w = columns * prox(mean_i z_i), where objectives bend alike along every column
+(`penalties.py`), as one penalty cannot fit a column that is zero in all but a few rows and one that never is.
+
 Safeguards: a step that triples the residual is taken back; the memory is halved when the residual is far from what a
 linear map would give, and when that happens again and again the acceleration rests for longer and longer; and it rests
 while the residual is above the bound of A2DR (Fu, Zhang and Boyd 2020, Algorithm 2). So the iteration converges
@@ -51,6 +59,8 @@ import numpy as np
 
 from fedpact.federation import Answers, named
 from fedpact.problem import Certificate
+from fedpact.prox import Prox
+from fedpact.prox.rescaled import rescale_prox
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.consensus.rounds import PARTICIPATION, sample_owners, sample_size
 from fedpact.solvers.constrained.accelerated_owner import (
@@ -62,10 +72,10 @@ from fedpact.solvers.constrained.accelerated_owner import (
     advance,
     begin,
 )
-from fedpact.solvers.constrained.accelerated_pace import STIFFNESS, Pace
+from fedpact.solvers.constrained.accelerated_pace import STIFFNESS, Pace, first_stiffness
 from fedpact.solvers.constrained.anderson import Memory, mix_next
 from fedpact.solvers.constrained.coupling import Coupling, divide_penalty
-from fedpact.solvers.constrained.penalties import Plan
+from fedpact.solvers.constrained.penalties import Plan, find_columns
 from fedpact.solvers.run import Iterate, Run, Verdict
 from fedpact.solvers.scales import find_coupled_scale
 from fedpact.solvers.solution import InnerRecord
@@ -112,6 +122,7 @@ class Server:
 
     number:    of holders
     holders:   sum of their r_i
+    columns:   units of the common variables: w = columns * prox(mean of z)
     z:         sum_i r_i z_i over all holders, and the sum of their slacks' z behind it
     price:     of the coupled constraint, in the user's units; drift: its last change
     expected:  certificate relative to the tolerances over residual, as last judged
@@ -127,6 +138,8 @@ class Server:
     coupling: Coupling
     price: Vector
     drift: Vector
+    columns: Vector
+    regularizer: Prox  # in these units
     z: Vector
     penalty: float
     accuracy: float
@@ -145,6 +158,7 @@ class Server:
     lowest: float = np.inf
     idle: float = 0
     stuck: int = 0  # rounds in a row in which a holder failed to solve its subproblem
+    bent: bool = False  # was a proximal step not convex?
     violated: bool = False  # did the latest judged point miss a constraint?
 
     @property
@@ -155,6 +169,7 @@ class Server:
     def see(self, outcome: Outcome, judged: tuple[Certificate, float] | None, tol: tuple[float, float]) -> None:
         """Note who failed, and how the certificate compares with the residual."""
         self.stuck = self.stuck + 1 if outcome.failed else 0
+        self.bent |= outcome.indefinite
         self.idle += outcome.part
         if judged is None:
             return
@@ -179,13 +194,13 @@ class Accelerated(Solver[Server]):
 
     consensus_penalty: float | Mapping[str, float] | Sequence[float] | None = option(
         None,
-        "penalty of the consensus, or one for each owner; fixed when given (a non-convex subproblem still raises it); "
+        "penalty of the consensus, or one for each owner; fixed when given; "
         "by default from the owners' curvature, and adapted",
         letter="rho",
         above=0,
         by_owner=True,
     )
-    memory: int = option(30, "how many differences the acceleration uses", least=1)
+    memory: int = option(60, "how many differences the acceleration uses", least=1)
     participation: float = option(1.0, f"{PARTICIPATION}; below 1 rounds are not accelerated", above=0, most=1)
 
     def weights(self, run: Run) -> Vector:
@@ -217,12 +232,16 @@ class Accelerated(Solver[Server]):
             pull = pull + at_server.pull
             curvature += at_server.curvature
             holders += 1
-        penalty = asked or STIFFNESS * (curvature or 1.0) / holders
+        columns = np.ones_like(run.start)
+        if asked is None:
+            columns = find_columns(problem.regularizer, begun.total.bends + at_server.bends)
+        doubtful = begun.total.doubtful + at_server.doubtful > 0
+        penalty = asked or first_stiffness(holders, doubtful) * (curvature or 1.0) / holders
         run.note(f"consensus penalty rho = {penalty:.3g} at the start")
         coupling = Coupling.of(problem, scale, weights)
         slacks = coupling.moved(coupling.first_slacks(begun.total.coupled), -coupled / scale, penalty)
-        z = np.append(holders * run.start - pull / penalty, slacks)
-        floor = 0.01 * run.tol[0] / holders
+        z = np.append(holders * run.start / columns - columns * pull / penalty, slacks)
+        floor = 0.01 * run.tol[0] / holders * float(np.min(columns))
         server = Server(
             number=holders,
             holders=float(holders),
@@ -231,6 +250,8 @@ class Accelerated(Solver[Server]):
             coupling=coupling,
             price=coupled,
             drift=np.zeros_like(coupled),
+            columns=columns,
+            regularizer=rescale_prox(problem.regularizer, columns, 1.0),
             z=z,
             penalty=penalty,
             accuracy=max(FRACTION * float(np.max(np.abs(pull))) / holders, floor),
@@ -251,6 +272,7 @@ class Accelerated(Solver[Server]):
         state.k += 1
         order = Round(
             w=w,
+            columns=state.columns,
             push=push,
             mix=state.mix,
             remember=state.remember,
@@ -330,38 +352,40 @@ class Accelerated(Solver[Server]):
 
     def fallback(self, state: Server) -> str:
         """Algorithm 1 goes on where the subproblems are not convex."""
-        return "proximal-al" if state.pace.raises else ""
+        return "proximal-al" if state.bent else ""
 
     def separator(self, run: Run, state: Server) -> tuple[Vector | None, Vector]:
-        return state.own.warm.u, np.append(state.own.drift, state.drift)
+        return state.own.columns * state.own.warm.u, np.append(state.own.drift, state.drift)
 
     def _point(self, run: Run, state: Server) -> tuple[Vector, Vector]:
         """w = prox_{h / (rho N)}(mean_i z_i), and the push of the slacks."""
         z, slacks = np.split(state.z, [run.start.size])
-        w = run.problem.regularizer.prox(z / state.holders, 1 / (state.penalty * state.holders))
+        nearest = state.regularizer.prox(z / state.holders, 1 / (state.penalty * state.holders))
         push = state.coupling.project(slacks, state.penalty)
         before = state.price
         state.price = state.coupling.scale * push
         state.drift = state.price - before
-        return w, push
+        return state.columns * nearest, push
 
     def _reweigh(self, run: Run, state: Server, order: Round, everyone: Moved) -> None:
         """The sum of z with the penalties that the owners took in this round: every lambda_i is kept, and so is w."""
         z, slacks = np.split(state.z, [run.start.size])
-        multipliers = state.penalty * (z - state.holders * order.w)  # sum_i lambda_i
+        w = order.w / state.columns
+        multipliers = state.penalty * (z - state.holders * w)  # sum_i lambda_i
         placed = state.coupling.moved(slacks, order.push, state.penalty)
         state.penalty = order.penalty
         state.holders = everyone.weight
         state.coupling = replace(state.coupling, looseness=everyone.looseness)
-        moved = state.holders * order.w + multipliers / state.penalty
+        moved = state.holders * w + multipliers / state.penalty
         state.z = np.append(moved, placed + state.coupling.looseness / state.penalty * order.push)
 
     def _mix(self, run: Run, state: Server, outcome: Outcome) -> None:
         """The sum of the next z, accelerated or plain, and the penalties; new ones begin without a memory."""
-        plain = state.sampled or state.idle // PLAIN_AFTER % 2 == 1
+        drifting = state.idle // PLAIN_AFTER % 2 == 1 and not state.bent
+        plain = state.sampled or drifting
         state.mix, state.remember = state.anderson.take(state.z, outcome.everyone, state.remember, plain=plain)
         state.z = mix_next(state.anderson, state.mix)
-        state.plan = state.pace.plan(outcome.everyone, outcome.indefinite, state.penalty, state.number)
+        state.plan = state.pace.plan(outcome.everyone, state.penalty, state.number)
         if state.sampled or state.plan.adjust or state.plan.penalty != state.penalty:
             state.remember = 0
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
 from fedpact.federation import Order, Summed, client_step
 from fedpact.problem import Share, add_slack, insert_slack
+from fedpact.problem.units import rescale_columns
 from fedpact.solvers.constrained.anderson import Part, mix_next
 from fedpact.solvers.constrained.coupling import for_server
-from fedpact.solvers.constrained.penalties import Plan, lagrangian_curvature
+from fedpact.solvers.constrained.penalties import Plan, column_curvature, lagrangian_curvature
 from fedpact.solvers.local.constrained import Proximal, Warm, constrained
 from fedpact.solvers.scales import Introduce, introduce
 from fedpact.solvers.steps import (
@@ -26,6 +27,15 @@ from fedpact.solvers.steps import (
     weight_of,
 )
 from fedpact.types import Vector
+
+#: A tie is this many times the negative curvature that it makes up for,
+ROOM = 1.5
+#: and is lowered, by half at most, when it is more than this many times as large.
+MOST_ROOM = 4.0
+#: Ties tried in one round: another step may end where the curvature is more negative.
+TRIES = 4
+#: A tie below this part of the penalty is none.
+LEAST_TIE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +52,21 @@ class State(Holder):
     drift: Vector  # P_{K*} of the last change of the multiplier
     curvature: float = 0.0  # of its Lagrangian, as last measured
     bound: bool = False  # did its constraint bind since rho_i was last set?
+    tie: float = 0.0  # weight of |u - w|^2, which makes up for negative curvature
+    columns: Vector = field(default_factory=lambda: np.zeros(0))  # units of z and u: columns * u is one of w
     steps: tuple[Vector, ...] = ()
     changes: tuple[Vector, ...] = ()
+
+    def in_units(self, columns: Vector) -> Self:
+        """The start in the units that the server chose: w = columns * z."""
+        warm = replace(self.warm, u=self.warm.u / columns)
+        return replace(self, z=self.z / columns, pull=columns * self.pull, warm=warm, columns=columns)
 
     @property
     def separator(self) -> tuple[Vector | None, Vector]:
         """The drifts of owners in conflict balance at their own u_i, which stay a fixed way from w."""
-        return self.warm.u[: self.warm.u.size - self.slack], self.drift
+        u = self.columns * self.warm.u
+        return u[: u.size - self.slack], self.drift
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +87,8 @@ class Begun(Judged):
 
     curvature: Summed[float]
     pull: Summed[Vector]  # grad f(w) + J'mu
+    bends: Summed[Vector]  # diagonal of the objective's Hessian
+    doubtful: Summed[float]  # 1 for those whose constraints are not known to be convex
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +96,7 @@ class Round(Plan, Order):
     """Mix the next z, and take the proximal step around 2 w - z."""
 
     w: Vector
+    columns: Vector  # units of z and u: columns * u is one of w
     push: Vector  # of the slacks; empty without a coupled constraint
     mix: Vector  # gamma; empty for a plain step
     remember: int  # differences to keep, this round's included
@@ -156,9 +177,13 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, Begun]:
         slack=with_slack.slack,
         warm=Warm(w, multiplier),
         drift=np.zeros_like(price),
+        columns=np.ones_like(w),
     )
     terms = judged_terms(share, own_w, price, order.coupled)
-    return fresh, Begun(curvature=seen.curvature, pull=gradient[: order.w.size], **terms)
+    dim = order.w.size
+    bends = column_curvature(share, own_w, dim)
+    doubtful = float(not share.constraints_convex)
+    return fresh, Begun(curvature=seen.curvature, pull=gradient[:dim], bends=bends, doubtful=doubtful, **terms)
 
 
 @client_step
@@ -167,19 +192,22 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     dim = order.w.size
     tied = dim + state.slack
     state = state.mark_best(order.best)
-    with_slack = add_slack(share, dim, state.scale)
+    columns = np.append(order.columns, np.ones(state.z.size - dim))
+    posed = rescale_columns(add_slack(share, dim, state.scale), columns)
     weight = order.choose_weight(state.weight, state.curvature, state.bound)
     penalty = weight * order.penalty
 
     # 1. the next z; a new rho keeps lambda_i
     first = state.penalty == 0
+    if first:
+        state = state.in_units(columns)
     z = mix_next(state, order.mix)
     if first:
         z = state.z - state.pull / penalty
     slacks = z[dim:tied]
     if state.slack:
         slacks = slacks - order.push / (state.penalty or penalty)  # the push is a price, which a new rho keeps
-    w = np.concatenate([order.w, slacks, z[tied:]])  # of private variables nobody else has a copy
+    w = np.concatenate([order.w / order.columns, slacks, z[tied:]])  # of private variables nobody else has a copy
     if not first and penalty != state.penalty:
         z = w + state.penalty / penalty * (z - w)
 
@@ -187,9 +215,8 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     anchor = 2 * w - z
     # Errors of all holders then count alike in the norm of the iteration, which sums rho_i |z_i|^2.
     accuracy = np.sqrt(weight) * order.accuracy
-    found = constrained(with_slack, penalty, anchor, state.warm, accuracy)
+    found, pull, tie = step_near(posed, state, penalty, anchor, w, accuracy)
     residual = found.u - w
-    pull = penalty * (anchor - found.u)
     drift = found.drift[: share.multiplier_length]
     own_point = np.concatenate([order.w, found.u[tied:]])
     price = found.multiplier[: share.multiplier_length]
@@ -205,12 +232,14 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
 
     curvature = 0.0
     if order.measure:
-        curvature = lagrangian_curvature(with_slack, found.u, found.multiplier, dim)
+        curvature = lagrangian_curvature(posed, found.u, found.multiplier, dim)
     binds = bool(np.any(price))
     after = replace(
         state,
         curvature=curvature,
         bound=binds or (state.bound and not order.adjust),
+        tie=tie,
+        columns=columns,
         weight=weight,
         iteration=order.iteration,
         price=price,
@@ -228,6 +257,33 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     if order.judge:
         terms = judged_terms(share, own_point, price, order.coupled)
     return after, report_round(state, after, found, terms, order)
+
+
+def step_near(
+    posed: Share, state: State, penalty: float, anchor: Vector, w: Vector, accuracy: float
+) -> tuple[Proximal, Vector, float]:
+    """The proximal step, the gradient of the Lagrangian there, and the tie of the next one.
+
+    A tie adds tie/2 |u - w|^2 to the step. It vanishes where u = w, so solutions stay what they are, and nobody else
+    needs to know of it; where f_i + mu_i'c_i has negative curvature, the step has one solution with it, which moves
+    little when the anchor does. A penalty as large would make the whole consensus stiff.
+    """
+    tie = state.tie
+    warm = state.warm
+    for _ in range(TRIES):
+        weight = penalty + tie
+        center = (penalty * anchor + tie * w) / weight
+        found = constrained(posed, weight, center, warm, accuracy)
+        pull = weight * (center - found.u)
+        if found.dip <= tie:
+            break
+        tie = ROOM * found.dip
+        warm = found.warm
+    if found.dip < tie / MOST_ROOM:
+        tie = max(ROOM * found.dip, tie / 2)
+    if tie < LEAST_TIE * penalty:
+        tie = 0.0
+    return found, pull, tie
 
 
 def report_round(before: State, after: State, found: Proximal, terms: dict[str, Any], order: Round) -> Moved:
@@ -264,7 +320,7 @@ def report_round(before: State, after: State, found: Proximal, terms: dict[str, 
         bound=float(after.bound),
         misfits=float(order.measure and order.is_misfit(after.penalty, after.curvature, after.bound)),
         converged=found.converged,
-        indefinite=found.indefinite,
+        indefinite=after.tie > 0,
         gradients=found.gradients,
         hessians=found.hessians,
         **terms,

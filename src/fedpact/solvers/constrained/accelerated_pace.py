@@ -35,10 +35,19 @@ LEAP = 10.0
 #: Where constraints exclude each other multipliers grow without end, and with them the curvature: penalties that
 #: followed would make them grow by factors. They stay where they are once it is this many times what it was at first.
 MOST_GROWTH = 1e4
-#: rho is raised by this factor because a subproblem is not convex,
-RAISE = 4.0
-#: and at most so many times.
-RAISES = 8
+
+
+def first_stiffness(holders: int, doubtful: bool) -> float:
+    """What rho is at first over the mean curvature of the objectives; doubtful: constraints may not be convex.
+
+    Multipliers sum to as much with many owners as with few, while objectives are means. If one constraint binds, its
+    owner's Lagrangian bends n times as much as an objective, if all do, as much: sqrt(n) is between. Convex steps find
+    their penalties on the way; others, with too small ones, first go far, to where constraints are flat and
+    multipliers large.
+    """
+    if not doubtful:
+        return STIFFNESS
+    return max(STIFFNESS, float(np.sqrt(holders)))
 
 
 @dataclass
@@ -52,20 +61,15 @@ class Pace:
     stiffness: float = STIFFNESS
     measured: bool = False
     first: float = 0.0  # curvature of all holders when it was first measured
-    raises: int = 0
 
-    def plan(self, everyone: Moved, indefinite: bool, penalty: float, holders: int) -> Plan:
-        """The penalties of the next round. A non-convex subproblem needs larger ones, whoever chose them."""
+    def plan(self, everyone: Moved, penalty: float, holders: int) -> Plan:
+        """The penalties of the next round."""
         self.residuals.append(float(np.sqrt(everyone.squared)))
         if everyone.moved > 0:  # a straight objective has none, and would not move rho
             self.curvatures.append(max(float(np.sqrt(everyone.turned / everyone.moved)), 1e-15))
         measured = self.measured
         self.measured = False
         plan = Plan(penalty=penalty, stiffness=self.stiffness)
-        if indefinite and self.raises < RAISES and len(self.residuals) > 1:
-            self.raises += 1
-            self._restart()
-            return replace(plan, penalty=RAISE * penalty)
         if measured:
             return self._adjust(plan, everyone, holders)
         self.measured = not self.fixed and self._is_due()

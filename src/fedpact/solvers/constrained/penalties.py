@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 
 from fedpact.problem import Share
+from fedpact.prox import Prox
+from fedpact.prox.rescaled import even_columns
+from fedpact.solvers.local import DENSE_LIMIT
 from fedpact.solvers.scales import difference
 from fedpact.types import Vector
 
@@ -26,6 +29,10 @@ from fedpact.types import Vector
 LEAST = 0.1
 #: rho_i is a misfit when it is so many times larger or smaller than the curvature asks for.
 MISFIT = 3.0
+#: Columns are rescaled when some bend so many times as much as others,
+UNEVEN = 100.0
+#: Columns that bend less than this part of the mean count as bending that much.
+FLATTEST = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +70,26 @@ class Plan:
 def share_out(curvature: float, bound: float, holders: int) -> dict[str, Any]:
     """The fields of a `Plan` that adjusts; curvature: of all holders, by the stiffness; bound: how many bind."""
     return {"adjust": True, "least": LEAST * curvature / holders, "least_bound": curvature / max(bound, 1.0)}
+
+
+def column_curvature(share: Share, w: Vector, dim: int) -> Vector:
+    """Diagonal of the objective's Hessian at w, in its first dim variables; zeros where no Hessian is at hand."""
+    if share.objective is None or not share.objective.has_hessian or w.size > DENSE_LIMIT:
+        return np.zeros(dim)
+    return np.diag(share.objective.hessian(w))[:dim].copy()
+
+
+def find_columns(regularizer: Prox, bends: Vector) -> Vector:
+    """Units of the columns in which all bend alike: powers of two, one where nothing bends or where h allows no other.
+
+    bends: diagonal of the Hessian of all objectives
+    """
+    mean = float(np.mean(bends))
+    bent = bends[bends > 0]
+    if not bent.size or np.max(bent) < UNEVEN * np.min(bent):
+        return np.ones_like(bends)
+    relative = np.where(bends > 0, np.clip(bends / mean, FLATTEST, 1 / FLATTEST), 1.0)
+    return even_columns(regularizer, 2.0 ** np.round(-np.log2(relative) / 2))
 
 
 def lagrangian_curvature(share: Share, u: Vector, multiplier: Vector, dim: int) -> float:

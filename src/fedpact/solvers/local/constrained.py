@@ -36,6 +36,8 @@ MAX_STAGES = 40
 LOOSE = 1e-5
 #: Residuals below this, relative to the terms they are made of, cannot be told from zero.
 ROUNDING = 1e-14
+#: Curvature above minus this part of the weight counts as none.
+FLAT = 0.01
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Proximal:
     """Where the proximal step stopped.
 
     converged: whether the residual met the tolerance
+    dip:       how far below zero the curvature of f + mu'c is, near the end, in variables that are not private
     drift:     P_{K*} of the last change of the multiplier: when no u meets the constraint it tends to a proof of that
     """
 
@@ -63,7 +66,7 @@ class Proximal:
     converged: bool
     gradients: int
     hessians: int
-    indefinite: bool
+    dip: float
     drift: Vector
     warm: Warm
 
@@ -101,6 +104,7 @@ class _Step:
         self.gradients = 0
         self.hessians = 0
         self.indefinite = False
+        self.curvature: Matrix | None = None  # of the Lagrangian, where it was last factored
         quadratic = share.objective is None or share.objective.constant_hessian
         self.constant = quadratic and self.function.affine
         limit = CONSTANT_LIMIT if self.constant else DENSE_LIMIT
@@ -168,10 +172,9 @@ class _Step:
         """Cholesky factor of the Lagrangian's Hessian, kept while that is constant; None when it is not positive."""
         if self.warm.factor is not None and self.warm.weight == self.weight:
             return self.warm.factor
-        factor = curvature_factor(self._hessian(point))
-        if factor is None:
-            self.indefinite = True
-        elif self.constant:
+        self.curvature = self._hessian(point)
+        factor = curvature_factor(self.curvature)
+        if factor is not None and self.constant:
             self.warm = replace(self.warm, factor=factor, weight=self.weight)
         return factor
 
@@ -186,13 +189,23 @@ class _Step:
         hessian[np.diag_indices_from(hessian)] += self.weights
         return hessian
 
+    def measure_dip(self) -> float:
+        """`Proximal.dip`; without Hessians the weight itself, where the last stage met negative curvature."""
+        if self.curvature is None:
+            return self.weight * float(self.indefinite)
+        tied = self.anchor.size - self.share.private
+        own = self.curvature[:tied, :tied] - self.weight * np.eye(tied)
+        if curvature_factor(own + FLAT * self.weight * np.eye(tied)) is not None:
+            return 0.0
+        return max(-float(np.linalg.eigvalsh(own)[0]), 0.0)
+
     def stage(self, point: _Point, tolerance: float) -> tuple[_Point, Vector]:
         """One stage of the augmented Lagrangian method, and P_{K*} of the multiplier's change."""
         inner = augmented_lagrangian(self.share, point.multiplier, self.theta, self.anchor.size)
         found = minimize(anchored(inner, self.weights, self.anchor), point.u, max(tolerance, 0.1 * point.residual))
         self.gradients += found.gradients
         self.hessians += found.hessians
-        self.indefinite |= found.indefinite
+        self.indefinite = found.indefinite
         multiplier = self.cone.project_dual(point.multiplier + self.theta * self.function.value(found.w))
         after = self.at(found.w, multiplier)
         if after.miss > max(0.25 * point.miss, tolerance) and self.stiffness < STIFFEST:
@@ -225,7 +238,7 @@ def constrained(share: Share, weight: float, anchor: Vector, warm: Warm, toleran
         converged=point.residual <= max(tolerance, 100 * point.rounding),
         gradients=step.gradients,
         hessians=step.hessians,
-        indefinite=step.indefinite,
+        dip=step.measure_dip(),
         drift=drift,
         warm=replace(step.warm, u=point.u, multiplier=point.nearest, stiffness=step.stiffness),
     )
@@ -245,7 +258,7 @@ def _unconstrained(share: Share, weight: float, anchor: Vector, warm: Warm, tole
         converged=found.converged,
         gradients=found.gradients,
         hessians=found.hessians,
-        indefinite=found.indefinite,
+        dip=weight * float(found.indefinite),
         drift=warm.multiplier,
         warm=replace(warm, u=found.w),
     )
