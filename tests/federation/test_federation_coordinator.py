@@ -242,7 +242,7 @@ def masked_and_plain(engine: SiteEngine, sites: Sites, owner: str, share: Any) -
         fit = fit_of(order, bare, len(OWNERS))
         if fit is not None:
             masked += zip(fit.split(sealed.sums), fit.widths, strict=True)
-            plain += [bare.sums[fit.kinds == kind] for kind in range(3)]
+            plain += [bare.sums[fit.kinds == kind] for kind in range(4)]
         elif sealed.sums.size:
             masked.append((sealed.sums, EXACT))
             plain.append(bare.sums)

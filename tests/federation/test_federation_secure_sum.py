@@ -44,7 +44,7 @@ from fedpact.federation import (
 )
 from fedpact.federation import owner as owner_module
 from fedpact.federation import tickets as tickets_module
-from fedpact.federation.messages import Fitted, Fitting, hidden_fields, seal, summed_fields
+from fedpact.federation.messages import FITTING, Fitted, Fitting, hidden_fields, seal, summed_fields
 from fedpact.federation.remote import RemoteFleet, Site
 from fedpact.federation.secure_sum import (
     BITS,
@@ -177,37 +177,45 @@ class Mixed(Reply):
 @given(
     st.integers(2, 9),
     st.floats(1e-30, 1e30),
-    st.lists(st.floats(-1, 1), min_size=1, max_size=5),
+    st.lists(st.floats(-1, 1), min_size=3, max_size=3),
     st.booleans(),
 )
 def test_sums_of_a_width_that_fits_are_exact_to_their_last_bit(
     n: int, largest: float, factors: list[float], coarse: bool
 ) -> None:
-    """64 bits: 62 less 20 of headroom, less those for the owners; 128 bits: more than a double has."""
+    """64 bits: 62 less those for the owners, in units of two columns; 128 bits: more than a double has."""
     keys = agreed(tuple(f"owner {i}" for i in range(n)))
     values = largest * np.array(factors)
     reply = Mixed(matrix=values, slope=values, worst=1e-9)
-    order = Fitted(run="r1", round=1, secure=True, largest=largest, coarse=largest if coarse else 0.0)
+    order = Fitted(run="r1", round=1, secure=True, largest=largest)
+    if coarse:
+        scales = np.array([1.0, 3.0], dtype=np.float32)
+        order = replace(order, arrays=largest, coarse=largest, scales=scales)
     sealed = seal(reply, most=1e12)
     fit = secure_sum.fit_of(order, sealed, n)
     assert fit is not None
     parts = [protect(sealed.sums, own, "message", fit) for own in keys]
-    words = (1 if coarse else 2) + 2
+    words = 2 if coarse else 4
     assert parts[0].shape == (words * values.size + WORDS,)
     matrix, slope, worst = np.split(secure_sum.reveal(parts, fit), [values.size, 2 * values.size])
-    np.testing.assert_allclose(slope, n * values, rtol=1e-15, atol=largest * 2.0**-70)
-    np.testing.assert_allclose(matrix, n * values, rtol=1e-15, atol=n * n * largest * 2.0 ** (-40 if coarse else -70))
+    grain = n * n * largest * 2.0 ** (-60 if coarse else -70)
+    np.testing.assert_allclose(slope, n * values, rtol=1e-15, atol=grain)
+    for found, value, unit in zip(matrix, values, [1.0, 3.0, 9.0], strict=True):
+        np.testing.assert_allclose(found, n * value, rtol=1e-15, atol=unit * grain)
     np.testing.assert_allclose(worst, n * 1e-18, rtol=1e-10)
 
 
 def test_a_number_that_does_not_fit_or_another_width_is_refused() -> None:
     keys = agreed()
-    sealed = seal(Mixed(matrix=np.ones(2), slope=np.ones(3), worst=0.0), most=1e12)
+    sealed = seal(Mixed(matrix=np.ones(3), slope=np.ones(3), worst=0.0), most=1e12)
     small = Fitted(run="r1", round=1, secure=True, largest=1e-30)
     fit = secure_sum.fit_of(small, sealed, 3)
     with raises_code("FP-OWNER-975", ""):
         protect(sealed.sums, keys[0], "message", fit)
-    narrow = secure_sum.fit_of(replace(small, largest=1.0, coarse=1.0), sealed, 3)
+    fits = replace(small, largest=1.0, coarse=2.0, scales=np.ones(2, dtype=np.float32))
+    narrow = secure_sum.fit_of(fits, sealed, 3)
+    with raises_code("FP-OWNER-975", ""):
+        protect(sealed.sums, keys[0], "message", secure_sum.fit_of(replace(fits, coarse=0.1), sealed, 3))
     wide = secure_sum.fit_of(replace(small, largest=1.0), sealed, 3)
     parts = [protect(sealed.sums, own, "message", wide) for own in keys]
     with raises_code("FP-OWNER-976", ""):
@@ -622,7 +630,7 @@ def chi_squares(words: np.ndarray) -> tuple[float, float]:
 @pytest.mark.parametrize("owner", NAMES)
 def test_masked_words_look_uniform(owner: str, overheard: Line) -> None:
     masked = np.concatenate([words.ravel() for words in overheard.masked(owner)])
-    assert masked.size > 2000
+    assert masked.size > 1000
     # Uniform bits exceed these limits less than once in 10^9 runs; the words without masks do by far.
     assert max(chi_squares(masked)) < 2.6
     bare = encode(np.random.default_rng(0).standard_normal(masked.size // 2)).ravel()
@@ -746,7 +754,10 @@ def test_an_owner_lost_for_good_ends_the_run_and_the_server_learns_nothing_of_th
         words = protect(values, keys, message, fit)
         bare = encode(values)
         if fit is not None:
-            bare = np.concatenate([encode(values[fit.kinds == k], fit.widths[k]).ravel() for k in range(3)])
+            units = np.ones(values.size)
+            units[fit.kinds == FITTING] = fit.units
+            own = [values[fit.kinds == k] / units[fit.kinds == k] for k in range(4)]
+            bare = np.concatenate([encode(*pair).ravel() for pair in zip(own, fit.widths, strict=True)])
         masked[words.tobytes()] = bare
         return words
 

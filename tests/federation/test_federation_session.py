@@ -241,7 +241,7 @@ def content_size(message: dict[str, Any]) -> int:
     content = message["content"]
     if "from" in message:
         kept = {name: value for name, value in content["kept"].items() if value is not None}
-        content = kept | {name: content[name] for name in ("sums", "coarse") if name in content}
+        content = kept | {"sums": content["sums"]}
     return sum(
         value.nbytes if isinstance(value, np.ndarray) else len(value.encode()) if isinstance(value, str) else 8
         for value in content.values()

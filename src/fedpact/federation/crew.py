@@ -65,7 +65,7 @@ class Crew:
         if found is None:
             return None
         state, reply = found
-        joint = seal_jointly(reply, len(self._owners), order)
+        joint = seal_jointly(reply, len(self._owners))
         if joint is not None:
             self._state = state
             self._round = order.round

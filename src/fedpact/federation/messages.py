@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_type_hints, overload
 
 import numpy as np
@@ -24,6 +24,8 @@ WORDS = 3
 #: A length that an order asks for is at most this, or this many times that of the longest vector in it.
 LENGTH = 10_000
 LENGTH_FACTOR = 10
+#: Kind of the numbers of fields marked `Fitting`, see `kinds_of_numbers`.
+FITTING = 3
 #: Types of a number that travels by itself.
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 #: Types of single values that travel as they are, the most frequent ones: the rest is looked at more closely.
@@ -62,15 +64,18 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted(Order):
-    """An order that says how large sums were last, so that they travel in fewer bytes.
+    """An order that says how large sums were last, so that masked ones travel in fewer bytes.
 
-    largest: the largest entry of all of them, by size: masked, they have 128 bits, which lose nothing; 0: not known
-    coarse:  the same of fields marked `Fitting`, which then have 64 bits, and travel as float32 where nothing is
-             masked; 0: as all others
+    largest: the largest entry of all of them, by size: they have 128 bits, which lose nothing; 0: not known, 192 bits
+    arrays:  no owner's array that is no matrix may have a larger entry; they have 64 bits then; 0: as all others
+    coarse:  no owner's matrix may have a larger entry, in units of `scales`; they have 64 bits then; 0: as all others
+    scales:  of the rows and columns of matrices, the fields marked `Fitting`
     """
 
     largest: float = 0.0
+    arrays: float = 0.0
     coarse: float = 0.0
+    scales: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +99,7 @@ T = TypeVar("T")
 
 #: Marks a field of a Reply that the coordinator only ever adds up over all owners; it has one shape at all of them.
 Summed = Annotated[T, "summed"]
-#: Marks a summed array of which the coordinator knows roughly how large it will be: see `Fitted`.
+#: Marks a packed symmetric matrix that is summed, and has fewer bits where it is masked: see `Fitted`.
 Fitting = Annotated[T, "summed", "fitting"]
 #: Marks a number, zero or more, of which the coordinator needs the largest over all owners. In a secure sum it gets the
 #: root of the sum of squares: no less than the largest, the same where all others are zero, at most sqrt(n) times it.
@@ -109,13 +114,11 @@ class Sealed(Generic[R]):
     shapes: of these fields, in order
     sums:   their values, of those marked Largest the squares; masked when the sum is secure: uint64, m x WORDS, or the
             words one after the other where some numbers have fewer
-    coarse: the values of fields marked Fitting are those of float32, and travel so
     """
 
     kept: R
     shapes: tuple[tuple[int, ...], ...]
     sums: NDArray[Any]
-    coarse: bool = False
 
 
 class Columns(Sequence[R]):
@@ -149,18 +152,17 @@ class Columns(Sequence[R]):
 class Joint(Generic[R]):
     """The sealed replies of owners that answered in one computation: those kept, and a row of sums for each.
 
-    shapes, coarse: as in `Sealed`, the same for all
+    shapes: as in `Sealed`, the same for all
     """
 
     kept: Columns[R]
     shapes: tuple[tuple[int, ...], ...]
     sums: NDArray[np.float64]
-    coarse: bool = False
 
     @property
     def first(self) -> Sealed[R]:
         """The reply of the first owner; all are of one size."""
-        return Sealed(self.kept[0], self.shapes, self.sums[0], self.coarse)
+        return Sealed(self.kept[0], self.shapes, self.sums[0])
 
 
 class Answers(Sequence[R]):
@@ -250,41 +252,37 @@ def _marked_fields(kind: Any, mark: str) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind) if mark in get_args(hints[f.name])[1:])
 
 
-def count_by_kind(kind: type[Reply], shapes: Sequence[tuple[int, ...]], masked: bool) -> list[int]:
-    """How many numbers of the sums of a reply are of fields marked Largest, Summed, and Fitting."""
-    counts = [0, 0, 0]
-    for place, shape in zip(_kinds_of_sums(kind, masked), shapes, strict=True):  # type: ignore[arg-type]
+def count_by_kind(kind: type[Reply], shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    """How many numbers of the masked sums of a reply are of each kind, see `kinds_of_numbers`."""
+    counts = [0, 0, 0, 0]
+    for place, shape in zip(_kinds_of_sums(kind, tuple(map(len, shapes))), shapes, strict=True):  # type: ignore[arg-type]
         counts[place] += math.prod(shape)
     return counts
 
 
-def kinds_of_numbers(kind: type[Reply], shapes: tuple[tuple[int, ...], ...], masked: bool) -> NDArray[np.intp]:
-    """Of every number in the sums of a reply: 0 where its field is marked Largest, 1 Summed, 2 Fitting."""
-    return _kinds_of_numbers(kind, shapes, masked)  # type: ignore[arg-type]
+def kinds_of_numbers(kind: type[Reply], shapes: tuple[tuple[int, ...], ...]) -> NDArray[np.intp]:
+    """Of every number in masked sums: 0 where its field is marked Largest, 1 a number, 2 an array, FITTING a matrix."""
+    return _kinds_of_numbers(kind, shapes)  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=4)
-def _kinds_of_numbers(kind: Any, shapes: tuple[tuple[int, ...], ...], masked: bool) -> NDArray[np.intp]:
-    return np.repeat(_kinds_of_sums(kind, masked), [math.prod(shape) for shape in shapes])
+def _kinds_of_numbers(kind: Any, shapes: tuple[tuple[int, ...], ...]) -> NDArray[np.intp]:
+    return np.repeat(_kinds_of_sums(kind, tuple(map(len, shapes))), [math.prod(shape) for shape in shapes])
 
 
 @functools.cache
-def _kinds_of_sums(kind: Any, masked: bool) -> tuple[int, ...]:
+def _kinds_of_sums(kind: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
     fitting = _marked_fields(kind, "fitting")
     summed = summed_fields(kind)
-    return tuple((name in summed) + (name in fitting) for name in hidden_fields(kind, masked))
-
-
-def round_fitting(sealed: Sealed[R]) -> Sealed[R]:
-    """The values of fields marked `Fitting` as float32 has them; as they were where they are too large for that."""
-    chosen = kinds_of_numbers(type(sealed.kept), sealed.shapes, masked=False) == 2
-    with np.errstate(over="ignore"):
-        rounded = sealed.sums[chosen].astype(np.float32)
-    if not is_finite(rounded):
-        return sealed
-    sums = sealed.sums.copy()
-    sums[chosen] = rounded
-    return Sealed(sealed.kept, sealed.shapes, sums, coarse=True)
+    found = []
+    for name, number in zip(hidden_fields(kind, masked=True), axes, strict=True):
+        if name not in summed:
+            found.append(0)
+        elif name in fitting:
+            found.append(FITTING)
+        else:
+            found.append(2 if number else 1)
+    return tuple(found)
 
 
 def size(message: Order | Reply) -> int:
@@ -341,8 +339,6 @@ def sealed_size(sealed: Sealed[Any]) -> int:
     total = int(sealed.sums.nbytes)
     for name in shown_fields(kind, is_masked(sealed.sums)):
         total += _size(kind, name, getattr(kept, name))
-    if sealed.coarse:
-        total -= 4 * count_by_kind(kind, sealed.shapes, masked=False)[2]
     return total
 
 
@@ -419,27 +415,20 @@ def seal(reply: R, most: float | None = None) -> Sealed[R]:
     return Sealed(copy_with(reply, dict.fromkeys(values)), shapes, flat)
 
 
-def seal_jointly(reply: R, owners: int, order: Order) -> Joint[R] | None:
+def seal_jointly(reply: R, owners: int) -> Joint[R] | None:
     """`seal` for many owners: every array of the reply has one entry an owner; any other field is the same for all.
 
-    None where a number is not finite, or too large for the float32 that the order asks for.
+    None where a number is not finite.
     """
     kind = type(reply)
     content = reply.__dict__
-    coarse = isinstance(order, Fitted) and order.coarse > 0
-    rounded: tuple[str, ...] = ()
-    if coarse:
-        rounded = _marked_fields(kind, "fitting")  # type: ignore[arg-type]  # a class is hashable
     values = {name: content[name] for name in summed_fields(kind)}
-    for name in rounded:
-        with np.errstate(over="ignore"):
-            values[name] = values[name].astype(np.float32)
     parts = [value.reshape(owners, -1) for value in values.values()]
     shapes = tuple([value.shape[1:] for value in values.values()])
     sums = np.concatenate(parts, axis=1, dtype=np.float64)
     if not is_finite(sums) or not_finite(reply, shown_fields(kind, masked=False)) is not None:
         return None
-    return Joint(Columns(kind, _list_fields(reply, owners)), shapes, sums, coarse)
+    return Joint(Columns(kind, _list_fields(reply, owners)), shapes, sums)
 
 
 def _list_fields(reply: Reply, owners: int) -> dict[str, list[Any]]:

@@ -19,7 +19,6 @@ from fedpact.federation.evidence import Signed, sign_reply
 from fedpact.federation.failure import UNEXPECTED
 from fedpact.federation.memory import Disk, Memory, Step, key_of, key_of_asked
 from fedpact.federation.messages import (
-    Fitted,
     Order,
     Reply,
     Sealed,
@@ -29,7 +28,6 @@ from fedpact.federation.messages import (
     is_finite,
     largest_fields,
     not_finite,
-    round_fitting,
     seal,
     shown_fields,
     summed_fields,
@@ -426,8 +424,6 @@ def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) 
         )
     if order.secure:
         return _mask(step, order, reply, keys)
-    if isinstance(order, Fitted) and order.coarse:
-        return round_fitting(sealed)
     return sealed
 
 

@@ -13,8 +13,8 @@ one message: no two messages of an owner ever have the same one (`Owner` sees to
 
 Numbers are fixed-point integers of 192 bits, 2^104 to one: a double of size 2^-52 or more is exact, a smaller one is
 off by less than 2^-104, and the sum is exact. Where the coordinator knows how large sums were last (`Fitted`), their
-numbers have 128 or 64 bits, placed so that the next sums fit, too. A number that could make it overflow is an
-error, and so are masks that do not cancel.
+numbers have 128 or 64 bits, placed so that the next sums fit, too; matrices are in units of their rows and columns.
+A number that could make it overflow is an error, and so are masks that do not cancel.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from fedpact.errors import OptionError, OwnerError, Refused
 from fedpact.federation.identity import Identity, signed_by
-from fedpact.federation.messages import WORDS, Fitted, Order, Reply, Sealed, kinds_of_numbers
+from fedpact.federation.messages import FITTING, WORDS, Fitted, Order, Reply, Sealed, kinds_of_numbers
 from fedpact.federation.wire import client_step
 
 Words = NDArray[np.uint64]  # m x words of a number, the highest first
@@ -43,10 +43,8 @@ FRACTION = 104
 BITS = 80
 
 
-#: No owner's number may be 2^HEADROOM times larger than the largest of the last sums, where it has 128 bits,
+#: No owner's number may be 2^HEADROOM times larger than the largest of the last sums, where it has 128 bits.
 HEADROOM = 40
-#: and 2^COARSE_HEADROOM times where it has 64.
-COARSE_HEADROOM = 20
 
 
 @dataclass(frozen=True)
@@ -63,23 +61,35 @@ class Width:
         bits = math.frexp(largest)[1] + headroom + math.ceil(math.log2(owners))
         return cls(words, 64 * words - 2 - bits, bits)
 
+    @property
+    def grain(self) -> float:
+        """What the smallest bit of a number is worth."""
+        return 2.0**-self.fraction
+
 
 EXACT = Width()
 
 
+def narrow(most: float, owners: int) -> Width:
+    """The width of numbers up to `most` that have 64 bits."""
+    return Width.fitting(1, most, 0, owners)
+
+
 @dataclass(frozen=True)
 class Fit:
-    """How the numbers of a reply travel, by the kind of their field: marked Largest, Summed, or Fitting.
+    """How the numbers of a reply travel, by the kind of their field: marked Largest, a number, an array, or Fitting.
 
     kinds: of every number, see `kinds_of_numbers`
+    units: of every number of fields marked Fitting; 1: of all
     """
 
     kinds: NDArray[np.intp]
-    widths: tuple[Width, Width, Width]
+    widths: tuple[Width, Width, Width, Width]
+    units: NDArray[np.float64] | float = 1.0
 
     def split(self, words: Words) -> list[Words]:
         """The words of each kind. OwnerError when there are more or fewer of them."""
-        counts = np.bincount(self.kinds, minlength=3).tolist()
+        counts = np.bincount(self.kinds, minlength=4).tolist()
         lengths = [count * width.words for count, width in zip(counts, self.widths, strict=True)]
         if words.shape != (sum(lengths),):
             raise OwnerError("masked numbers of another width than was asked for; start again", code="FP-OWNER-976")
@@ -87,16 +97,28 @@ class Fit:
         return [part.reshape(-1, width.words) for part, width in zip(parts, self.widths, strict=True)]
 
 
+def packed_units(scales: NDArray[np.float32]) -> NDArray[np.float64]:
+    """s_j s_k for the entries of a packed matrix, its upper triangle row by row."""
+    rows, columns = np.triu_indices(scales.size)
+    return scales[rows].astype(np.float64) * scales[columns]
+
+
 def fit_of(order: Order, sealed: Sealed[Any], owners: int) -> Fit | None:
     """How the numbers of a masked reply to this order travel; None: all exactly."""
     if not order.secure or not isinstance(order, Fitted) or not order.largest:
         return None
     summed = Width.fitting(2, order.largest, HEADROOM, owners)
+    arrays = summed
     fitting = summed
+    units: NDArray[np.float64] | float = 1.0
+    kinds = kinds_of_numbers(type(sealed.kept), sealed.shapes)
+    if order.arrays:
+        arrays = narrow(order.arrays, owners)
     if order.coarse:
-        fitting = Width.fitting(1, order.coarse, COARSE_HEADROOM, owners)
-    kinds = kinds_of_numbers(type(sealed.kept), sealed.shapes, masked=True)
-    return Fit(kinds, (EXACT, summed, fitting))
+        fitting = narrow(order.coarse, owners)
+        packed = packed_units(order.scales)
+        units = np.tile(packed, np.count_nonzero(kinds == FITTING) // packed.size)
+    return Fit(kinds, (EXACT, summed, arrays, fitting), units)
 
 
 @dataclass(frozen=True)
@@ -246,6 +268,8 @@ def protect(values: NDArray[np.float64], keys: Keys, message: str, fit: Fit | No
     parts = []
     for kind, width in enumerate(fit.widths):
         own = values[fit.kinds == kind]
+        if kind == FITTING:
+            own = own / fit.units
         if np.max(np.abs(own), initial=0.0) > 2.0**width.bits / len(keys.shared):
             raise OwnerError(
                 "a number is out of all proportion to what the coordinator said of the last sum; start the run again",
@@ -283,6 +307,7 @@ def reveal(parts: Sequence[Words], fit: Fit | None = None) -> NDArray[np.float64
     by_kind = zip(*(fit.split(part) for part in parts), strict=True)
     for kind, (own, width) in enumerate(zip(by_kind, fit.widths, strict=True)):
         total[fit.kinds == kind] = _reveal(own, width)
+    total[fit.kinds == FITTING] *= fit.units
     return total
 
 

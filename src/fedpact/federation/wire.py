@@ -32,7 +32,6 @@ from fedpact.federation.messages import (
     count_by_kind,
     hidden_fields,
     is_masked,
-    kinds_of_numbers,
     name_type,
 )
 from fedpact.types import Buffer
@@ -381,11 +380,7 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
 
 def sealed_to_tree(sealed: Sealed[Any]) -> dict[str, Any]:
     """A sealed reply as a dict that `dumps` takes."""
-    tree = {"kept": to_tree(sealed.kept), "shapes": [list(s) for s in sealed.shapes], "sums": sealed.sums}
-    if sealed.coarse:
-        chosen = kinds_of_numbers(type(sealed.kept), sealed.shapes, masked=False) == 2
-        tree |= {"sums": sealed.sums[~chosen], "coarse": sealed.sums[chosen].astype(np.float32)}
-    return tree
+    return {"kept": to_tree(sealed.kept), "shapes": [list(s) for s in sealed.shapes], "sums": sealed.sums}
 
 
 def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
@@ -394,8 +389,6 @@ def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
     try:
         shapes = from_tree(tuple[tuple[int, ...], ...], tree["shapes"], f"{where}.shapes")
         sums = tree["sums"]
-        if "coarse" in tree:
-            sums = _join_coarse(kind, shapes, sums, tree["coarse"])
         masked = isinstance(sums, np.ndarray) and is_masked(sums)
         names = frozenset(hidden_fields(kind, masked))
         kept = from_tree(kind, tree["kept"], where, names)
@@ -408,23 +401,11 @@ def sealed_from_tree(kind: type[Reply], tree: Any) -> Sealed[Any]:
     if masked:
         expected = [(count, WORDS)]
         if alike:  # where some numbers are narrower, all words follow each other: the session knows how many there are
-            largest, summed, fitting = count_by_kind(kind, shapes, masked)
-            expected += [(WORDS * largest + 2 * summed + words * fitting,) for words in (1, 2)]
+            largest, numbers, arrays, fitting = count_by_kind(kind, shapes)
+            always = WORDS * largest + 2 * numbers
+            expected += [(always + some * arrays + others * fitting,) for some in (1, 2) for others in (1, 2)]
     if not alike or not isinstance(sums, np.ndarray) or sums.shape not in expected:
         raise WireError(
             f"{where}: its summed fields {sorted(names)} do not have the lengths they state", code="FP-WIRE-309"
         )
-    return Sealed(kept, shapes, sums, "coarse" in tree)
-
-
-def _join_coarse(kind: type[Reply], shapes: tuple[tuple[int, ...], ...], exact: Any, coarse: Any) -> Any:
-    """The sums from their exact numbers and those that travelled in float32; None when they do not fit the shapes."""
-    with contextlib.suppress(ValueError, IndexError, TypeError, AttributeError):
-        fits = coarse.size == count_by_kind(kind, shapes, masked=False)[2]  # before anything so large is made
-        if fits and exact.dtype == np.float64 and coarse.dtype == np.float32:
-            chosen = kinds_of_numbers(kind, shapes, masked=False) == 2
-            sums = np.empty(chosen.size)
-            sums[~chosen] = exact
-            sums[chosen] = coarse
-            return sums
-    return None
+    return Sealed(kept, shapes, sums)

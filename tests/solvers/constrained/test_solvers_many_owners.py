@@ -241,11 +241,11 @@ def random_orders(rng: np.random.Generator, dim: int) -> list[Advance]:
     none = np.zeros(0)
     plans: list[dict[str, Any]] = [
         {"judge": False, "keep": True},
-        {"near": True, "best": True, "coarse": 1.0},
+        {"near": True, "best": True},
         {"near": True, "back": True},
         {"near": True, "finishing": True},
         {"near": True, "finishing": True, "longer": 2.0},
-        {"finishing": True},
+        {"finishing": True, "bends": False},
         {"near": True, "finishing": True, "longer": 0.0},
     ]
     common = {"coupled": none, "judged_coupled": none, "curvature": 0.3, "target": 1e-3}

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fedpact.cones import Cone, Nonnegative, Product, Zero
 from fedpact.federation import Largest, Reply, Summed
 from fedpact.federation.messages import Fitted, Fitting, content_fields, is_finite, summed_fields
+from fedpact.federation.secure_sum import packed_units
 from fedpact.problem import Share, Terms, owner_terms
 from fedpact.problem.share import Curvature, Local
 from fedpact.solvers.constrained.private_step import PrivateStep, keep_private, shorten
@@ -82,12 +83,13 @@ class Look(Fitted):
     curvature: float = 0.0  # mean diagonal of the Hessian of the Lagrangian over all holders; 0: not known yet
     finishing: bool = False  # not the system of the barrier
     near: bool = False  # the semismooth system
+    bends: bool = True  # any system at all: at a point that is expected to be the last, none is
     judge: bool = True  # the terms of the certificate too
 
     @property
-    def bends(self) -> bool:
-        """Whether any system is asked for: at a point that is expected to be the last, none is."""
-        return self.near or not self.finishing
+    def starts(self) -> bool:
+        """Whether nothing is known yet."""
+        return not self.curvature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +103,8 @@ class System(Reply):
     near_matrix: Fitting[Vector]  # of the semismooth system; empty when not asked for
     near_slope: Summed[Vector]
     diagonal: Summed[Vector]  # |diagonal of the Hessian of the Lagrangian|
-    gradient: Summed[Vector]  # grad f
-    price: Summed[Vector]  # J'z
+    gradient: Summed[Vector]  # grad f; empty but at the start
+    lagrangian: Summed[Vector]  # grad f + J'z; empty after a semismooth step, where `judged` stands for it
     priced: Summed[float]  # <z, c>
     objective: Summed[float]
     complementarity: Summed[float]  # <s, z>
@@ -253,7 +255,7 @@ def condense(
     barrier = None
     finish = None
     try:
-        if not look.finishing:
+        if look.bends and not look.finishing:
             barrier = barrier_model(cone, local, slack, multiplier, curvature)
         if look.near:
             finish = finish_model(cone, local, multiplier, curvature)
@@ -270,10 +272,10 @@ def condense(
         if own_rows < local.value.size:
             own = replace(local, value=local.value[:own_rows], jacobian=local.jacobian[:own_rows])
         terms = owner_terms(share, w, clean[:own_rows], look.judged_coupled, own)
-    price = local.jacobian.T @ multiplier
+    lagrangian = local.gradient + local.jacobian.T @ multiplier
     private_slope = 0.0
     if share.private:
-        private_slope = float(np.max(np.abs(local.gradient + price)[dim:]))
+        private_slope = float(np.max(np.abs(lagrangian)[dim:]))
     residual = local.value + slack
     system = System(
         usable=True,
@@ -283,8 +285,8 @@ def condense(
         near_matrix=near_matrix,
         near_slope=near_slope,
         diagonal=diagonal[:dim],
-        gradient=local.gradient[:dim],
-        price=price[:dim],
+        gradient=local.gradient[:dim] if look.starts else np.zeros(0),
+        lagrangian=np.zeros(0) if look.finishing else lagrangian[:dim],
         priced=float(multiplier @ local.value),
         objective=local.objective,
         complementarity=float(slack @ multiplier),
@@ -402,8 +404,21 @@ def largest_entry(system: System) -> float:
     return float(np.max(np.abs(np.concatenate(values, axis=None)), initial=0.0))
 
 
-def largest_of_matrices(system: System) -> float:
-    return max(float(np.max(np.abs(one), initial=0.0)) for one in (system.matrix, system.near_matrix))
+def largest_of_arrays(system: System) -> float:
+    """Of all arrays that are summed, but matrices."""
+    values = [getattr(system, name) for name in summed_fields(System) if name not in ("matrix", "near_matrix")]
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    return float(np.max(np.abs(np.concatenate(arrays, axis=None)), initial=0.0))
+
+
+def largest_of_matrices(system: System, scales: NDArray[np.float32]) -> float:
+    """In units of their rows and columns."""
+    units = packed_units(scales)
+    largest = 0.0
+    for packed in (system.matrix, system.near_matrix):
+        if packed.size:
+            largest = max(largest, float(np.max(np.abs(packed / units))))
+    return largest
 
 
 def void_system(dim: int, look: Look) -> System:
@@ -412,16 +427,17 @@ def void_system(dim: int, look: Look) -> System:
     packed = pack(np.zeros((dim, dim)))
     empty = np.zeros(0)
     rows = look.coupled.size
+    barrier = look.bends and not look.finishing
     return System(
         usable=False,
-        matrix=empty if look.finishing else packed,
-        slope=empty if look.finishing else vector,
-        centring=empty if look.finishing else vector,
+        matrix=packed if barrier else empty,
+        slope=vector if barrier else empty,
+        centring=vector if barrier else empty,
         near_matrix=packed if look.near else empty,
         near_slope=vector if look.near else empty,
         diagonal=vector if look.bends else empty,
-        gradient=vector,
-        price=vector,
+        gradient=vector if look.starts else empty,
+        lagrangian=empty if look.finishing else vector,
         priced=0.0,
         objective=0.0,
         complementarity=0.0,

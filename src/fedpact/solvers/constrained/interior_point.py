@@ -35,7 +35,7 @@ import numpy as np
 from fedpact.errors import DataError
 from fedpact.federation import Answers, add_up, client_step, named
 from fedpact.federation.messages import copy_with
-from fedpact.federation.secure_sum import COARSE_HEADROOM, HEADROOM
+from fedpact.federation.secure_sum import HEADROOM
 from fedpact.problem import Share, Terms, assemble, owner_evidence
 from fedpact.problem.infeasibility import row_evidence
 from fedpact.problem.share import Curvature, Local, evaluate, expand
@@ -57,12 +57,14 @@ from fedpact.solvers.constrained.condensation import (
     cone_of,
     first_pair,
     largest_entry,
+    largest_of_arrays,
     largest_of_matrices,
     move_pair,
     unpack,
     void_system,
 )
 from fedpact.solvers.constrained.pace import Pace, Sums, lags
+from fedpact.solvers.constrained.widths import choose_widths, rounding_of, steady_damping
 from fedpact.solvers.evidence import Pull, pull
 from fedpact.solvers.local.damped_model import model_step
 from fedpact.solvers.run import HAND_OVER, Iterate, Run, Verdict
@@ -76,9 +78,9 @@ SUMMABLE = 2.0**70
 #: provided that multipliers so many times the objective's slope made them so large, which are those of constraints that
 #: exclude each other; a problem whose own numbers are as large has to be scaled, and the owner says so.
 RUNAWAY = 1e8
-#: Matrices travel in float32 while their entries are no more than this many times the curvature, and the end is not
-#: near: rounded by 2^-24 they are right to 2e-5 of it. At a thousand times, quadratic problems take an exchange more.
-ROUGH = 300.0
+#: Masked numbers of the first exchange are taken to be no larger than 2^HEADROOM times this, and else asked for again:
+#: 128 bits have more than twenty digits behind the point then.
+LARGEST_AT_FIRST = 2.0**10
 #: A proof of conflict is sought when the miss of the constraints has not halved in this many iterations,
 SUSPECT = 3
 #: then after this many more, doubled each time,
@@ -142,6 +144,8 @@ def begin(share: Share, state: Any, order: Begin) -> tuple[State, System]:
     pair = first_pair(cone, at[0], order.holders)
     point, system = condense(share, cone, w, at, pair, order)
     check_usable(system)
+    if order.secure and not fits(system, order):
+        system = void_system(order.w.size, order)  # it is asked again, for exact numbers
     return replace(at_start(share, point), returned=returned_by(state)), system
 
 
@@ -165,9 +169,11 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     return move_to(share, state, order, point), system
 
 
-def fits(system: System, order: Advance) -> bool:
+def fits(system: System, order: Look) -> bool:
     """Whether a secure sum in the width that the order asks for holds these numbers."""
-    if order.coarse and largest_of_matrices(system) > 2.0**COARSE_HEADROOM * order.coarse:
+    if order.coarse and largest_of_matrices(system, order.scales) > order.coarse:
+        return False
+    if order.arrays and largest_of_arrays(system) > order.arrays:
         return False
     return not order.largest or largest_entry(system) <= 2.0**HEADROOM * order.largest
 
@@ -253,8 +259,12 @@ class Coordinator:
         """One exchange: the first systems."""
         server = self.problem.server
         none = np.zeros(self.problem.coupled_length)
-        order = Begin(w=self.w, holders=len(self.run.owners) + 1, coupled=none, judged_coupled=none)
+        largest = LARGEST_AT_FIRST if self.run.session.secured else 0.0
+        order = Begin(w=self.w, holders=len(self.run.owners) + 1, coupled=none, judged_coupled=none, largest=largest)
         replies = self.run.ask(begin, order)
+        if not all(replies.column("usable")):
+            order = replace(order, largest=0.0)
+            replies = self.run.ask(begin, order)
         if self.idle:
             point = Point(self.w, none, none, none, evaluate(server, self.w), None, None)
             self.state = at_start(server, point)
@@ -321,8 +331,6 @@ class Coordinator:
             total = add_up([own, replies.total]).total
         if not usable:
             return Sums(usable=False, system=total)
-        slope = total.gradient + total.price
-        common = self.problem.regularizer.subdifferential_distance(-slope, self.w)
         certificate = None
         objective = np.nan
         if judged:
@@ -336,10 +344,15 @@ class Coordinator:
             )
             clean = self.state.latest.clean[: self.split]
             certificate, objective = assemble(self.problem, self.w, clean, coupled, terms, replies)
+        if total.lagrangian.size:
+            stationarity = self.problem.regularizer.subdifferential_distance(-total.lagrangian, self.w)
+        else:
+            assert certificate is not None  # semismooth steps are judged
+            stationarity = certificate.stationarity
         return Sums(
             usable=True,
             system=total,
-            stationarity=max(common, total.private_slope),
+            stationarity=max(stationarity, total.private_slope),
             miss=float(np.sqrt(total.miss)),
             certificate=certificate,
             objective=objective,
@@ -384,6 +397,7 @@ class Server:
     pace: Pace
     now: Sums  # of the latest point
     base: Sums  # of the last accepted point of the barrier
+    curvature: float  # of the Hessian there
     before: float = np.inf  # complementarity at the accepted point before that
     k: int = 0
     lowest: float = np.inf  # miss of the constraints, at the iteration where it last halved
@@ -413,7 +427,7 @@ class InteriorPoint(Solver[Server]):
         at = Coordinator(run)
         now = at.begin()
         rows = problem.coupled_length + sum(holder.multiplier_length for holder in (problem.server, *problem.shares))
-        state = Server(at, Pace(now.residual, now.size, free=not rows), now, now)
+        state = Server(at, Pace(now.residual, now.size, free=not rows), now, now, now.curvature)
         return state, self._iterate(run, state)
 
     def step(self, run: Run, state: Server) -> Iterate:
@@ -423,28 +437,29 @@ class InteriorPoint(Solver[Server]):
         # 1. the Newton step of the semismooth system, when it is near, else of the barrier
         pace.choose(state.now)
         origin = at.state.kept.w if pace.back else at.state.latest.w
-        stay = pace.finishing and not state.now.system.near_matrix.size  # it was to be the last, and was not
+        known = state.now.system.near_matrix if pace.finishing else state.base.system.matrix
+        stay = not known.size  # the step before was to be the last, and was not
         newton, damping = np.zeros_like(origin), 0.0
         if not stay:
             newton, damping = self._newton_step(run, state, origin)
         near = pace.finishing or pace.soon(state.now)
+        bends = True
         longer = 1.0
         if stay:
             longer = 0.0
         elif pace.finishing:
             near = not pace.ends(newton, state.now, run.tol)
+            bends = near
             smooth = run.problem.regularizer.curvature is not None
             longer = pace.stretch(newton, lagging=smooth and lags(state.now.certificate, run.tol))
+        elif not state.base.degree:  # equalities alone: this is Newton's method, too
+            bends = near or not pace.ends(newton, state.now, run.tol)
+            pace.previous = newton
 
         # 2. one exchange: everybody takes it
-        largest = 0.0
-        coarse = 0.0
-        if state.now.usable:
-            coarse = largest_of_matrices(state.now.system)
-        if state.now.usable and run.session.secured:
-            largest = largest_entry(state.now.system)
-        if near or coarse > ROUGH * state.base.curvature:
-            coarse = 0.0
+        fitted: dict[str, Any] = {}
+        if state.now.usable and bends and not stay:
+            fitted = choose_widths(run, state.now, pace.first, newton, near)
         order = Advance(
             iteration=run.first + state.k + 1,
             step=newton,
@@ -452,17 +467,17 @@ class InteriorPoint(Solver[Server]):
             target=pace.target,
             coupled=np.zeros(0),  # the coordinator puts in its own
             judged_coupled=np.zeros(0),
-            curvature=state.base.curvature,
+            curvature=state.curvature,
             finishing=pace.finishing,
+            bends=bends,
             keep=pace.keep,
             best=run.best.iteration == run.first + state.k,
             back=pace.back,
             near=near,
-            largest=largest,
-            coarse=coarse,
+            **fitted,
             judge=self._worth_judging(run, state, origin + newton),
         )
-        state.now = at.advance(order)
+        state.now = replace(at.advance(order), rounding=rounding_of(order, len(run.owners)))
         state.k += 1
 
         # 3. was it good?
@@ -473,6 +488,8 @@ class InteriorPoint(Solver[Server]):
         elif pace.accept(state.base, state.now, damping):
             state.before = state.base.complementarity
             state.base = state.now
+            if bends:
+                state.curvature = state.now.curvature
         return self._iterate(run, state)
 
     def _newton_step(self, run: Run, state: Server, origin: Vector) -> tuple[Vector, float]:
@@ -480,17 +497,18 @@ class InteriorPoint(Solver[Server]):
         pace = state.pace
         if pace.finishing:
             pace.target = 0.0
-            system = state.now.system
-            matrix = system.near_matrix
-            slope = system.near_slope
+            sums = state.now
+            matrix = sums.system.near_matrix
+            slope = sums.system.near_slope
         else:
             pace.aim(state.base, state.before)
-            system = state.base.system
-            matrix = system.matrix
-            slope = system.slope + pace.target * system.centring
-        diagonal = pace.steady(system.diagonal)
+            sums = state.base
+            matrix = sums.system.matrix
+            slope = sums.system.slope + pace.target * sums.system.centring
+        diagonal = pace.steady(sums.system.diagonal)
+        damping = max(pace.damping, steady_damping(sums.rounding))
         h = run.problem.regularizer
-        return model_step(unpack(matrix, origin.size), slope, diagonal, h, origin, pace.damping, 1e-3 * run.tol[0])
+        return model_step(unpack(matrix, origin.size), slope, diagonal, h, origin, damping, 1e-3 * run.tol[0])
 
     def fallback(self, state: Server) -> str:
         return "accelerated"

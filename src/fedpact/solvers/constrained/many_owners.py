@@ -256,7 +256,7 @@ def condense(
     barrier = None
     finish = None
     matrix = slope = centring = near_matrix = near_slope = none
-    if not look.finishing:
+    if look.bends and not look.finishing:
         weight = ORTHANT.scaling(slack, multiplier)
         barrier = Model(weight, weight * (local.value + slack), ORTHANT.inverse(slack))
         matrix, slope, centring = eliminate(hessian, local, barrier)
@@ -284,8 +284,8 @@ def condense(
         "near_matrix": near_matrix,
         "near_slope": near_slope,
         "diagonal": diagonal,
-        "gradient": local.gradient,
-        "price": priced(local.jacobian, multiplier),
+        "gradient": local.gradient if look.starts else none,
+        "lagrangian": none if look.finishing else local.gradient + priced(local.jacobian, multiplier),
         "priced": dot(multiplier, local.value),
         "objective": local.objective,
         "complementarity": dot(slack, multiplier),

@@ -73,6 +73,7 @@ class Sums:
     stationarity: distance of 0 from grad f + J'z + the subdifferential of h, and from grad f + J'z in private variables
     miss:         |c + s| over all holders
     certificate:  of w and the clean multipliers, with the objective, when it was asked for
+    rounding:     of the sums of matrices as they travelled, relative to the diagonal of the Hessian
     """
 
     usable: bool
@@ -81,6 +82,7 @@ class Sums:
     miss: float = np.inf
     certificate: Certificate | None = None
     objective: float = np.nan
+    rounding: float = 0.0
 
     @property
     def residual(self) -> float:
@@ -120,7 +122,7 @@ class Pace:
     rest: int = 0  # barrier steps before the semismooth step is tried again
     slow: int = 0  # semismooth steps in a row that did not halve the certificate
     lowest: float = np.inf  # certificate of the semismooth steps
-    previous: Vector | None = None  # the last semismooth step
+    previous: Vector | None = None  # the last Newton step
     longer: float = 1.0
     entry: float = np.inf  # certificate before the first of them
     steepest: Vector | float = 0.0  # the largest diagonal of the Hessian so far, by column
@@ -173,11 +175,12 @@ class Pace:
             self.rest = REST
 
     def ends(self, step: Vector, now: Sums, tol: tuple[float, float]) -> bool:
-        """Whether this semismooth step is expected to be the last, so that no system is needed where it leads."""
-        if self.previous is None or now.certificate is None:
+        """Whether this Newton step is expected to be the last, so that no system is needed where it leads."""
+        if self.previous is None:
             return False
+        worst = now.residual if now.certificate is None else now.certificate.worst
         shrunk = float(np.linalg.norm(step)) / (float(np.linalg.norm(self.previous)) or 1.0)
-        return shrunk <= SHRUNK and SURE * shrunk**2 * now.certificate.worst <= min(tol)
+        return shrunk <= SHRUNK and SURE * shrunk**2 * worst <= min(tol)
 
     def stretch(self, step: Vector, lagging: bool) -> float:
         """How much longer than Newton's step w may go: more than 1 only on an exponential tail.
