@@ -166,6 +166,11 @@ class Server:
         """Of its own constraint, and of the coupled one."""
         return np.append(self.own.price, self.price)
 
+    @property
+    def told_columns(self) -> Vector:
+        """The units as an order has them: none where all are one."""
+        return self.columns if np.any(self.columns != 1) else np.zeros(0)
+
     def see(self, outcome: Outcome, judged: tuple[Certificate, float] | None, tol: tuple[float, float]) -> None:
         """Note who failed, and how the certificate compares with the residual."""
         self.stuck = self.stuck + 1 if outcome.failed else 0
@@ -272,7 +277,7 @@ class Accelerated(Solver[Server]):
         state.k += 1
         order = Round(
             w=w,
-            columns=state.columns,
+            columns=state.told_columns,
             push=push,
             mix=state.mix,
             remember=state.remember,

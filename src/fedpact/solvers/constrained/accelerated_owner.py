@@ -96,7 +96,7 @@ class Round(Plan, Order):
     """Mix the next z, and take the proximal step around 2 w - z."""
 
     w: Vector
-    columns: Vector  # units of z and u: columns * u is one of w
+    columns: Vector  # units of z and u: columns * u is one of w; empty: all are one
     push: Vector  # of the slacks; empty without a coupled constraint
     mix: Vector  # gamma; empty for a plain step
     remember: int  # differences to keep, this round's included
@@ -192,8 +192,11 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     dim = order.w.size
     tied = dim + state.slack
     state = state.mark_best(order.best)
-    columns = np.append(order.columns, np.ones(state.z.size - dim))
-    posed = rescale_columns(add_slack(share, dim, state.scale), columns)
+    posed = add_slack(share, dim, state.scale)
+    columns = np.ones_like(state.z)
+    if order.columns.size:
+        columns[:dim] = order.columns
+        posed = rescale_columns(posed, columns)
     weight = order.choose_weight(state.weight, state.curvature, state.bound)
     penalty = weight * order.penalty
 
@@ -207,7 +210,7 @@ def advance(share: Share, state: State, order: Round) -> tuple[State, Moved]:
     slacks = z[dim:tied]
     if state.slack:
         slacks = slacks - order.push / (state.penalty or penalty)  # the push is a price, which a new rho keeps
-    w = np.concatenate([order.w / order.columns, slacks, z[tied:]])  # of private variables nobody else has a copy
+    w = np.concatenate([order.w / columns[:dim], slacks, z[tied:]])  # of private variables nobody else has a copy
     if not first and penalty != state.penalty:
         z = w + state.penalty / penalty * (z - w)
 
