@@ -83,6 +83,34 @@ def test_a_run_costs_no_exchange_more() -> None:
     np.testing.assert_allclose(ends[0].w, ends[1].w, atol=1e-12)
 
 
+class Theirs(fp.functions.LogisticLoss):
+    """Somebody's own, so that its derivatives are looked at."""
+
+
+class Wrong(fp.functions.LogisticLoss):
+    """Somebody's own, with slopes of another loss."""
+
+    def _losses_and_slopes(self, score: Any) -> tuple[Any, Any]:
+        losses, slopes = super()._losses_and_slopes(score)
+        return losses, slopes + 0.5
+
+
+def test_only_losses_of_the_library_itself_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tests compare their derivatives with differences; whatever has a part of somebody's is looked at."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 3))
+    y = rng.integers(0, 2, 20)
+    w = rng.normal(size=3)
+    ours = fp.functions.LogisticLoss(X, y)
+    wrong = Wrong(X, y)
+    for part in (wrong, ours + wrong, fp.functions.Stack([ours, wrong - 0.3])):
+        derivative = part.gradient(w)[None, :] if isinstance(part, fp.functions.Function) else part.jacobian(w)
+        assert has_wrong_slope(part, w, derivative)
+    monkeypatch.setattr(fp.functions.LogisticLoss, "value_and_gradient", None)  # nobody evaluates these
+    for part in (ours, 0.5 * ours - 1.0):
+        assert not has_wrong_slope(part, w, np.zeros((1, 3)))
+
+
 # ------------------------------------------------------------------------------------------------------- true functions
 
 SIZES = st.sampled_from([1e-8, 1e-3, 1.0, 1e3, 1e8])
@@ -98,7 +126,7 @@ def test_true_derivatives_are_not_accused(seed: int, scale: float, unit: float, 
     A = rng.normal(size=(4, 4))
     w = scale * rng.normal(size=4)
     quadratic = fp.functions.Quadratic(A @ A.T, -(A @ A.T @ w))  # w is its minimiser
-    loss = fp.functions.LogisticLoss(X, y)
+    loss = Theirs(X, y)
     for part in (loss, loss - float(loss.value(w)), quadratic, offset * quadratic + offset, quadratic + loss):
         assert not has_wrong_slope(part, w, part.gradient(w)[None, :])
     binding = fp.functions.Affine(X[:2], -X[:2] @ w)  # zero up to rounding

@@ -203,7 +203,7 @@ def all_rows(dim: int) -> NDArray[np.bool_]:
 
 def sensitivity_by_row(jacobian: Matrix) -> Vector:
     """theta_j = 1 / max_k |J_jk|, for cones in which every row is a constraint of its own."""
-    return _reciprocal(np.abs(jacobian).max(axis=-1, initial=0.0))
+    return _reciprocal(np.maximum.reduce(np.abs(jacobian), axis=-1, initial=0.0))
 
 
 def shift_inside(v: Vector, depth: float, margin: Vector, identity: Vector) -> Vector:

@@ -85,21 +85,21 @@ class Nonnegative(Cone):
         return float((-s[shrinking] / ds[shrinking]).min(initial=math.inf))
 
     # Of many vectors at once, one a row: what `violation`, `normal_distance` and `longest_step` give for each of them.
+    # Whoever calls sees to it that a division by zero is not warned of.
 
     def violations(self, v: Matrix) -> Vector:
-        return np.asarray(np.maximum(v, 0.0).max(axis=-1, initial=0.0))
+        return np.asarray(np.maximum.reduce(v, axis=-1, initial=0.0))
 
     def normal_distances(self, v: Matrix, multiplier: Matrix) -> Vector:
         nearest = np.maximum(multiplier, 0.0)
-        largest = nearest.max(axis=-1, initial=0.0, keepdims=True)
+        largest = np.maximum.reduce(nearest, axis=-1, initial=0.0, keepdims=True)
         direction = nearest / np.where(largest == 0, 1.0, largest)
         squares = (direction[..., None, :] @ direction[..., :, None])[..., 0]
         inside = np.where(direction > self.rounding * np.sqrt(squares), np.abs(v), np.maximum(v, 0.0))
-        return np.asarray(np.maximum(inside, nearest - multiplier).max(axis=-1, initial=0.0))
+        return np.asarray(np.maximum.reduce(np.maximum(inside, nearest - multiplier), axis=-1, initial=0.0))
 
     def longest_steps(self, s: Matrix, ds: Matrix) -> Vector:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.where(ds < 0, -s / ds, math.inf).min(axis=-1, initial=math.inf))
+        return np.asarray(np.minimum.reduce(np.where(ds < 0, -s / ds, math.inf), axis=-1, initial=math.inf))
 
     def sensitivity(self, jacobian: Matrix) -> Vector:
         """Row by row."""

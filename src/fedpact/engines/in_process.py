@@ -42,15 +42,28 @@ class InProcess:
         return _Local(shares, self.threads, folder, self.jointly)
 
 
+class _Owners(dict[str, Owner]):
+    """Owners by name, made when they are first asked: thousands that answer in one computation never are."""
+
+    def __init__(self, shares: Mapping[str, object], folder: Path | None) -> None:
+        super().__init__()
+        self._shares = shares
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Owner:
+        self[name] = Owner(name, self._shares[name], self._folder, every=False)
+        return self[name]
+
+
 class _Local(Fleet):
     def __init__(self, shares: Mapping[str, object], threads: int, folder: Path | None, jointly: bool) -> None:
         super().__init__(tuple(shares))
-        self._owners = {name: Owner(name, share, folder, every=False) for name, share in shares.items()}
+        self._owners = _Owners(shares, folder)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._latest: dict[str, Future[Sealed[Any]]] = {}
         self._crew: Crew | None = None
         if jointly and threads == 1 and folder is None:
-            self._crew = Crew(list(self._owners.values()))
+            self._crew = Crew(shares, self._owners)
 
     def start(self, owner: str, step: Step, order: Order) -> Future[Sealed[Any]]:
         if self._crew is not None:
@@ -80,7 +93,7 @@ class _Local(Fleet):
 
     def hold(self, sources: Mapping[str, object]) -> None:
         if self._crew is not None:
-            self._crew.forget_shares()
+            self._crew.hold(sources)
         for name, source in sources.items():
             self._owners[name].hold(source)
 
@@ -90,8 +103,8 @@ class _Local(Fleet):
 
     def states(self) -> Mapping[str, Any]:
         if self._crew is not None:
-            return dict(zip(self._owners, self._crew.states(), strict=True))
-        return {name: owner.state for name, owner in self._owners.items()}
+            return dict(zip(self.owners, self._crew.states(), strict=True))
+        return {name: self._owners[name].state for name in self.owners}
 
     def keep(self) -> None:
         for owner in self._owners.values():

@@ -7,7 +7,7 @@ are then asked one by one, each with its own part of the state, by the step itse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +24,11 @@ class Held(list[Any]):
 
     joined: Any = None
 
+
+#: Bytes. The C library of Linux gives memory back to the system beyond twice the largest block that it has seen freed,
+#: and the next array is then mapped and cleared anew, page by page: a quarter of the time of a thousand owners. This is
+#: the largest block that counts; nobody writes to it, so it costs nothing.
+LARGEST_KEPT = 2**25 - 2**16
 
 #: (shares, state, order) -> (state, reply), or None; the state is what the last twin left, None where none did.
 Twin = Callable[[Held, Any, Any], tuple[Any, Reply] | None]
@@ -46,7 +51,10 @@ def twin_of(step: Step) -> Callable[[T], T]:
 class Crew:
     """All owners of a fleet in one process; they are a crew as long as every order has a twin."""
 
-    def __init__(self, owners: Sequence[Owner]) -> None:
+    def __init__(self, sources: Mapping[str, object], owners: Mapping[str, Owner]) -> None:
+        """sources: what the owners hold, by name; owners: who may not be there before they are asked one by one."""
+        np.empty(LARGEST_KEPT, dtype=np.uint8)
+        self._sources = sources
         self._owners = owners
         self._shares: Held | None = None
         self._task: Any = None
@@ -57,7 +65,7 @@ class Crew:
         """The replies of all owners to a step with a twin; None where they have to be asked one by one."""
         if self._shares is None or task != self._task:
             try:
-                self._shares = Held(owner.prepare(order, task) for owner in self._owners)
+                self._shares = Held(self._prepare(order, task))
             except FedpactError:  # one by one, that owner says what is wrong, and the policy applies
                 return None
             self._task = task
@@ -65,11 +73,17 @@ class Crew:
         if found is None:
             return None
         state, reply = found
-        joint = seal_jointly(reply, len(self._owners))
+        joint = seal_jointly(reply, len(self._sources))
         if joint is not None:
             self._state = state
             self._round = order.round
         return joint
+
+    def _prepare(self, order: Order, task: Any) -> Iterable[Any]:
+        """The shares; those that are there already need nobody who builds them."""
+        if task is None and not any(map(callable, self._sources.values())):
+            return self._sources.values()
+        return [self._owners[name].prepare(order, task) for name in self._sources]
 
     def disband(self, order: Order) -> None:
         """Before owners are asked this one by one: hand each its part of the state."""
@@ -77,18 +91,20 @@ class Crew:
             return
         state = self._state
         self._state = None
-        for number, owner in enumerate(self._owners):
-            owner.take_over(min(self._round, order.round - 1), part_of(state, number, len(self._owners)))
+        for number, name in enumerate(self._sources):
+            part = part_of(state, number, len(self._sources))
+            self._owners[name].take_over(order.run, min(self._round, order.round - 1), part)
 
-    def forget_shares(self) -> None:
-        """The owners hold others."""
+    def hold(self, sources: Mapping[str, object]) -> None:
+        """The owners hold these now."""
+        self._sources = sources
         self._shares = None
 
     def states(self) -> list[Any]:
         """What the owners remember, in order."""
         if self._state is None:
-            return [owner.state for owner in self._owners]
-        count = len(self._owners)
+            return [self._owners[name].state for name in self._sources]
+        count = len(self._sources)
         return [part_of(self._state, number, count) for number in range(count)]
 
 

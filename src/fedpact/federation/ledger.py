@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -27,6 +28,7 @@ from fedpact.federation.messages import (
 from fedpact.federation.wire import dumps, frame, loads, name_of, open_private, sealed_to_tree, split_records
 
 Counts = NDArray[np.int64]  # messages down, messages up, bytes down, bytes up
+Kind = tuple[type[Reply], bool]  # of a reply, and whether it was masked
 
 
 @dataclass(frozen=True)
@@ -86,21 +88,22 @@ class Common:
     exchanges: int = 0
     bytes_down: int = 0
     bytes_up: int = 0
-    kinds: dict[tuple[type[Reply], bool], int] = field(default_factory=dict)  # the last exchange of that kind
+    kinds: dict[Kind, int] = field(default_factory=dict)  # the last exchange of that kind
 
 
 class Ledger:
     """Counts as messages pass; read it as a Communication. `record` is a file that every message is written to."""
 
     def __init__(self, owners: tuple[str, ...], record: Path | None = None) -> None:
-        self._counts: dict[str, list[int]] = {name: [0, 0, 0, 0] for name in owners}
+        self._owners = owners
+        self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # of those with counts of their own
         # By owner and kind of reply, masked or not: the number of the owner's last reply of that kind.
-        self._kinds: dict[str, dict[tuple[type[Reply], bool], int]] = {name: {} for name in owners}
+        self._kinds: dict[str, dict[Kind, int]] = defaultdict(dict)
         self.record = record
         self.rounds = 0
         self.bytes = 0
         self._sized: tuple[Order | None, int] = (None, 0)  # the last order counted: most go to everybody
-        self._common = Common()  # not yet in the counts of the owners
+        self._common = Common()  # not yet in the counts of single owners
 
     def down(self, owner: str, order: Order) -> None:
         """Count an order on its way to the owner."""
@@ -126,16 +129,15 @@ class Ledger:
             kind = name_of(type(sealed.kept))
             self._write({"from": owner, "round": round, "type": kind, "content": sealed_to_tree(sealed)})
 
-    def count_all(self, order: Order, sealed: Sealed[Any]) -> None:
-        """Count an order to every owner, and a reply of this size and kind from each."""
+    def count_all(self, order: Order, kind: type[Reply], up: int) -> None:
+        """Count an order to every owner, and a plain reply of this kind and of so many bytes from each."""
         down = size(order)
-        up = sealed_size(sealed)
         common = self._common
         common.exchanges += 1
         common.bytes_down += down
         common.bytes_up += up
-        common.kinds[type(sealed.kept), is_masked(sealed.sums)] = common.exchanges
-        self.bytes += len(self._counts) * (down + up)
+        common.kinds[kind, False] = common.exchanges
+        self.bytes += len(self._owners) * (down + up)
 
     def _settle(self) -> None:
         """Write what all owners have in common into the counts of each."""
@@ -143,7 +145,8 @@ class Ledger:
         if not common.exchanges:
             return
         self._common = Common()
-        for owner, counts in self._counts.items():
+        for owner in self._owners:
+            counts = self._counts[owner]
             for kind, exchange in common.kinds.items():
                 self._kinds[owner][kind] = counts[1] + exchange
             counts[0] += common.exchanges
@@ -170,27 +173,37 @@ class Ledger:
 
     def read(self, since: Communication | None = None) -> Communication:
         """What passed in all, or since an earlier reading: exchanges, messages, bytes, and the fields that left."""
-        self._settle()
         before = since or Communication(0, {})
+        rounds = self.rounds - before.rounds
+        pasts = {id(past): past for past in before.owners.values()} or {0: NOTHING}
+        if not self._counts and len(pasts) == 1:  # one for all
+            common = self._common
+            counts = [common.exchanges, common.exchanges, common.bytes_down, common.bytes_up]
+            traffic = _passed(counts, common.kinds, *pasts.values())
+            return Communication(rounds, dict.fromkeys(self._owners, traffic))
+        self._settle()
         owners = {}
-        for owner, counts in self._counts.items():
-            past = before.owners.get(owner, NOTHING)
-            kinds = tuple([kind for kind, reply in self._kinds[owner].items() if reply > past.messages_up])
-            messages_down, messages_up, bytes_down, bytes_up = counts
-            owners[owner] = Traffic(
-                messages_down - past.messages_down,
-                messages_up - past.messages_up,
-                bytes_down - past.bytes_down,
-                bytes_up - past.bytes_up,
-                _names_of_fields(kinds),
-            )
-        return Communication(self.rounds - before.rounds, owners)
+        for owner in self._owners:
+            owners[owner] = _passed(self._counts[owner], self._kinds[owner], before.owners.get(owner, NOTHING))
+        return Communication(rounds, owners)
 
     def _write(self, message: dict[str, Any]) -> None:
         assert self.record is not None
         data = dumps(message)
         with open_private(self.record, "ab") as file:
             file.write(frame(data))
+
+
+def _passed(counts: Sequence[int], kinds: Mapping[Kind, int], past: Traffic) -> Traffic:
+    """What an owner with these counts received and sent after the past; kinds: of replies, with the last of each."""
+    messages_down, messages_up, bytes_down, bytes_up = counts
+    return Traffic(
+        messages_down - past.messages_down,
+        messages_up - past.messages_up,
+        bytes_down - past.bytes_down,
+        bytes_up - past.bytes_up,
+        _names_of_fields(tuple([kind for kind, reply in kinds.items() if reply > past.messages_up])),
+    )
 
 
 @functools.lru_cache(maxsize=64)

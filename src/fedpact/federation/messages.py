@@ -145,7 +145,7 @@ class Columns(Sequence[R]):
             return [self[k] for k in range(len(self))[number]]
         found: dict[str, Any] = dict.fromkeys(content_fields(self.kind))
         found |= {name: values[number] for name, values in self.values.items()}
-        return copy_with(object.__new__(self.kind), found)
+        return build(self.kind, found)
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,11 @@ class Joint(Generic[R]):
     sums: NDArray[np.float64]
 
     @property
-    def first(self) -> Sealed[R]:
-        """The reply of the first owner; all are of one size."""
-        return Sealed(self.kept[0], self.shapes, self.sums[0])
+    def size(self) -> int:
+        """Bytes of content of the reply of one owner; all are of one size."""
+        kind = self.kept.kind
+        shown = [_size(kind, name, column[0]) for name, column in self.kept.values.items()]
+        return int(self.sums[0].nbytes) + sum(shown)
 
 
 class Answers(Sequence[R]):
@@ -463,7 +465,7 @@ def rebuild(
             values[name] = math.sqrt(values[name])
         else:
             values[name] = max(column_of(kept, name))
-    return copy_with(object.__new__(kind), values)
+    return build(kind, values)
 
 
 @functools.lru_cache(maxsize=16)
@@ -487,6 +489,13 @@ def copy_with(original: T, changes: dict[str, Any]) -> T:
     copy.__dict__.update(original.__dict__)
     copy.__dict__.update(changes)
     return copy
+
+
+def build(kind: type[T], values: dict[str, Any]) -> T:
+    """A dataclass of these values, one for each field, as it is made thousands of times: nothing is checked."""
+    made = object.__new__(kind)
+    made.__dict__.update(values)
+    return made
 
 
 def add_up(replies: Sequence[R]) -> Answers[R]:

@@ -199,10 +199,10 @@ class Owner:
         self._check(order, self._memory)
         return self.share
 
-    def take_over(self, round: int, state: Any) -> None:
+    def take_over(self, run: str, round: int, state: Any) -> None:
         """Its part of a state that many owners had in common, after this round."""
-        assert self._memory is not None  # `prepare` came first
-        self._memory = copy_with(self._memory, {"round": round, "state": state, "answers": {}})
+        known = self._memory or self._load(run)
+        self._memory = copy_with(known, {"round": round, "state": state, "answers": {}})
 
     def _check(self, order: Order, known: Memory) -> None:
         """The order is of the run in memory, and counts on no round that this owner has forgotten."""

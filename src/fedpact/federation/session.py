@@ -280,13 +280,13 @@ class Session:
             return None
         self._round += 1
         self.ledger.rounds += 1
-        first = joint.first
-        self.ledger.count_all(stamped, first)
+        kind = joint.kept.kind
+        self.ledger.count_all(stamped, kind, joint.size)
         self._after = dict.fromkeys(self.owners, self._round)
         with np.errstate(over="ignore"):
             total = joint.sums.sum(axis=0)  # one owner after the other, as `add_parts`
-        check_total(total, first.kept)
-        return Answers(joint.kept, rebuild(type(first.kept), joint.shapes, total, joint.kept, masked=False))
+        check_total(total, kind)
+        return Answers(joint.kept, rebuild(kind, joint.shapes, total, joint.kept, masked=False))
 
     def require(self, method: str, steps: Iterable[str]) -> None:
         """OptionError, naming the owner, when one lacks a step that the method needs: before anything is asked."""
@@ -466,7 +466,7 @@ class Session:
         with np.errstate(over="ignore"):
             fit = fit_of(orders[asked[0]], first, len(asked))
             total = add_parts([replies[owner].sums for owner in asked], fit)
-        check_total(total, first.kept)
+        check_total(total, type(first.kept))
         kept = [replies[owner].kept for owner in asked]
         masked = is_masked(first.sums)
         return Past(kept, first.shapes, total, masked, self.ledger.counts(asked) - before)
@@ -579,11 +579,11 @@ class Session:
         self.close()
 
 
-def check_total(total: NDArray[np.float64], reply: Reply) -> None:
+def check_total(total: NDArray[np.float64], kind: type[Reply]) -> None:
     """OwnerError unless the sum over the owners of such replies is finite."""
     if not is_finite(total):
         raise OwnerError(
-            f"the sum of {type(reply).__name__} over the owners is too large for a number; scale the columns",
+            f"the sum of {kind.__name__} over the owners is too large for a number; scale the columns",
             code="FP-OWNER-303",
         )
 

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -65,17 +66,15 @@ class Block:
 
     def means(self, losses: Vector, out: Vector) -> None:
         """The weighted mean over each owner's rows."""
-        weights = self.by_owner(self.loss.weight).transpose(0, 2, 1)
-        np.matmul(weights, self.by_owner(losses), out=out[self.owners, None, None])
+        np.matmul(self.weights, self.by_owner(losses), out=out[self.owners, None, None])
 
     def gradients(self, slopes: Vector, out: Matrix) -> None:
-        weighted = self.by_owner(self.loss.weight * slopes)
-        np.matmul(self.X.transpose(0, 2, 1), weighted, out=out[self.owners, :, None])
+        np.matmul(self.columns, self.by_owner(self.loss.weight * slopes), out=out[self.owners, :, None])
 
     def hessians(self, score: Vector, out: Matrix) -> None:
         weight = self.by_owner(self.loss._weighted_curvatures(score))
         if is_small(self.X.shape[1:]):  # as `gram`
-            part = self.X.transpose(0, 2, 1) @ ((0.5 * weight) * self.X)
+            part = self.columns @ ((0.5 * weight) * self.X)
             np.add(part, part.transpose(0, 2, 1), out=out[self.owners])
             return
         half = np.sqrt(weight) * self.X
@@ -83,7 +82,17 @@ class Block:
 
     def by_owner(self, values: Vector) -> Matrix:
         """A number of every row as (owners, rows, 1)."""
-        return values.reshape(*self.X.shape[:2], 1)
+        return values.reshape(len(self.X), -1, 1)
+
+    @cached_property
+    def columns(self) -> Matrix:
+        """X' of each owner."""
+        return self.X.transpose(0, 2, 1)
+
+    @cached_property
+    def weights(self) -> Matrix:
+        """Of the rows of each owner, (owners, 1, rows)."""
+        return self.by_owner(self.loss.weight).transpose(0, 2, 1)
 
 
 class ManyMeans(ManyFunctions):
@@ -150,19 +159,12 @@ class ManySums(ManyFunctions):
     def __init__(self, functions: Sequence[FunctionSum], parts: Sequence[ManyFunctions]) -> None:
         self.parts = parts
         self.constant = np.array([function.constant for function in functions])
-        self.factors = np.array([[factor for factor, _ in function.terms] for function in functions]).T
+        factors = np.array([[factor for factor, _ in function.terms] for function in functions]).T
+        self.factors = [None if np.all(factor == 1) else factor for factor in factors]
 
     def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
-        values, gradients, curvatures = zip(*(part.expand(w) for part in self.parts), strict=True)
-        slopes = add([factor[:, None] * one for factor, one in zip(self.factors, gradients, strict=True)])
-
-        def hessians() -> Matrix:
-            found = [curvature() for curvature in curvatures]
-            for factor, hessian in zip(self.factors, found, strict=True):
-                hessian *= factor[:, None, None]
-            return add(found)
-
-        return self._total(values), slopes, hessians
+        values, gradients, curvatures = zip(*[part.expand(w) for part in self.parts], strict=True)
+        return self._total(values), self._add(gradients), lambda: self._add([bend() for bend in curvatures])
 
     def value(self, w: Vector) -> Vector:
         return self._total([part.value(w) for part in self.parts])
@@ -170,8 +172,15 @@ class ManySums(ManyFunctions):
     def _total(self, values: Sequence[Vector]) -> Vector:
         total = self.constant
         for factor, value in zip(self.factors, values, strict=True):
-            total = total + factor * value
+            total = total + (value if factor is None else factor * value)
         return total
+
+    def _add(self, arrays: Sequence[Matrix]) -> Matrix:
+        """Derivatives of the terms, which are changed in place, times their factors."""
+        for factor, array in zip(self.factors, arrays, strict=True):
+            if factor is not None:
+                array *= factor.reshape(-1, *[1] * (array.ndim - 1))
+        return add(arrays)
 
 
 def add(arrays: Sequence[Matrix]) -> Matrix:
@@ -190,7 +199,7 @@ class ManyMaps:
 
     def expand(self, w: Vector) -> tuple[Matrix, Matrix, Callable[[Matrix], Matrix]]:
         """As `Map.expand`: values, Jacobians and how to get the Hessians with weights (n, rows)."""
-        values, gradients, curvatures = zip(*(row.expand(w) for row in self.rows), strict=True)
+        values, gradients, curvatures = zip(*[row.expand(w) for row in self.rows], strict=True)
 
         def hessians(weights: Matrix) -> Matrix:
             found = [curvature() for curvature in curvatures]
@@ -214,13 +223,11 @@ def _as_rows(arrays: Sequence[Matrix]) -> Matrix:
 
 def join_functions(functions: Sequence[Function]) -> ManyFunctions | None:
     """These functions in one; None where they are not of one kind, or of one that is not known here."""
-    first = functions[0]
-    if not all(type(function) is type(first) and function.dim == first.dim for function in functions):
-        return None
+    kinds = set(map(type, functions))
     given: Any = functions
-    if type(first) is FunctionSum:
+    if kinds == {FunctionSum}:
         return _join_sums(given)
-    if type(first) in LOSSES and _are_alike(given):
+    if len(kinds) == 1 and kinds.issubset(LOSSES) and _are_alike(given):
         return ManyMeans(given)
     return None
 
@@ -241,17 +248,14 @@ def _join_sums(functions: Sequence[FunctionSum]) -> ManyFunctions | None:
 def _are_alike(functions: Sequence[ScoredMean]) -> bool:
     """Whether the means differ in nothing but their rows, which are dense and stored row by row."""
     first = functions[0]
-    parameters = attrgetter("dim", *(name for name in vars(first) if name not in OF_ROWS))
-    expected = parameters(first)
-    for function in functions:
-        X = function.X
-        if not isinstance(X, np.ndarray) or not X.flags.c_contiguous or not function.rows:
-            return False
-        if (function.offset is None) != (first.offset is None):
-            return False
-        if parameters(function) != expected:
-            return False
-    return True
+    shared = attrgetter("X.__class__", *(name for name in vars(first) if name not in OF_ROWS))
+    expected = shared(first)
+    if expected[0] is not np.ndarray or any(shared(function) != expected for function in functions):
+        return False
+    if len({function.offset is None for function in functions}) > 1:
+        return False
+    tables: list[Any] = [function.X for function in functions]
+    return all(X.flags.c_contiguous and len(X) for X in tables)
 
 
 def join_maps(maps: Sequence[Map]) -> ManyMaps | None:

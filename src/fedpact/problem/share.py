@@ -143,7 +143,11 @@ class Share:
     @property
     def has_hessian(self) -> bool:
         """Whether all parts have second derivatives."""
-        return all(part.has_hessian for part in self.parts.values())
+        if self.objective is not None and not self.objective.has_hessian:
+            return False
+        if self.constraint is not None and not self.constraint.function.has_hessian:
+            return False
+        return self.coupled is None or self.coupled.has_hessian
 
     @property
     def convex(self) -> bool:
@@ -240,7 +244,7 @@ def expand(share: Share, w: Vector, coupled_length: int = 0) -> tuple[Local, Cur
     bends: dict[str, Any] = {}
     if share.objective is None:
         objective = 0.0
-        gradient = np.zeros_like(w)
+        gradient = np.zeros(w.size)
     else:
         objective, gradient, bends["objective"] = share.objective.expand(w)
     if share.constraint is None:

@@ -57,4 +57,4 @@ def format_weight(weight: float | Vector) -> str:
 
 def largest(values: Vector) -> float:
     """max(values, 0); NaN if a value is NaN."""
-    return float(np.max(values, initial=0.0))
+    return float(np.maximum.reduce(values, initial=0.0))

@@ -16,7 +16,7 @@ from fedpact.cones import Nonnegative
 from fedpact.engines import InProcess
 from fedpact.errors import OwnerLost
 from fedpact.federation import Owner
-from fedpact.federation.crew import Held, part_of
+from fedpact.federation.crew import Crew, Held, part_of
 from fedpact.functions import Function, HuberLoss, LogisticLoss, PoissonLoss, Quadratic, SquaredLoss
 from fedpact.functions.many import join_functions
 from fedpact.solvers.constrained import many_owners
@@ -177,20 +177,20 @@ def test_a_lost_owner_ends_the_solve_as_it_does_one_by_one(lost_in: Any, monkeyp
             raise OwnerLost("client 2: gone", code="FP-LOST-001")
 
     handle = Owner.handle
-    prepare = Owner.prepare
+    prepare = Crew._prepare
 
     def handled(owner: Owner, step: Any, *given: Any) -> Any:
         if step is lost_in:
             lose(owner.name)
         return handle(owner, step, *given)
 
-    def prepared(owner: Owner, *given: Any) -> Any:
+    def prepared(crew: Crew, *given: Any) -> Any:
         if lost_in is begin:
-            lose(owner.name)
-        return prepare(owner, *given)
+            lose("client 2")
+        return prepare(crew, *given)
 
     monkeypatch.setattr(Owner, "handle", handled)
-    monkeypatch.setattr(Owner, "prepare", prepared)
+    monkeypatch.setattr(Crew, "_prepare", prepared)
     found, expected = (solve(conflicting(), engine=engine, retries=0) for engine in (None, ONE_BY_ONE))
     assert found.status == "client_lost"
     assert "client 2" in found.reason

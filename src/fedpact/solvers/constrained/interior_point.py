@@ -249,11 +249,8 @@ class Coordinator:
         self.cone = cone_of(self.problem.server, self.problem.coupled_cone)
         self.w = run.start
         self.state: State
-
-    @property
-    def idle(self) -> bool:
-        """Whether it holds nothing, so that the sums over the owners are all there is."""
-        return not self.problem.server.parts and not self.problem.coupled_length
+        # Whether it holds nothing, so that the sums over the owners are all there is.
+        self.idle = not self.problem.server.parts and not self.problem.coupled_length
 
     def begin(self) -> Sums:
         """One exchange: the first systems."""
@@ -268,7 +265,7 @@ class Coordinator:
         if self.idle:
             point = Point(self.w, none, none, none, evaluate(server, self.w), None, None)
             self.state = at_start(server, point)
-            return self._sums(None, replies, none, judged=True)
+            return self._sums(None, replies, none, order)
         with named(server.label, begin.__name__):
             check_start(server, self.w, evaluate(server, self.w))
         at = self.expand_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
@@ -279,7 +276,7 @@ class Coordinator:
         with named(server.label, begin.__name__):
             check_usable(own)
         self.state = at_start(server, replace(point, clean=np.append(point.clean[: self.split], none)))
-        return self._sums(own, replies, none, judged=True)
+        return self._sums(own, replies, none, order)
 
     def advance(self, order: Advance) -> Sums:
         """One exchange: everybody takes the step; the server's own multipliers are known before, so owners get them."""
@@ -287,8 +284,8 @@ class Coordinator:
         self.w = origin.w + order.longer * order.step
         if self.idle:
             replies = self.run.ask(advance, order)
-            self.state = move_to(self.problem.server, self.state, order, replace(origin, w=self.w))
-            return self._sums(None, replies, order.coupled, order.judge)
+            self.state = move_to(self.problem.server, self.state, order, copy_with(origin, {"w": self.w}))
+            return self._sums(None, replies, order.coupled, order)
         slack, multiplier = (origin.slack, origin.multiplier)
         if order.longer:
             slack, multiplier = move_pair(self.cone, origin, order.step, order.target, order.finishing)
@@ -301,7 +298,7 @@ class Coordinator:
         point, own = condense(self.problem.server, self.cone, self.w, at, (slack, multiplier), order)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
         self.state = move_to(self.problem.server, self.state, order, point)
-        return self._sums(own, replies, expected, order.judge)
+        return self._sums(own, replies, expected, order)
 
     def price_coupled(self, multiplier: Vector) -> Vector:
         """The price nearest to a multiplier of the coupled constraint; empty without one."""
@@ -319,8 +316,8 @@ class Coordinator:
         jacobian = np.vstack([local.jacobian, coupled_jacobian])
         return replace(local, value=value, jacobian=jacobian), curvature
 
-    def _sums(self, own: System | None, replies: Answers[System], coupled: Vector, judged: bool) -> Sums:
-        """Add up the systems of all holders; with `judged`, assemble the certificate from their terms.
+    def _sums(self, own: System | None, replies: Answers[System], coupled: Vector, order: Look) -> Sums:
+        """Add up the systems of all holders; assemble the certificate from their terms, where the order asked for it.
 
         own: the server's; None: it holds nothing
         """
@@ -333,7 +330,7 @@ class Coordinator:
             return Sums(usable=False, system=total)
         certificate = None
         objective = np.nan
-        if judged:
+        if order.judge:
             terms = Terms(
                 objective=replies.total.objective,
                 gradient=replies.total.judged,
@@ -356,6 +353,7 @@ class Coordinator:
             miss=float(np.sqrt(total.miss)),
             certificate=certificate,
             objective=objective,
+            rounding=rounding_of(order, len(self.run.owners)),
         )
 
 
@@ -439,8 +437,9 @@ class InteriorPoint(Solver[Server]):
         origin = at.state.kept.w if pace.back else at.state.latest.w
         known = state.now.system.near_matrix if pace.finishing else state.base.system.matrix
         stay = not known.size  # the step before was to be the last, and was not
-        newton, damping = np.zeros_like(origin), 0.0
-        if not stay:
+        if stay:
+            newton, damping = np.zeros_like(origin), 0.0
+        else:
             newton, damping = self._newton_step(run, state, origin)
         near = pace.finishing or pace.soon(state.now)
         bends = True
@@ -477,7 +476,7 @@ class InteriorPoint(Solver[Server]):
             **fitted,
             judge=self._worth_judging(run, state, origin + newton),
         )
-        state.now = replace(at.advance(order), rounding=rounding_of(order, len(run.owners)))
+        state.now = at.advance(order)
         state.k += 1
 
         # 3. was it good?

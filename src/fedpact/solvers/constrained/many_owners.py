@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpact.cones import Nonnegative
 from fedpact.federation.crew import Held, twin_of
-from fedpact.federation.messages import is_finite
+from fedpact.federation.messages import build, is_finite
 from fedpact.functions.many import ManyFunctions, ManyMaps, join_functions, join_maps
 from fedpact.problem import Share
-from fedpact.problem.derivatives import segment_ends, slopes_are_wrong
 from fedpact.problem.share import Curvature, Local
 from fedpact.solvers.constrained.condensation import (
     FIRM,
@@ -80,6 +80,16 @@ class Owners:
     def zero(self) -> Vector:
         """A number of every owner that is zero."""
         return np.zeros(self.count)
+
+    @cached_property
+    def usable(self) -> NDArray[np.bool_]:
+        """True of every owner."""
+        return np.ones(self.count, dtype=np.bool_)
+
+    @cached_property
+    def degree(self) -> NDArray[np.int64]:
+        """Of every owner's cone."""
+        return np.full(self.count, self.rows)
 
 
 def join(shares: Held) -> Owners | None:
@@ -161,8 +171,6 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
     local = state.latest.local
     if not np.array_equal(order.w, state.latest.w[0]):
         local, _ = owners.expand(order.w)
-    if _has_wrong_slopes(owners, order.w, local):
-        return None
     coupled, _ = owners.no_rows
     far_value = coupled
     if owners.constraint is not None:
@@ -179,32 +187,12 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
         "coupled": coupled,
         "private": owners.zero,
         "multiplier": price,
-        "wrong": "",
+        "wrong": "",  # a function that can be joined is of the library itself
         "far_objective": far_objective,
         "far_violation": far_violation,
         "far_coupled": coupled,
     }
-    return state, Concluded(**reply)
-
-
-def _has_wrong_slopes(owners: Owners, w: Vector, at: Local) -> bool:
-    """As `find_wrong_parts`: whether any owner has one."""
-    direction, step, behind, ahead = segment_ends(w)
-    before: Any = owners.expand(behind)[0]
-    after: Any = owners.expand(ahead)[0]
-    objective = slopes_are_wrong(
-        (before.objective, at.gradient, after.objective),
-        (before.gradient @ direction, at.gradient @ direction, after.gradient @ direction),
-        direction,
-        step,
-    )
-    constraint = slopes_are_wrong(
-        (before.value, at.jacobian, after.value),
-        (before.jacobian @ direction, at.jacobian @ direction, after.jacobian @ direction),
-        direction,
-        step,
-    )
-    return objective or constraint
+    return state, build(Concluded, reply)
 
 
 # ---------------------------------------------------------------------------------------------------- the condensation
@@ -250,7 +238,7 @@ def condense(
     diagonal = none
     if look.bends:
         hessian = curvatures.lagrangian(clean if look.finishing else multiplier, look.coupled)
-        diagonal = np.abs(np.diagonal(hessian, axis1=1, axis2=2))
+        diagonal = np.abs(hessian.diagonal(axis1=1, axis2=2))
 
     # 2. how the multiplier answers a step of w, and what that leaves of the system
     barrier = None
@@ -265,7 +253,7 @@ def condense(
             return None
         finish = finish_model(local, multiplier, theta, shifted, look.curvature)
         near_matrix, near_slope, _ = eliminate(hessian, local, finish)
-    everywhere = np.broadcast_to(w, (owners.count, w.size))
+    everywhere = w[None, :].repeat(owners.count, axis=0)
     point = Point(everywhere, slack, multiplier, clean, local, barrier, finish)
 
     # 3. the terms of the certificate
@@ -277,7 +265,7 @@ def condense(
         violation = ORTHANT.violations(local.value)
     residual = local.value + slack
     reply: dict[str, Any] = {
-        "usable": np.ones(owners.count, dtype=np.bool_),
+        "usable": owners.usable,
         "matrix": matrix,
         "slope": slope,
         "centring": centring,
@@ -289,7 +277,7 @@ def condense(
         "priced": dot(multiplier, local.value),
         "objective": local.objective,
         "complementarity": dot(slack, multiplier),
-        "degree": np.full(owners.count, owners.rows),
+        "degree": owners.degree,
         "miss": dot(residual, residual),
         "size": dot(local.value, local.value),
         "coupled": none,
@@ -302,13 +290,13 @@ def condense(
     }
     if not is_finite(local.jacobian):
         return None
-    return point, System(**reply)
+    return point, build(System, reply)
 
 
 def eliminate(hessian: Matrix, local: Local, model: Model) -> tuple[Matrix, Matrix, Matrix]:
     J = local.jacobian
     matrix = hessian + J.transpose(0, 2, 1) @ (model.weight[:, :, None] * J)
-    packed = matrix.reshape(len(matrix), -1)[:, triangle(matrix.shape[-1])]
+    packed = matrix.reshape(len(matrix), -1).take(triangle(matrix.shape[-1]), axis=1)
     return packed, local.gradient + priced(J, model.pull), priced(J, model.inverse)
 
 
@@ -320,7 +308,7 @@ def finish_model(local: Local, multiplier: Matrix, theta: Matrix, shifted: Matri
     mean_square = np.where(mean_square == 0, 1.0, mean_square)
     give = np.minimum(theta * mean_square[:, None] / (FIRM * curvature), MOST_GIVE)
     stiff = 1 / (1 - derivative + give)
-    return Model(stiff * derivative * theta, multiplier + stiff * gap, np.zeros_like(multiplier))
+    return Model(stiff * derivative * theta, multiplier + stiff * gap, np.zeros(multiplier.shape))
 
 
 def priced(jacobian: Matrix, weights: Matrix) -> Matrix:

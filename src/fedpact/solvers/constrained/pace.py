@@ -104,7 +104,7 @@ class Sums:
 
     @property
     def curvature(self) -> float:
-        return float(np.mean(self.system.diagonal))
+        return float(self.system.diagonal.sum()) / self.system.diagonal.size
 
 
 @dataclass

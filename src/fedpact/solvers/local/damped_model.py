@@ -33,13 +33,13 @@ def model_step(
 
     The damping is a multiple of the Hessian's own diagonal, so columns may have any scale.
     """
-    own = np.diagonal(matrix)
+    own = matrix.diagonal()
     smooth = regularizer.curvature
     if smooth is not None:
         own = own + smooth
         slope = slope + smooth * w
         diagonal = diagonal + smooth
-    typical = float(diagonal.mean()) or float(np.abs(own).mean()) or 1.0
+    typical = float(diagonal.sum()) / w.size or float(np.abs(own).sum()) / w.size or 1.0
     flat = np.where((diagonal > 0) | (damping < DROPPED), FLAT, NO_CURVATURE)
     diagonal = np.maximum(diagonal, flat * np.where(own > 0, own, typical))
     damping = max(damping, ROUNDING * float((own / diagonal).max()))
