@@ -90,9 +90,9 @@ class Theirs(fp.functions.LogisticLoss):
 class Wrong(fp.functions.LogisticLoss):
     """Somebody's own, with slopes of another loss."""
 
-    def _losses_and_slopes(self, score: Any) -> tuple[Any, Any]:
-        losses, slopes = super()._losses_and_slopes(score)
-        return losses, slopes + 0.5
+    def _expand(self, score: Any) -> tuple[Any, Any, Any]:
+        losses, slopes, curvatures = super()._expand(score)
+        return losses, slopes + 0.5, curvatures
 
 
 def test_only_losses_of_the_library_itself_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,8 @@ class Door:
     def open(self, shares: Mapping[str, object], folder: Path | None = None) -> Fleet:
         fleet: Any = InProcess(self.threads).open(shares, folder)
         direct = fleet.start
-        for name, owner in fleet._owners.items():
+        for name in shares:
+            owner = fleet._owners[name]
             owner.handle = self._slow(name, owner, owner.handle)
 
         def start(name: str, step: Step, order: Order) -> Future[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fedpact.functions.arrays import count, list_distinct
@@ -23,16 +25,17 @@ class LogisticLoss(ScoredMean):
         return np.maximum(wrong, 0.0) + np.log1p(np.exp(-np.abs(wrong)))
 
     def _slopes(self, score: Vector) -> Vector:
-        return self._losses_and_slopes(score)[1]
+        return self._expand(score)[1]
 
-    def _losses_and_slopes(self, score: Vector) -> tuple[Vector, Vector]:
+    def _expand(self, score: Vector) -> tuple[Vector, Vector, Callable[[], Vector]]:
         # With t = exp(-|wrong|) nothing overflows: log(1 + exp(wrong)) = max(wrong, 0) + log(1 + t), and its slope is
         # 1 / (1 + t) or t / (1 + t). NumPy's exp and log1p are several times faster than logaddexp and expit.
         against = self._against
         wrong = against * score
         t = np.exp(-np.abs(wrong))
+        more = 1.0 + t
         losses = np.maximum(wrong, 0.0) + np.log1p(t)
-        return losses, against * (np.where(wrong > 0, 1.0, t) / (1.0 + t))
+        return losses, against * (np.where(wrong > 0, 1.0, t) / more), lambda: t / more**2
 
     def _curvatures(self, score: Vector) -> Vector:
         t = np.exp(-np.abs(score))

@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpact.functions.arithmetic import FunctionSum
 from fedpact.functions.arrays import is_small
@@ -37,11 +38,15 @@ LOSSES = (LogisticLoss, SquaredLoss, HuberLoss, PoissonLoss, PoissonDeviance, Me
 OF_ROWS = frozenset(("X", "y", "weight", "offset", "rows", "numbers"))
 
 
+#: Gives the Hessians of those owners where the argument is True, and zero of others.
+Bends = Callable[[NDArray[np.bool_]], Matrix]
+
+
 class ManyFunctions(ABC):
     """One function an owner, all of one kind."""
 
     @abstractmethod
-    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Bends]:
         """As `Function.expand`: values, gradients and how to get the Hessians."""
 
     @abstractmethod
@@ -71,14 +76,18 @@ class Block:
     def gradients(self, slopes: Vector, out: Matrix) -> None:
         np.matmul(self.columns, self.by_owner(self.loss.weight * slopes), out=out[self.owners, :, None])
 
-    def hessians(self, score: Vector, out: Matrix) -> None:
-        weight = self.by_owner(self.loss._weighted_curvatures(score))
-        if is_small(self.X.shape[1:]):  # as `gram`
-            part = self.columns @ ((0.5 * weight) * self.X)
-            np.add(part, part.transpose(0, 2, 1), out=out[self.owners])
+    def hessians(self, curvatures: Vector, asked: NDArray[np.bool_], out: Matrix) -> None:
+        """Of those owners that are asked; zero of others."""
+        weight = self.by_owner(self.loss.weight * curvatures)
+        chosen = asked[self.owners]
+        if chosen.all():
+            _grams(self.X, weight, out[self.owners])
             return
-        half = np.sqrt(weight) * self.X
-        np.matmul(half.transpose(0, 2, 1), half, out=out[self.owners])
+        out[self.owners] = 0.0
+        if chosen.any():
+            some = np.empty((np.count_nonzero(chosen), *out.shape[1:]))
+            _grams(self.X[chosen], weight[chosen], some)
+            out[self.owners][chosen] = some
 
     def by_owner(self, values: Vector) -> Matrix:
         """A number of every row as (owners, rows, 1)."""
@@ -95,6 +104,16 @@ class Block:
         return self.by_owner(self.loss.weight).transpose(0, 2, 1)
 
 
+def _grams(X: Matrix, weight: Matrix, out: Matrix) -> None:
+    """`gram` of every owner's X and weight."""
+    if is_small(X.shape[1:]):
+        part = X.transpose(0, 2, 1) @ ((0.5 * weight) * X)
+        np.add(part, part.transpose(0, 2, 1), out=out)
+        return
+    half = np.sqrt(weight) * X
+    np.matmul(half.transpose(0, 2, 1), half, out=out)
+
+
 class ManyMeans(ManyFunctions):
     """Means over rows of one loss of the score."""
 
@@ -103,17 +122,16 @@ class ManyMeans(ManyFunctions):
         self.dim = int(functions[0].X.shape[1])
         self.blocks = list(_group(functions))
 
-    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Bends]:
         values = np.empty(self.count)
         gradients = np.empty((self.count, self.dim))
-        scores = []
+        found = []
         for block in self.blocks:
-            score = block.scores(w)
-            losses, slopes = block.loss._losses_and_slopes(score)
+            losses, slopes, curvatures = block.loss._expand(block.scores(w))
             block.means(losses, values)
             block.gradients(slopes, gradients)
-            scores.append(score)
-        return values, gradients, lambda: self._hessians(scores)
+            found.append(curvatures)
+        return values, gradients, partial(self._hessians, found)
 
     def value(self, w: Vector) -> Vector:
         values = np.empty(self.count)
@@ -121,10 +139,10 @@ class ManyMeans(ManyFunctions):
             block.means(block.loss._losses(block.scores(w)), values)
         return values
 
-    def _hessians(self, scores: Sequence[Vector]) -> Matrix:
+    def _hessians(self, curvatures: Sequence[Callable[[], Vector]], asked: NDArray[np.bool_]) -> Matrix:
         hessians = np.empty((self.count, self.dim, self.dim))
-        for block, score in zip(self.blocks, scores, strict=True):
-            block.hessians(score, hessians)
+        for block, found in zip(self.blocks, curvatures, strict=True):
+            block.hessians(found(), asked, hessians)
         return hessians
 
 
@@ -162,9 +180,9 @@ class ManySums(ManyFunctions):
         factors = np.array([[factor for factor, _ in function.terms] for function in functions]).T
         self.factors = [None if np.all(factor == 1) else factor for factor in factors]
 
-    def expand(self, w: Vector) -> tuple[Vector, Matrix, Callable[[], Matrix]]:
-        values, gradients, curvatures = zip(*[part.expand(w) for part in self.parts], strict=True)
-        return self._total(values), self._add(gradients), lambda: self._add([bend() for bend in curvatures])
+    def expand(self, w: Vector) -> tuple[Vector, Matrix, Bends]:
+        values, gradients, bends = zip(*[part.expand(w) for part in self.parts], strict=True)
+        return self._total(values), self._add(gradients), lambda asked: self._add([bend(asked) for bend in bends])
 
     def value(self, w: Vector) -> Vector:
         return self._total([part.value(w) for part in self.parts])
@@ -199,10 +217,10 @@ class ManyMaps:
 
     def expand(self, w: Vector) -> tuple[Matrix, Matrix, Callable[[Matrix], Matrix]]:
         """As `Map.expand`: values, Jacobians and how to get the Hessians with weights (n, rows)."""
-        values, gradients, curvatures = zip(*[row.expand(w) for row in self.rows], strict=True)
+        values, gradients, bends = zip(*[row.expand(w) for row in self.rows], strict=True)
 
         def hessians(weights: Matrix) -> Matrix:
-            found = [curvature() for curvature in curvatures]
+            found = [bend(weight != 0) for bend, weight in zip(bends, weights.T, strict=True)]
             for k, hessian in enumerate(found):
                 hessian *= weights[:, k, None, None]
             return add(found)

@@ -104,33 +104,29 @@ class ScoredMean(Function):
     @quietly
     def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         score = self.scores(w)
-        losses, slopes = self._losses_and_slopes(score)
+        losses, slopes, curvatures = self._expand(score)
         gradient = np.asarray(self.X.T @ (self.weight * slopes))
-        return float(self.weight @ losses), gradient, partial(self._curved, score)
+        return float(self.weight @ losses), gradient, partial(self._curved, curvatures)
 
     @quietly
     def value(self, w: Vector) -> float:
         return float(self.weight @ self._losses(self.scores(w)))
 
     def hessian(self, w: Vector) -> Matrix:
-        return self._curved(self.scores(w))
+        return self._curved(partial(self._curvatures, self.scores(w)))
 
     @quietly
-    def _curved(self, score: Vector) -> Matrix:
-        """The Hessian at these scores."""
-        return gram(self.X, self._weighted_curvatures(score))
+    def _curved(self, curvatures: Callable[[], Vector]) -> Matrix:
+        """The Hessian where the rows have these curvatures."""
+        return gram(self.X, self.weight * curvatures())
 
     @quietly
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
-        return np.asarray(self.X.T @ (self._weighted_curvatures(self.scores(w)) * (self.X @ v)))
+        return np.asarray(self.X.T @ (self.weight * self._curvatures(self.scores(w)) * (self.X @ v)))
 
-    def _losses_and_slopes(self, score: Vector) -> tuple[Vector, Vector]:
-        """Both, for a loss that has them from one computation."""
-        return self._losses(score), self._slopes(score)
-
-    def _weighted_curvatures(self, score: Vector) -> Vector:
-        """p_i l'' for every row i."""
-        return self.weight * self._curvatures(score)
+    def _expand(self, score: Vector) -> tuple[Vector, Vector, Callable[[], Vector]]:
+        """l, l' and how to get l'' of every row, for a loss that has them from one computation."""
+        return self._losses(score), self._slopes(score), partial(self._curvatures, score)
 
     def of_rows(self, numbers: Indices) -> Self:
         """The same mean, which knows that its rows are these of the owner's: for standard errors."""

@@ -225,10 +225,10 @@ class Curvature:
         hessian = None
         if self.objective is not None:
             hessian = self.objective()
-        if self.constraint is not None:
+        if self.constraint is not None and multiplier.any():
             bent = self.constraint(multiplier)
             hessian = bent if hessian is None else hessian + bent
-        if self.coupled is not None:
+        if self.coupled is not None and coupled_multiplier.any():
             bent = self.coupled(coupled_multiplier)
             hessian = bent if hessian is None else hessian + bent
         if hessian is None:

@@ -9,7 +9,7 @@ method. What is not finite, and what is wrong in any other way, is left to these
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ class Owners:
             value, jacobian, bends["constraint"] = self.constraint.expand(w)
         coupled, coupled_jacobian = self.no_rows
         local: Any = Local(objective, gradient, value, jacobian, coupled, coupled_jacobian)  # type: ignore[arg-type]
-        return local, Curvature(self.dim, bend, **bends)
+        return local, Curvature(self.dim, partial(bend, self.usable), **bends)
 
     @cached_property
     def no_rows(self) -> tuple[Matrix, Matrix]:
