@@ -90,6 +90,8 @@ def choose_units(problem: object, auto: bool, relative: bool, w0: ArrayLike | No
 
     auto: the caller left the method to us; priced: multipliers to start from are given
     """
+    if not auto and not relative:
+        return None
     able = type(problem) is FederatedProblem and not priced and problem.has_hessian and not problem.private
     if not able:
         if relative:
@@ -98,8 +100,6 @@ def choose_units(problem: object, auto: bool, relative: bool, w0: ArrayLike | No
                 "variables, and starts from no multipliers; scale the data instead",
                 code="FP-OPTION-968",
             )
-        return None
-    if not auto and not relative:
         return None
     assert isinstance(problem, FederatedProblem)
     start = problem.start(w0)

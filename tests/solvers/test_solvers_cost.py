@@ -11,13 +11,13 @@ from fedpact import data, tasks
 from fedpact.engines import InProcess
 
 BOUND = 0.3
-#: Calls per owner and exchange of `interior-point`, NumPy's and Python's own included, owner by owner: 398 when this
+#: Calls per owner and exchange of `interior-point`, NumPy's and Python's own included, owner by owner: 368 when this
 #: was written.
-CALLS = 430
-#: Calls per exchange where owners answer in one computation, whatever their number: 1,146 with 60 owners.
-CALLS_JOINTLY = 1200
-#: ... and what every owner adds to them: 6.4.
-CALLS_EACH = 7
+CALLS = 390
+#: Calls per exchange where owners answer in one computation, whatever their number: 775 with 60 owners.
+CALLS_JOINTLY = 820
+#: ... and what every owner adds to them: 3.3.
+CALLS_EACH = 4
 
 
 def count_calls(work: Callable[[], object]) -> int:

@@ -40,7 +40,7 @@ class Nonnegative(Cone):
 
     def project_normal(self, v: Vector, multiplier: Vector) -> Vector:
         """0 where the multiplier is positive, else min(v, 0)."""
-        positive = multiplier > self.rounding * np.linalg.norm(multiplier)
+        positive = multiplier > self.rounding * multiplier.max()
         return np.where(positive, 0.0, np.minimum(v, 0.0))
 
     def normal_distance(self, v: Vector, multiplier: Vector) -> float:
@@ -48,10 +48,8 @@ class Nonnegative(Cone):
         if not (all_finite(v) and all_finite(multiplier)):
             return math.inf
         nearest = np.maximum(multiplier, 0.0)
-        largest = float(nearest.max()) or 1.0
-        direction = nearest / largest  # of which no square overflows
-        positive = direction > self.rounding * math.sqrt(direction @ direction)
-        inside = np.where(positive, np.abs(v), np.maximum(v, 0.0))
+        positive = nearest > self.rounding * nearest.max()
+        inside = np.maximum(v, np.where(positive, -v, 0.0))
         return float(max(inside.max(), (nearest - multiplier).max()))
 
     @property
@@ -93,9 +91,7 @@ class Nonnegative(Cone):
     def normal_distances(self, v: Matrix, multiplier: Matrix) -> Vector:
         nearest = np.maximum(multiplier, 0.0)
         largest = np.maximum.reduce(nearest, axis=-1, initial=0.0, keepdims=True)
-        direction = nearest / np.where(largest == 0, 1.0, largest)
-        squares = (direction[..., None, :] @ direction[..., :, None])[..., 0]
-        inside = np.where(direction > self.rounding * np.sqrt(squares), np.abs(v), np.maximum(v, 0.0))
+        inside = np.maximum(v, np.where(nearest > self.rounding * largest, -v, 0.0))
         return np.asarray(np.maximum.reduce(np.maximum(inside, nearest - multiplier), axis=-1, initial=0.0))
 
     def longest_steps(self, s: Matrix, ds: Matrix) -> Vector:

@@ -35,7 +35,7 @@ class LogisticLoss(ScoredMean):
         t = np.exp(-np.abs(wrong))
         more = 1.0 + t
         losses = np.maximum(wrong, 0.0) + np.log1p(t)
-        return losses, against * (np.where(wrong > 0, 1.0, t) / more), lambda: t / more**2
+        return losses, against * (np.maximum(t, wrong > 0) / more), lambda: t / more**2
 
     def _curvatures(self, score: Vector) -> Vector:
         t = np.exp(-np.abs(score))

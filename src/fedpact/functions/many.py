@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
@@ -162,7 +161,8 @@ def _group(functions: Sequence[ScoredMean]) -> Iterator[Block]:
 
 def _of_all_rows(functions: Sequence[ScoredMean]) -> ScoredMean:
     """One loss of the rows of all of these, one after the other; its X, which is nowhere used, is of the first."""
-    loss = copy(functions[0])
+    loss = object.__new__(type(functions[0]))
+    loss.__dict__.update(functions[0].__dict__)
     loss.rows = sum(function.rows for function in functions)
     loss.y = np.concatenate([function.y for function in functions])
     loss.weight = np.concatenate([function.weight for function in functions])
@@ -177,8 +177,9 @@ class ManySums(ManyFunctions):
     def __init__(self, functions: Sequence[FunctionSum], parts: Sequence[ManyFunctions]) -> None:
         self.parts = parts
         self.constant = np.array([function.constant for function in functions])
-        factors = np.array([[factor for factor, _ in function.terms] for function in functions]).T
-        self.factors = [None if np.all(factor == 1) else factor for factor in factors]
+        factors = np.array([factor for function in functions for factor, _ in function.terms])
+        by_part = factors.reshape(len(functions), len(parts)).T
+        self.factors = [None if np.all(factor == 1) else factor for factor in by_part]
 
     def expand(self, w: Vector) -> tuple[Vector, Matrix, Bends]:
         values, gradients, bends = zip(*[part.expand(w) for part in self.parts], strict=True)

@@ -103,6 +103,8 @@ def owner_terms(
     )
 
 
+#: The terms of a server that holds nothing.
+NOTHING = Terms(objective=0.0, gradient=np.zeros(1), feasibility=0.0, violation=0.0, coupled=np.zeros(0))
 #: The entry of `violations` for all owners, where none tells its own.
 TOGETHER = "all owners"
 
@@ -196,7 +198,9 @@ def assemble(
 
     total: the sums over the owners; each: the residuals of every owner, in order
     """
-    server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
+    server = NOTHING
+    if problem.server.parts:
+        server = owner_terms(problem.server, w, server_multiplier, np.zeros(0))
     feasibility, violation, private = (_column(each, name) for name in ("feasibility", "violation", "private"))
     holders = problem.constrained
     if None in feasibility:
@@ -242,7 +246,7 @@ def weigh(
     certificate = Certificate(
         stationarity=max(common, *misses.private),
         feasibility=max(misses.feasibility),
-        violation=float(np.max(misses.violation)),
+        violation=max(misses.violation),
         violations=dict(zip(misses.names, misses.violation, strict=True)),
         average_miss=misses.average,
     )

@@ -138,7 +138,7 @@ class FederatedProblem:
                 code="FP-PROBLEM-106",
             )
         w = np.zeros(self.dim)
-        parts = [part for share in self.holders for part in share.parts.values()]
+        parts = (part for share in self.holders for part in share.parts.values())
         suggested = [part.start for part in parts if part.start is not None]
         if suggested:
             w = suggested[0][: self.dim].copy()

@@ -17,6 +17,7 @@ import numpy as np
 
 from fedpact.errors import OwnerLost
 from fedpact.federation import NotFinite
+from fedpact.federation.messages import copy_with
 from fedpact.problem import Certificate
 from fedpact.solvers.base import Solver
 from fedpact.solvers.evidence import ASTRAY, UNBOUNDED, falls_forever, infeasible
@@ -252,7 +253,7 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
     if ending.wrong:
         verdict = _doubt(verdict, ending.wrong)
     answer = run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
-    return replace(answer, scores=ending.scores, inference=ending.inference)
+    return copy_with(answer, {"scores": ending.scores, "inference": ending.inference})
 
 
 def _doubt(verdict: Verdict, wrong: str) -> Verdict:

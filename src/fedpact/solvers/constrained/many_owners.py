@@ -113,9 +113,10 @@ def _join(shares: list[Share]) -> Owners | None:
     if not constraints:
         return Owners(len(shares), dim, 0, objective, None)
     rows = constraints[0].cone.dim
-    cone = Nonnegative(rows)
+    if not all(type(one.cone) is Nonnegative and one.cone.dim == rows for one in constraints):
+        return None
     constraint = join_maps([one.function for one in constraints])
-    if constraint is None or len(constraint.rows) != rows or not all(one.cone == cone for one in constraints):
+    if constraint is None or len(constraint.rows) != rows:
         return None
     return Owners(len(shares), dim, rows, objective, constraint)
 
@@ -247,12 +248,13 @@ def condense(
     if look.bends and not look.finishing:
         weight = ORTHANT.scaling(slack, multiplier)
         barrier = Model(weight, weight * (local.value + slack), ORTHANT.inverse(slack))
-        matrix, slope, centring = eliminate(hessian, local, barrier)
+        matrix, slope = eliminate(hessian, local, barrier)
+        centring = priced(local.jacobian, barrier.inverse)
     if look.near:
         if not look.curvature:
             return None
         finish = finish_model(local, multiplier, theta, shifted, look.curvature)
-        near_matrix, near_slope, _ = eliminate(hessian, local, finish)
+        near_matrix, near_slope = eliminate(hessian, local, finish)
     everywhere = w[None, :].repeat(owners.count, axis=0)
     point = Point(everywhere, slack, multiplier, clean, local, barrier, finish)
 
@@ -293,11 +295,11 @@ def condense(
     return point, build(System, reply)
 
 
-def eliminate(hessian: Matrix, local: Local, model: Model) -> tuple[Matrix, Matrix, Matrix]:
+def eliminate(hessian: Matrix, local: Local, model: Model) -> tuple[Matrix, Matrix]:
     J = local.jacobian
-    matrix = hessian + J.transpose(0, 2, 1) @ (model.weight[:, :, None] * J)
+    matrix = hessian + times(J.transpose(0, 2, 1), model.weight[:, :, None] * J)
     packed = matrix.reshape(len(matrix), -1).take(triangle(matrix.shape[-1]), axis=1)
-    return packed, local.gradient + priced(J, model.pull), priced(J, model.inverse)
+    return packed, local.gradient + priced(J, model.pull)
 
 
 def finish_model(local: Local, multiplier: Matrix, theta: Matrix, shifted: Matrix, curvature: float) -> Model:
@@ -313,9 +315,14 @@ def finish_model(local: Local, multiplier: Matrix, theta: Matrix, shifted: Matri
 
 def priced(jacobian: Matrix, weights: Matrix) -> Matrix:
     """J'z of every owner."""
-    return (jacobian.transpose(0, 2, 1) @ weights[:, :, None])[:, :, 0]
+    return times(jacobian.transpose(0, 2, 1), weights[:, :, None])[:, :, 0]
 
 
 def dot(left: Matrix, right: Matrix) -> Vector:
     """<x, y> of every owner, by the routine that multiplies two vectors."""
     return (left[:, None, :] @ right[:, :, None])[:, 0, 0]
+
+
+def times(left: Matrix, right: Matrix) -> Matrix:
+    """The product of every owner's matrices; of a column and a row without a call of BLAS for each."""
+    return left * right if left.shape[-1] == 1 else left @ right

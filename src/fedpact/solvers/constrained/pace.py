@@ -52,7 +52,7 @@ REST = 2
 #: A step no longer than this part of the one before it shows Newton's convergence, which squares what is left:
 SHRUNK = 0.1
 #: it is taken for the last when it promises a certificate this many times below the tolerance.
-SURE = 10.0
+SURE = 5.0
 #: Steps that differ by this part of their length keep their direction ...
 EVEN = 0.05
 #: ... and are made longer, up to this factor.

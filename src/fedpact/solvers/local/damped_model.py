@@ -40,7 +40,9 @@ def model_step(
         slope = slope + smooth * w
         diagonal = diagonal + smooth
     typical = float(diagonal.sum()) / w.size or float(np.abs(own).sum()) / w.size or 1.0
-    flat = np.where((diagonal > 0) | (damping < DROPPED), FLAT, NO_CURVATURE)
+    flat: Vector | float = FLAT
+    if damping >= DROPPED:
+        flat = np.where(diagonal > 0, FLAT, NO_CURVATURE)
     diagonal = np.maximum(diagonal, flat * np.where(own > 0, own, typical))
     damping = max(damping, ROUNDING * float((own / diagonal).max()))
     if not damping <= MOST:
