@@ -222,6 +222,16 @@ def test_a_number_that_does_not_fit_or_another_width_is_refused() -> None:
         secure_sum.reveal(parts, narrow)
 
 
+@pytest.mark.parametrize("rows", [0, 3, 100_000])
+def test_scales_of_another_length_than_matrices_have_rows_are_refused(rows: int) -> None:
+    """Before anything of their size is made: of 100,000 rows, units alone would take 40 GB."""
+    sealed = seal(Mixed(matrix=np.ones(3), slope=np.ones(3), worst=0.0), most=1e12)
+    scales = np.ones(rows, dtype=np.float32)
+    order = Fitted(run="r1", round=1, secure=True, largest=1.0, coarse=2.0, scales=scales)
+    with raises_code("FP-OWNER-977", "the scales"):
+        secure_sum.fit_of(order, sealed, 3)
+
+
 def test_the_key_of_a_pair_is_one_and_no_other_has_it() -> None:
     keys = agreed(tuple("abcdefg"))
     everyone = range(len(keys))

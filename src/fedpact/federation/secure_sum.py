@@ -97,10 +97,18 @@ class Fit:
         return [part.reshape(-1, width.words) for part, width in zip(parts, self.widths, strict=True)]
 
 
-def packed_units(scales: NDArray[np.float32]) -> NDArray[np.float64]:
-    """s_j s_k for the entries of a packed matrix, its upper triangle row by row."""
+def packed_units(scales: NDArray[np.float32], count: int) -> NDArray[np.float64]:
+    """s_j s_k for the `count` entries of packed matrices, of each the upper triangle row by row.
+
+    OwnerError where these have not one row for every scale: a coordinator could use up the memory of an owner.
+    """
+    length = scales.size * (scales.size + 1) // 2
+    if scales.ndim != 1 or not 0 < length <= count or count % length:
+        raise OwnerError(
+            "the scales of matrices are of another length than their rows; start the run again", code="FP-OWNER-977"
+        )
     rows, columns = np.triu_indices(scales.size)
-    return scales[rows].astype(np.float64) * scales[columns]
+    return np.tile(scales[rows].astype(np.float64) * scales[columns], count // length)
 
 
 def fit_of(order: Order, sealed: Sealed[Any], owners: int) -> Fit | None:
@@ -116,8 +124,7 @@ def fit_of(order: Order, sealed: Sealed[Any], owners: int) -> Fit | None:
         arrays = narrow(order.arrays, owners)
     if order.coarse:
         fitting = narrow(order.coarse, owners)
-        packed = packed_units(order.scales)
-        units = np.tile(packed, np.count_nonzero(kinds == FITTING) // packed.size)
+        units = packed_units(order.scales, int(np.count_nonzero(kinds == FITTING)))
     return Fit(kinds, (EXACT, summed, arrays, fitting), units)
 
 

@@ -413,10 +413,10 @@ def largest_of_arrays(system: System) -> float:
 
 def largest_of_matrices(system: System, scales: NDArray[np.float32]) -> float:
     """In units of their rows and columns."""
-    units = packed_units(scales)
     largest = 0.0
     for packed in (system.matrix, system.near_matrix):
         if packed.size:
+            units = packed_units(scales, packed.size)
             largest = max(largest, float(np.max(np.abs(packed / units))))
     return largest
 
