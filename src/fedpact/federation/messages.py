@@ -424,9 +424,9 @@ def seal_jointly(reply: R, owners: int) -> Joint[R] | None:
     """
     kind = type(reply)
     content = reply.__dict__
-    values = {name: content[name] for name in summed_fields(kind)}
-    parts = [value.reshape(owners, -1) for value in values.values()]
-    shapes = tuple([value.shape[1:] for value in values.values()])
+    values = [content[name] for name in summed_fields(kind)]
+    parts = [value.reshape(owners, -1) for value in values]
+    shapes = tuple([value.shape[1:] for value in values])
     sums = np.concatenate(parts, axis=1, dtype=np.float64)
     if not is_finite(sums) or not_finite(reply, shown_fields(kind, masked=False)) is not None:
         return None
