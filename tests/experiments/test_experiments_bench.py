@@ -131,6 +131,12 @@ def test_evaluations_are_those_counted_in_the_losses(method: str, monkeypatch: p
     assert row.hessians == (seen["_curved"] + seen["hessian_product"]) / 2
 
 
+def test_a_row_without_counts_has_the_same_answer() -> None:
+    counted, plain = (measure(tiny(), "interior-point", 1e-6, 60, counted=counted)[0] for counted in (True, False))
+    assert plain.gradients is plain.hessians is None
+    assert replace(plain, gradients=counted.gradients, hessians=counted.hessians, seconds=counted.seconds) == counted
+
+
 def test_distances_and_the_conic_solver(table: dict[str, Any]) -> None:
     """cvxpy shares no code with the reference; both must name the same optimum."""
     arrays = data.lcqp(3, 100, 1)

@@ -89,7 +89,7 @@ def test_neyman_pearson_on_synthetic_owners():
     value, w, duals = pooled.neyman_pearson(owners, 0.2)
     quick, close = (fp.solve(problem, "accelerated", tol=tol) for tol in (1e-3, 1e-6))
     assert quick.status == close.status == "solved"
-    assert quick.rounds <= 1930 / 40  # what Algorithm 1 takes with the paper's settings: docs/benchmarks/rounds.md
+    assert quick.rounds <= 1959 / 40  # what Algorithm 1 takes with the paper's settings: docs/benchmarks/rounds.md
     assert close.rounds <= 200
     assert quick.objective == pytest.approx(value, abs=1e-3)
     assert close.objective == pytest.approx(value, abs=1e-6)
@@ -97,7 +97,7 @@ def test_neyman_pearson_on_synthetic_owners():
     np.testing.assert_allclose(np.concatenate(close.multipliers[1:]), duals, atol=1e-5)
 
 
-# docs/benchmarks/rounds.md: Algorithm 1 takes 275 and 8277 exchanges with the paper's settings
+# docs/benchmarks/rounds.md: Algorithm 1 takes 210 and 8285 exchanges with the paper's settings
 @pytest.mark.parametrize(("name", "n", "most"), [("breast-cancer-wisc", 5, 33), ("monks-1", 5, 200)])
 def test_neyman_pearson_on_real_tables(data_folder, name, n, most):
     owners = neyman_pearson_owners(name, n, data_folder)

@@ -22,7 +22,7 @@ from fedpact.solvers.base import Solver
 from fedpact_experiments.bench.fedsgm import FedSGM
 from fedpact_experiments.bench.output import Output, cell
 from fedpact_experiments.bench.problems import Instance
-from fedpact_experiments.counting import count_evaluations
+from fedpact_experiments.counting import Counts, count_evaluations
 from fedpact_experiments.trace import objective_at
 
 PAPER = "proximal-al-paper"
@@ -139,9 +139,18 @@ def describe(error: Exception) -> str:
 
 
 def measure(
-    instance: Instance, label: str, tol: float, budget: float, seed: int = 0, problem: FederatedProblem | None = None
+    instance: Instance,
+    label: str,
+    tol: float,
+    budget: float,
+    seed: int = 0,
+    problem: FederatedProblem | None = None,
+    counted: bool = True,
 ) -> tuple[Measured, Solution | None]:
-    """Run a method of `solve` on the instance, or on another form of its problem. Ctrl-C by the user is raised."""
+    """Run a method of `solve` on the instance, or on another form of its problem. Ctrl-C by the user is raised.
+
+    Owners whose evaluations are `counted` answer one by one, which takes longer.
+    """
     method: Solver[Any] | str = "proximal-al" if label == PAPER else label
     options: dict[str, Any] = dict(instance.paper) if label == PAPER else {}
     if label == FedSGM.name:
@@ -149,7 +158,10 @@ def measure(
     row = blank(instance, label, tol, "not available")
     if isinstance(method, str) and method not in METHODS:
         return row, None
-    asked, counts = count_evaluations(problem or instance.problem)
+    asked = problem or instance.problem
+    counts: list[Counts] = []
+    if counted:
+        asked, counts = count_evaluations(asked)
     clock = Budget(budget)
     try:
         answer = solve(asked, method, tol=tol, seed=seed, callbacks=[clock], **options)
@@ -166,8 +178,8 @@ def measure(
         row,
         status=clock.mark if clock.over and not answer.solved else answer.status,
         exchanges=answer.rounds,
-        gradients=float(np.mean([owner.gradients for owner in counts])),
-        hessians=float(np.mean([owner.hessians for owner in counts])),
+        gradients=float(np.mean([owner.gradients for owner in counts])) if counted else None,
+        hessians=float(np.mean([owner.hessians for owner in counts])) if counted else None,
         bytes=answer.communication.bytes,
         seconds=seconds,
         objective=answer.objective,

@@ -71,8 +71,8 @@ def seconds(problems: Sequence[str], owners: Sequence[int], tol: float, repeat: 
         pooled = instance.pooled()
         alone = f"{OURS} pooled"
         return {
-            OURS: lambda: measure(instance, OURS, tol, budget, seed)[0],
-            alone: lambda: replace(measure(instance, OURS, tol, budget, seed, pooled)[0], method=alone),
+            OURS: lambda: measure(instance, OURS, tol, budget, seed, counted=False)[0],
+            alone: lambda: replace(measure(instance, OURS, tol, budget, seed, pooled, counted=False)[0], method=alone),
             CONIC: lambda: measure_conic(instance, budget),
             "trust-constr": lambda: measure_scipy(instance, "trust-constr", tol, budget),
             "SLSQP": lambda: measure_scipy(instance, "SLSQP", tol, budget),
