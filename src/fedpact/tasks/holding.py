@@ -63,7 +63,9 @@ class Holding:
     counts: Vector | None = None
 
     def select(self, chosen: NDArray[np.bool_]) -> Holding:
-        """The same with some of the rows."""
+        """The same with some of the rows; nothing is copied where these are all."""
+        if chosen.all():
+            return self
         group = None if self.group is None else self.group[chosen]
         weight = None if self.weight is None else self.weight[chosen]
         counts = None if self.counts is None else self.counts[chosen]

@@ -61,7 +61,9 @@ class Rows:
     drawn: Vector | None = None
 
     def select(self, chosen: NDArray[np.bool_]) -> Rows:
-        """Some of the rows."""
+        """Some of the rows; nothing is copied where these are all."""
+        if chosen.all():
+            return self
         group = None if self.group is None else self.group[chosen]
         weight = None if self.weight is None else self.weight[chosen]
         offset = None if self.offset is None else self.offset[chosen]
