@@ -29,6 +29,7 @@ def run_command(line):
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
 def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
     """Files are those that the page shows under a title; commands and Python run in their folder."""

@@ -195,6 +195,7 @@ def test_what_a_page_loads_from_elsewhere_is_caught() -> None:
     assert loaded_from_elsewhere('<a href="https://example"></a><img src="../c.png"><script>1</script>') == []
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'fedpact[docs]'")

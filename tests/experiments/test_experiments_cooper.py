@@ -13,6 +13,8 @@ pytest.importorskip("cooper", reason="Cooper is not installed: pip install -e 'e
 from fedpact_experiments.bench.cooper import Bounded, PooledRates, train_pooled  # noqa: E402
 from fedpact_experiments.bench.networks import loss, network  # noqa: E402
 
+pytestmark = pytest.mark.extras
+
 RECALL = 0.9
 
 

@@ -13,6 +13,8 @@ pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpac
 from fedpact_experiments.bench.designs import DESIGNS, Design, train
 from fedpact_experiments.bench.networks import Owner, Setting, network
 
+pytestmark = pytest.mark.extras
+
 
 def setting() -> Setting:
     """Three owners whose rows lie in different places, and bounds that never bind: recall above -1."""

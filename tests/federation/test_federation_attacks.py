@@ -200,7 +200,13 @@ READERS: dict[str, tuple[str | bytes | None, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("content", "changes", "code"), READERS.values(), ids=READERS.keys())
+def _read(name: str) -> Any:
+    """The parameters of one reader; a network's file is looked for only where PyTorch is installed."""
+    marks = [pytest.mark.extras] if "network" in name else []
+    return pytest.param(*READERS[name], id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("content", "changes", "code"), map(_read, READERS))
 def test_no_error_of_a_reader_tells_a_cell_a_path_or_a_column(
     content: str | bytes | None, changes: dict[str, Any], code: str, tmp_path: Path
 ) -> None:

@@ -216,6 +216,7 @@ def test_another_process_finds_the_same() -> None:
     assert done.stdout.split() == [digest(share) for share in shares]
 
 
+@pytest.mark.extras
 def test_tensors_count_by_their_numbers() -> None:
     torch = pytest.importorskip("torch")
 

@@ -17,6 +17,8 @@ from fedpact.tasks import Classification, GroupFairness, Model, NeymanPearson, R
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
 
+pytestmark = pytest.mark.extras
+
 PATIENTS = data.wdbc()
 HOSPITALS = {
     f"hospital {i}": Rows(PATIENTS.X[rows], PATIENTS.y[rows])

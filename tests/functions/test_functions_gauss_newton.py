@@ -10,6 +10,8 @@ from raising import raises_code
 from fedpact.functions import LogisticLoss, from_torch, parameters_from_torch, parameters_to_torch
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.extras
 torch.set_num_threads(1)
 
 

@@ -17,6 +17,8 @@ from fedpact import data
 from fedpact.functions import LogisticLoss, from_jax, parameters_from_jax, parameters_to_jax
 
 jax = pytest.importorskip("jax", reason="jax is not installed: pip install 'fedpact[jax]'")
+
+pytestmark = pytest.mark.extras
 jnp = jax.numpy
 rng = np.random.default_rng(0)
 X, y = rng.standard_normal((25, 3)), rng.integers(0, 2, 25).astype(float)

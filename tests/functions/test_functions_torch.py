@@ -19,6 +19,8 @@ from fedpact.functions import LogisticLoss, from_torch, parameters_from_torch, p
 from fedpact.functions.torch_adapter import outputs_from_torch
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+
+pytestmark = pytest.mark.extras
 cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
 rng = np.random.default_rng(0)
 X, y = rng.standard_normal((25, 3)), rng.integers(0, 2, 25).astype(float)

@@ -13,6 +13,8 @@ from fedpact.functions import CountedRates, SmoothedRates, decisions_from_torch
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.extras
+
 rng = np.random.default_rng(5)
 X = rng.standard_normal((30, 4))
 

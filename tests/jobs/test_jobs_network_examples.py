@@ -22,7 +22,7 @@ from fedpact.tasks import Model, load_model
 from fedpact.tasks.model import ModuleModel, NetworkModel
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.extras]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -30,6 +30,8 @@ from fedpact.tasks.network_file import NetworkFile
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
 
+pytestmark = pytest.mark.extras
+
 OWNERS = ("north", "south", "coast")
 FEATURES = ("age", "dose", "pressure", "smoker")
 RECALL = '\n[[constraint]]\nkind = "recall"\nat_least = 0.8\n'

@@ -39,6 +39,7 @@ def test_a_point_that_meets_the_tolerances_comes_before_a_lower_objective() -> N
     assert offered(Best(TOL, by_objective=True), (0.5, 0.0, 1.0), (1e-4, 0.0, 2.0), (0.5, 0.0, 1.5)) == 1
 
 
+@pytest.mark.extras
 def test_fedavg_returns_a_trained_network_though_its_start_is_nearer_to_stationary() -> None:
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)

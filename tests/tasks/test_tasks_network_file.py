@@ -21,6 +21,8 @@ from fedpact.tasks.scorers import ModuleScorer, PerceptronScorer
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
 
+pytestmark = pytest.mark.extras
+
 rng = np.random.default_rng(3)
 X = rng.standard_normal((40, 3))
 

@@ -33,6 +33,7 @@ def losses_by_hand(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.array([np.log(np.sum(np.exp(row))) - row[k] for row, k in zip(scores, y, strict=True)])
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_scores_are_those_of_pytorch(classes: int, activation: str) -> None:
@@ -53,6 +54,7 @@ def test_scores_are_those_of_pytorch(classes: int, activation: str) -> None:
         np.testing.assert_array_equal(found[:, 0], 0.0)
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_loss_is_the_weighted_mean_of_the_formula(classes: int, weighted: bool) -> None:
@@ -73,6 +75,7 @@ def test_the_loss_is_the_weighted_mean_of_the_formula(classes: int, weighted: bo
     assert loss.rows == 40
 
 
+@pytest.mark.extras
 def test_decisions_are_where_scores_are_largest() -> None:
     pytest.importorskip("torch")
     for classes in (2, 3):

@@ -9,6 +9,8 @@ import fedpact as fp
 from fedpact.solvers.consensus.pace import SAFE, SHRINK, CarefulGamma
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.extras
 torch.set_num_threads(1)
 OWNERS = 3
 RIDGE = 1e-3

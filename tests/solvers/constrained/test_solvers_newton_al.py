@@ -71,6 +71,7 @@ def test_every_step_that_is_taken_lowers_the_augmented_lagrangian() -> None:
     assert len(seen) < 80
 
 
+@pytest.mark.extras
 def test_a_network_that_interior_point_does_not_keep_is_solved() -> None:
     """`auto` hands over, and the certificate is that of gradients taken by torch itself."""
     torch = pytest.importorskip("torch")

@@ -14,6 +14,8 @@ from fedpact import data, tasks
 from fedpact.functions import CountedRates, decisions_from_torch, from_torch
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.extras
 RECALL = 0.85
 #: Of the library itself, so that Ray's processes can import it.
 LOSS = torch.nn.functional.binary_cross_entropy_with_logits
