@@ -1,6 +1,6 @@
 """A two-layer network trained by five hospitals, each of which insists on a low loss on its own sick patients.
 
-    python examples/neural_network.py        (pip install 'fedpact[torch]')
+    python examples/neural_network.py        (pip install '.[torch]')
 
 Sick patients (class 1) lie inside a circle that a straight line cannot cut out. First the network is trained without
 constraints, then under "mean loss of class 1 at most BOUND" at every hospital: the recall of each is what that buys.

@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[str]:
     """A Ray of two processors that every engine finds running, started once a session; its address."""
-    ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install 'fedpact[ray]'")
+    ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install '.[ray]'")
     tests = Path(__file__).parent
     folders = [tests, *(tests / room for room in ("contracts", "engines", "federation", "solvers"))]
     # functions of the tests are imported over there

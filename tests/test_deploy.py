@@ -147,7 +147,7 @@ def test_the_extras_that_are_installed_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (asked,) = re.findall(r"\.\[([a-z,]+)\]", (DEPLOY / "Containerfile").read_text())
     assert set(asked.split(",")) <= extras.keys()
-    (stated,) = re.findall(r"fedpact\[([a-z,]+)\]", (DEPLOY / "README.md").read_text())
+    (stated,) = re.findall(r"'\.\[([a-z,]+)\]'", (DEPLOY / "README.md").read_text())
     assert stated == asked
 
 

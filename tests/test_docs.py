@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -13,8 +15,6 @@ from fedpact.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-#: Pages of the site that stand at the top of the repository.
-FROM_ROOT = ["changelog.md", "contributing.md", "architecture.md"]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
 
 
@@ -29,12 +29,17 @@ def run_command(line):
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.extras
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+def page_of_code(page):
+    """What needs PyTorch runs where that is installed."""
+    marks = [pytest.mark.extras] if page.name in ("neural-networks.md", "network-jobs.md") else []
+    return pytest.param(page, id=page.name, marks=marks)
+
+
+@pytest.mark.parametrize("page", [page_of_code(p) for p in PAGES if blocks(p, "python")])
 def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
     """Files are those that the page shows under a title; commands and Python run in their folder."""
     if page.name in ("neural-networks.md", "network-jobs.md"):
-        pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+        pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": page.stem}
     for language, title, text in BLOCK.findall(page.read_text()):
@@ -64,11 +69,14 @@ def test_notebooks_run_and_hold_what_they_show(path):
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
-def test_ci_runs_the_test_command_of_the_readme():
-    commands = blocks(ROOT / "README.md", "sh")
+def test_ci_runs_the_test_command_of_the_readme_before_anything_else():
+    commands = [command.strip() for command in blocks(ROOT / "README.md", "sh")]
     assert len(commands) == 2
-    assert all("\n" not in command.strip() for command in commands)  # each is a single line
-    assert commands[1].strip() in (ROOT / ".ci" / "run").read_text()
+    assert all("\n" not in command for command in commands)  # each is a single line
+    ci = (ROOT / ".ci" / "run").read_text()
+    (chosen,) = re.findall(r"sed -n '/(.+)\$/p' README\.md", ci)
+    assert [line for line in (ROOT / "README.md").read_text().splitlines() if line.endswith(chosen)] == commands[1:]
+    assert ci.index("sed -n") < ci.index("torch==")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -78,28 +86,32 @@ def test_links_between_pages_lead_somewhere(page):
     assert missing == []
 
 
-def test_links_of_the_readme_work_outside_the_repository():
-    """A package index shows the README alone, so that every link is an address: of the site, or of the repository."""
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+def links(text):
+    """The targets of all links by reference of a page; every reference is one that it defines, and is used."""
+    targets = dict(re.findall(r"^\[([^\]]+)\]: (\S+)$", text, flags=re.MULTILINE))
+    assert set(re.findall(r"\]\[([^\]]+)\]", text)) == set(targets)
+    return list(targets.values())
+
+
+def test_links_of_the_readme_lead_to_files_of_the_repository():
     text = (ROOT / "README.md").read_text()
-    addresses = dict(re.findall(r"^\[([^\]]+)\]: (\S+)$", text, flags=re.MULTILINE))
-    assert re.findall(r"\]\((?!https://)[^)]+\)", text) == []
-    assert set(re.findall(r"\]\[([^\]]+)\]", text)) == set(addresses)
-    for address in [*addresses.values(), *re.findall(r"\]\((https://[^)]+)\)", text)]:
-        assert names_a_file(address, urls["Documentation"], urls["Repository"]), address
+    assert re.findall(r"https?://\S+", text) == []
+    assert [target for target in links(text) if not (ROOT / target).is_file()] == []
 
 
-def names_a_file(address, site, repository):
-    if address.startswith(f"{repository}/blob/main/"):
-        return (ROOT / address.removeprefix(f"{repository}/blob/main/")).is_file()
-    page = address.removeprefix(site).replace(".html", ".md") or "index.md"
-    return page in FROM_ROOT or (ROOT / "docs" / page).is_file()
+def test_links_of_the_readme_are_addresses_where_an_index_shows_it():
+    pytest.importorskip("hatch_fancy_pypi_readme", reason="hatch-fancy-pypi-readme is not installed")
+    program = [sys.executable, "-m", "hatch_fancy_pypi_readme"]
+    shown = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    address = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+    expected = [
+        f"{address}/{'raw' if target.endswith('.png') else 'blob'}/main/{target}"
+        for target in links((ROOT / "README.md").read_text())
+    ]
+    assert links(shown) == expected
 
 
-def test_a_broken_link_of_the_readme_is_caught():
-    site, repository = "https://site/", "https://repository"
-    assert names_a_file("https://site/tutorial.html", site, repository)
-    assert names_a_file("https://repository/blob/main/README.md", site, repository)
-    assert not names_a_file("https://site/absent.html", site, repository)
-    assert not names_a_file("https://repository/blob/main/absent", site, repository)
-    assert not names_a_file("https://elsewhere/tutorial.html", site, repository)
+def test_what_is_installed_is_named_as_it_works_from_a_clone():
+    """No package index has fedpact."""
+    pages = [*PAGES, ROOT / "deploy" / "README.md", *(ROOT / "examples").rglob("*.py"), *(ROOT / "src").rglob("*.py")]
+    assert [page.name for page in pages if "install 'fedpact" in page.read_text()] == []

@@ -198,7 +198,7 @@ def test_what_a_page_loads_from_elsewhere_is_caught() -> None:
 @pytest.mark.extras
 @pytest.mark.slow
 def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'fedpact[docs]'")
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install '.[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

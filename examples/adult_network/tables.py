@@ -9,7 +9,7 @@ The first line writes the tables of six employers, the work classes of the censu
 The job asks for a ReLU network with two hidden layers whose recall of incomes above 50K differs by at most 0.02 between
 men and women at each employer: equal opportunity. promise.toml asks for a recall of at least 0.8 at each employer on
 people not yet seen, with confidence 0.95. Nobody trains on the rows of adult.test. It needs
-pip install 'fedpact[torch]', and pip install -e experiments for the loader.
+pip install '.[torch]', and pip install -e experiments for the loader.
 """
 
 from __future__ import annotations

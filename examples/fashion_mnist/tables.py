@@ -10,7 +10,7 @@ The first line writes the tables of ten shops and the jobs into the folder `fash
 and little of others: the images of a kind are dealt in shares drawn from Dirichlet(ALPHA). The job asks for a network
 of 101,770 parameters that finds at least 70 % of the images of each kind at each shop; that of cnn.toml has 9,226, and
 finds at least 75 %. Test images are dealt evenly, and nobody trains on them. It needs
-pip install 'fedpact[torch,tables]' and pip install -e experiments, for the loader.
+pip install '.[torch,tables]' and pip install -e experiments, for the loader.
 """
 
 from __future__ import annotations

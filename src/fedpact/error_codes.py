@@ -5,6 +5,12 @@ organisation is told in these words. A code leads to one line of the source; it 
 one that is no longer raised is not used again.
 """
 
+
+def install(extra: str) -> str:
+    """How to install what this extra needs; stated here only, since no package index has fedpact yet."""
+    return f"in a clone of fedpact: pip install '.[{extra}]'"
+
+
 CODES = {
     "FP": "an error",
     "FP-CHECKPOINT": "a checkpoint cannot be used",
@@ -29,14 +35,14 @@ CODES = {
     "FP-OWNER-011": "a number is too large for a secure sum; scale the columns",
     "FP-OWNER-012": "a step gave something that cannot travel; let it give numbers and arrays of numbers only",
     "FP-OWNER-020": "an order holds a number that is not finite; check the coordinator's functions, scale the columns",
-    "FP-OPTION-001": "secure sums need the package cryptography; pip install 'fedpact[secure]'",
+    "FP-OPTION-001": f"secure sums need the package cryptography; {install('secure')}",
     "FP-LOST-001": "its memory lacks the last round; restart it with its state folder, or start the run again",
     "FP-LOST-002": "its memory of this run cannot be used; restore its state folder, or start the run again",
     "FP-LOST-003": "it has no keys for a secure sum; restart it with its state folder, or start the run again",
     "FP-WIRE-001": "a message is over the limit of bytes; use fewer variables",
     "FP-WIRE-002": "these bytes are no message of fedpact; install the same version everywhere",
     # ---- data: tables
-    "FP-001": "Parquet files need the package pyarrow; pip install 'fedpact[tables]'",
+    "FP-001": f"Parquet files need the package pyarrow; {install('tables')}",
     "FP-DATA-001": "the table lacks a column of the job; correct the name, or add the column",
     "FP-DATA-002": "the table has a column more than once; give each a name of its own",
     "FP-DATA-003": "a value is not a number; correct it, or list the column under categories",
@@ -140,11 +146,11 @@ CODES = {
     "FP-DATA-119": "the loss does not take these labels; counts are at least 0",
     "FP-DATA-120": "no row is of a class whose mean loss is bounded; leave the class out of max_loss",
     "FP-DATA-118": "new rows have other columns than the piece of the model; give the columns of the training",
-    "FP-OPTION-100": "from_jax needs the package jax; pip install 'fedpact[jax]'",
+    "FP-OPTION-100": f"from_jax needs the package jax; {install('jax')}",
     "FP-OPTION-881": "the precision of a torch module is unknown; choose float64 or float32",
     "FP-OPTION-883": "the kind of Hessian of a torch module is unknown; choose True, False or gauss-newton",
     "FP-OPTION-882": "the precision of a JAX function is unknown; choose float64 or float32",
-    "FP-OPTION-101": "from_torch needs the package torch; pip install 'fedpact[torch]'",
+    "FP-OPTION-101": f"from_torch needs the package torch; {install('torch')}",
     "FP-OPTION-102": "the loss or gap of a vertical problem is unknown; choose one of those that the message lists",
     "FP-OPTION-103": 'the squared loss has no classes to compare; compare all rows with gap="all"',
     "FP-OPTION-104": "a limit or seed is not a whole number, or too small; give a larger whole number",
@@ -337,10 +343,10 @@ CODES = {
     "FP-OPTION-340": "the run config names no job; start it with `fedpact run job.toml`",
     "FP-OPTION-341": "patience is not positive; give a positive number of seconds",
     "FP-OPTION-342": "two sites have one name; rename all but one",
-    "FP-OPTION-344": "owners at flower:// need the package flwr; pip install 'fedpact[flower]'",
+    "FP-OPTION-344": f"owners at flower:// need the package flwr; {install('flower')}",
     "FP-OPTION-350": "an actor cannot start on Ray; check the resources of the cluster",
     "FP-OPTION-351": "no Ray cluster can be joined at the address; check it, and that Ray was started there",
-    "FP-OPTION-352": "engine 'ray' needs the package ray; pip install 'fedpact[ray]'",
+    "FP-OPTION-352": f"engine 'ray' needs the package ray; {install('ray')}",
     "FP-OPTION-360": "the job file cannot be read; `fedpact init FOLDER` writes an example",
     "FP-OPTION-361": "the lists or tables of the job are nested too deeply; use two levels",
     "FP-OPTION-362": "the job file is not TOML; correct the line",
@@ -385,7 +391,7 @@ CODES = {
     "FP-OPTION-408": "the key of a private intersection is not 32 bytes; make one with new_key()",
     "FP-DATA-409": "a point to multiply is not one that a party's first step makes; ask the sender to start again",
     "FP-OPTION-410": "a party has no key for the private intersection; give one for each party, or none at all",
-    "FP-OPTION-411": "a private intersection needs the package cryptography; pip install 'fedpact[secure]'",
+    "FP-OPTION-411": f"a private intersection needs the package cryptography; {install('secure')}",
     # postprocess; the first four also check what the estimators are given
     "FP-DATA-412": "fewer people are in every table than the job asks for; lower least_people, or align other tables",
     "FP-DATA-414": "its table has changed since the parties were aligned; restore it, or begin another run",
@@ -428,7 +434,7 @@ CODES = {
     "FP-OPTION-447": "alpha of a Dirichlet distribution is not positive; give a positive number",
     "FP-OPTION-448": "the variant of the quadratic program is unknown; choose 'he24' or 'he24-conic'",
     "FP-OPTION-449": "there are more random equalities than variables, so that nothing solves them; raise d",
-    "FP-DATA-450": "the table of the demo comes with scikit-learn, which is absent; pip install 'fedpact[sklearn]'",
+    "FP-DATA-450": f"the table of the demo comes with scikit-learn, which is absent; {install('sklearn')}",
     "FP-OPTION-451": "a size of a random problem is too small; raise it",
     # fitting
     "FP-OPTION-460": "a column has no values at any owner; take it out of the columns",
@@ -449,7 +455,7 @@ CODES = {
     "FP-DATA-712": "the label is not a vector of numbers; give one number per row",
     "FP-DATA-713": "the label has another length than the rows, or is missing in one; give one number per row",
     # estimators
-    "FP-OPTION-470": "estimators need scikit-learn 1.6 or newer; pip install 'fedpact[sklearn]'",
+    "FP-OPTION-470": f"estimators need scikit-learn 1.6 or newer; {install('sklearn')}",
     "FP-DATA-471": "all rows are of one class; a classifier needs rows of two or more",
     "FP-DATA-472": "all rows are of one group; a gap needs two groups or more",
     "FP-DATA-474": "a column is not numeric; encode it, for example by OneHotEncoder in a Pipeline",
@@ -538,13 +544,13 @@ CODES = {
     "FP-OPTION-741": "an owner is not among those who vote; state all owners of the job",
     # ---- report and cli: numbers from 500
     "FP-501": "a file or folder cannot be written; choose another place",
-    "FP-502": "figures need the package matplotlib; pip install 'fedpact[plot]'",
+    "FP-502": f"figures need the package matplotlib; {install('plot')}",
     "FP-503": "a figure cannot be written with this suffix; use .png, .svg or .pdf",
     "FP-504": "the log of a solve exists; continue it with resume=True, or choose another path",
     "FP-505": "the file to continue is not a log of a solve; choose another path",
-    "FP-506": "TensorBoard files need the package tensorboardX; pip install 'fedpact[tensorboard]'",
+    "FP-506": f"TensorBoard files need the package tensorboardX; {install('tensorboard')}",
     "FP-507": "the folder holds the curves of another run; continue them with resume=True, or choose another folder",
-    "FP-508": "the package mlflow is not installed; pip install 'fedpact[mlflow]'",
+    "FP-508": f"the package mlflow is not installed; {install('mlflow')}",
     "FP-509": "a run of MLflow cannot be opened; check the address of its tracking server",
     "FP-510": "values could not be delivered to MLflow; call close() again once its server answers",
     "FP-511": "run.json is of another format; run the job again with this version",
@@ -605,7 +611,7 @@ CODES = {
     "FP-OPTION-603": "others can read the private key; take that right away with chmod 600",
     "FP-OPTION-604": "a public key is not 64 hexadecimal digits; copy what `fedpact site key` prints",
     "FP-OPTION-605": "two have the same public key; each has its own",
-    "FP-OPTION-606": "signatures need the package cryptography; pip install 'fedpact[secure]'",
+    "FP-OPTION-606": f"signatures need the package cryptography; {install('secure')}",
     "FP-OPTION-610": "the policy of the site cannot be read as TOML; correct the file",
     "FP-OPTION-611": "the policy of the site lacks a key; add it",
     "FP-OPTION-612": "the policy of the site states a key that is unknown; correct its name",

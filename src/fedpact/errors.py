@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from fedpact.error_codes import CODES
+from fedpact.error_codes import CODES, install
 
 __all__ = [
     "CODES",
@@ -22,6 +22,7 @@ __all__ = [
     "Refused",
     "WireError",
     "class_of",
+    "install",
 ]
 
 

@@ -265,6 +265,6 @@ def test_without_cryptography_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
         return original(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with raises_code("FP-OPTION-411", "", "fedpact[secure]"):
+    with raises_code("FP-OPTION-411", "", "pip install '.[secure]'"):
         align_privately({"a": [1], "b": [1]})
     assert align_by_keyed_hash({"a": [1], "b": [1]}, KEY)["a"].tolist() == [0]

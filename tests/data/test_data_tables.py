@@ -29,7 +29,7 @@ def test_wdbc_without_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPat
         return original(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without_sklearn)
-    with raises_code("FP-DATA-450", "", "fedpact[sklearn]"):
+    with raises_code("FP-DATA-450", "", "pip install '.[sklearn]'"):
         wdbc()
 
 

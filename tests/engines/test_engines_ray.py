@@ -36,7 +36,7 @@ from fedpact.engines import Ray
 from fedpact.federation import Fleet, Order, read_record
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth
 
-ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install 'fedpact[ray]'")
+ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install '.[ray]'")
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]  # one cluster, on one worker
 
 
@@ -444,7 +444,7 @@ def test_an_address_where_nobody_is_is_refused_at_once(address: str, monkeypatch
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with raises_code("FP-OPTION-352", "engine 'ray'", "pip install 'fedpact[ray]'"):
+    with raises_code("FP-OPTION-352", "engine 'ray'", "pip install '.[ray]'"):
         fp.solve(problem(), engine="ray")
 
 

@@ -16,7 +16,7 @@ from raising import raises_code
 import fedpact as fp
 from fedpact.functions import Quadratic
 
-ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install 'fedpact[ray]'")
+ray = pytest.importorskip("ray", reason="the package ray is not installed; pip install '.[ray]'")
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-solver.md"

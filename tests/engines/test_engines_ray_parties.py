@@ -17,7 +17,7 @@ from slow_parties import BEHIND, CUTS, Mortal, Noted, count, problem
 import fedpact as fp
 from fedpact.engines import Ray
 
-pytest.importorskip("ray", reason="the package ray is not installed; pip install 'fedpact[ray]'")
+pytest.importorskip("ray", reason="the package ray is not installed; pip install '.[ray]'")
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]  # one cluster, on one worker
 
 TOL = 5e-3

@@ -326,7 +326,7 @@ def test_without_cvxpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cvxpy", None)
     row = measure_conic(tiny(), 10)
     assert row.status == "not available"
-    assert "pip install 'fedpact[bench]'" in row.note
+    assert "pip install '.[bench]'" in row.note
 
 
 def test_ctrl_c_prints_what_was_measured() -> None:
@@ -380,7 +380,7 @@ def test_without_matplotlib_nothing_is_measured(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     done = run("rounds", "--plot", str(tmp_path / "f.png"))
     assert done.exit_code == 2
-    assert "pip install 'fedpact[plot]'" in done.stderr
+    assert "pip install '.[plot]'" in done.stderr
     assert done.stdout == ""
 
 

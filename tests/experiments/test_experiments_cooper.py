@@ -7,7 +7,7 @@ import pytest
 
 from fedpact.functions import decisions_from_torch
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
 pytest.importorskip("cooper", reason="Cooper is not installed: pip install -e 'experiments[networks]'")
 
 from fedpact_experiments.bench.cooper import Bounded, PooledRates, train_pooled  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 import fedpact as fp
 from fedpact.functions import LogisticLoss
 
-pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
 
 from fedpact_experiments.bench.designs import DESIGNS, Design, train
 from fedpact_experiments.bench.networks import Owner, Setting, network

@@ -268,7 +268,7 @@ def test_without_matplotlib_nothing_is_run(toy: Toy, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     done = run("toy")
     assert done.exit_code == 1
-    assert "fedpact[plot]" in str(done.exception)
+    assert "pip install '.[plot]'" in str(done.exception)
     assert toy.asked == []
 
 

@@ -859,7 +859,7 @@ def test_old_replies_cannot_stand_in_under_masks() -> None:
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
-    with raises_code("FP-OPTION-001", "north: ", "pip install 'fedpact[secure]'"):
+    with raises_code("FP-OPTION-001", "north: ", "pip install '.[secure]'"):
         fp.solve(small(), secure_sum=True)
     assert fp.solve(small(), secure_sum=False).solved
 

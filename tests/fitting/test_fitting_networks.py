@@ -15,7 +15,7 @@ import fedpact as fp
 from fedpact import data
 from fedpact.tasks import Classification, GroupFairness, Model, NeymanPearson, Requirement, Rows, load_model
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
 
 pytestmark = pytest.mark.extras
 

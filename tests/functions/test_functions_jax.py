@@ -16,7 +16,7 @@ import fedpact as fp
 from fedpact import data
 from fedpact.functions import LogisticLoss, from_jax, parameters_from_jax, parameters_to_jax
 
-jax = pytest.importorskip("jax", reason="jax is not installed: pip install 'fedpact[jax]'")
+jax = pytest.importorskip("jax", reason="jax is not installed: pip install '.[jax]'")
 
 pytestmark = pytest.mark.extras
 jnp = jax.numpy
@@ -170,7 +170,7 @@ def test_missing_values_are_told_with_the_owner():
 
 def test_without_jax_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
-    with raises_code("FP-OPTION-100", "", "pip install 'fedpact[jax]'"):
+    with raises_code("FP-OPTION-100", "", "pip install '.[jax]'"):
         from_jax(loss, (X, y))
 
 

@@ -18,7 +18,7 @@ from fedpact import data
 from fedpact.functions import LogisticLoss, from_torch, parameters_from_torch, parameters_to_torch
 from fedpact.functions.torch_adapter import outputs_from_torch
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
 
 pytestmark = pytest.mark.extras
 cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
@@ -223,7 +223,7 @@ def test_missing_values_are_told_with_the_owner():
 
 def test_without_torch_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with raises_code("FP-OPTION-101", "", "pip install 'fedpact[torch]'"):
+    with raises_code("FP-OPTION-101", "", "pip install '.[torch]'"):
         from_torch(None, loss, (X, y))
 
 

@@ -21,7 +21,7 @@ from fedpact.statistics import interval
 from fedpact.tasks import Model, load_model
 from fedpact.tasks.model import ModuleModel, NetworkModel
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
 pytestmark = [pytest.mark.slow, pytest.mark.extras]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

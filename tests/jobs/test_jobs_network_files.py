@@ -28,7 +28,7 @@ from fedpact.tasks import load_model
 from fedpact.tasks.model import ModuleModel
 from fedpact.tasks.network_file import NetworkFile
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
 
 pytestmark = pytest.mark.extras
 

@@ -25,7 +25,7 @@ from fedpact.report.sections import report
 from fedpact.tasks import load_model
 from fedpact.tasks.model import NetworkModel
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
 
 pytestmark = pytest.mark.extras
 

@@ -151,7 +151,7 @@ def test_methods_on_pooled_data_count_what_they_report(problem: fp.FederatedProb
 
 @pytest.fixture
 def events() -> None:
-    pytest.importorskip("tensorboardX", reason="tensorboardX is absent: pip install 'fedpact[tensorboard]'")
+    pytest.importorskip("tensorboardX", reason="tensorboardX is absent: pip install '.[tensorboard]'")
 
 
 def records(path: Path) -> Iterator[Any]:
@@ -251,7 +251,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A store of MLflow in a file, no server. It takes seconds to make: there is one, with an experiment a test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-        pytest.importorskip("mlflow", reason="MLflow is absent: pip install 'fedpact[mlflow]'")
+        pytest.importorskip("mlflow", reason="MLflow is absent: pip install '.[mlflow]'")
         folder = tmp_path_factory.mktemp("mlflow")
         patch.chdir(folder)  # beside a store in a file, MLflow writes artifacts to mlruns/ of the working folder
         yield f"sqlite:///{folder / 'runs.db'}"
@@ -457,5 +457,5 @@ def test_without_the_package_the_remedy_is_told(
     name: str, module: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with raises_code(code, "", f"pip install 'fedpact[{name}]'"):
+    with raises_code(code, "", f"pip install '.[{name}]'"):
         tracker(name, tmp_path)

@@ -19,7 +19,7 @@ from fedpact.tasks.model import ModuleModel
 from fedpact.tasks.network_file import NetworkFile
 from fedpact.tasks.scorers import ModuleScorer, PerceptronScorer
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'fedpact[torch]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[torch]'")
 
 pytestmark = pytest.mark.extras
 
@@ -289,5 +289,5 @@ def test_scores_need_torch_and_the_rest_does_not(tmp_path: Path, monkeypatch: py
     made.save(tmp_path)
     loaded = load_model(tmp_path)
     assert isinstance(loaded, ModuleModel)
-    with raises_code("FP-OPTION-101", "", "fedpact[torch]"):
+    with raises_code("FP-OPTION-101", "", "pip install '.[torch]'"):
         loaded.predict(X)

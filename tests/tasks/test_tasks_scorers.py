@@ -164,7 +164,7 @@ def test_only_training_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     w = asked.start(0)
     assert w is not None
     assert asked.make_model(w).predict(X).shape == (40,)
-    with raises_code("FP-OPTION-101", "a network", "fedpact[torch]"):
+    with raises_code("FP-OPTION-101", "a network", "pip install '.[torch]'"):
         asked.share("north", Rows(X, np.arange(40) % 2))
 
 

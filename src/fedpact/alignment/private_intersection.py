@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from fedpact.alignment.by_id import Id, OnMissing, Rows, match, normalize
-from fedpact.errors import DataError, OptionError
+from fedpact.errors import DataError, OptionError, install
 
 #: Hashed before every id, so that points of another protocol differ.
 PURPOSE = b"fedpact private intersection, version 1\n"
@@ -144,7 +144,7 @@ def _x25519() -> Any:
         from cryptography.hazmat.primitives.asymmetric import x25519
     except ImportError as error:
         raise OptionError(
-            "private intersection needs the package cryptography at every party: pip install 'fedpact[secure]'",
+            f"private intersection needs the package cryptography at every party: {install('secure')}",
             code="FP-OPTION-411",
         ) from error
     return x25519

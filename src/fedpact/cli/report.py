@@ -47,7 +47,7 @@ def report(
     not hold says so and nothing better.
 
     A page by templates of your own, or of two runs, is written beside the folder of RUN, not into it. PNG files need
-    matplotlib: pip install 'fedpact[plot]'. Exit code 0 when written, whatever the verdict.
+    matplotlib (the extra plot). Exit code 0 when written, whatever the verdict.
     """
     if len(runs) > 2:
         raise FedpactError(f"{len(runs)} runs are given; give one, or two to compare", code="FP-944")

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from fedpact.errors import CheckpointError, OptionError
+from fedpact.errors import CheckpointError, OptionError, install
 from fedpact.federation.audit import read_log
 from fedpact.federation.gate import approval_file
 from fedpact.federation.identity import Identity
@@ -100,9 +100,7 @@ def start(file: Path, **options: Any) -> None:
     try:
         from fedpact.engines.flower.site import serve_site
     except ImportError as error:
-        raise OptionError(
-            "a site needs the package flwr: pip install 'fedpact[flower]'", code="FP-OPTION-626"
-        ) from error
+        raise OptionError(f"a site needs the package flwr: {install('flower')}", code="FP-OPTION-626") from error
     open_site(file)  # a file that is not right is told here, not in the answer to an order
     policy = read_policy(file)
     config = {"name": policy.name, "policy": str(file.absolute()), "state-path": str(policy.state.absolute())}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedpact.data.table import Table
-from fedpact.errors import DataError
+from fedpact.errors import DataError, install
 
 
 def wdbc() -> Table:
@@ -17,7 +17,7 @@ def wdbc() -> Table:
         from sklearn.datasets import load_breast_cancer
     except ImportError as error:
         raise DataError(
-            "wdbc() reads the copy in scikit-learn, which is absent: pip install 'fedpact[sklearn]'",
+            f"wdbc() reads the copy in scikit-learn, which is absent: {install('sklearn')}",
             code="FP-DATA-450",
         ) from error
     bunch = load_breast_cancer()

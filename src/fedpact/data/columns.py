@@ -24,7 +24,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.errors import DataError, FedpactError
+from fedpact.errors import DataError, FedpactError, install
 from fedpact.types import Vector
 
 #: How an absent value is written, in capitals.
@@ -282,7 +282,7 @@ def read_parquet(path: Path, only: Sequence[str] | None) -> tuple[tuple[str, ...
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
-        words = "Parquet files need pyarrow; install it with: pip install 'fedpact[tables]'"
+        words = f"Parquet files need pyarrow; {install('tables')}"
         raise FedpactError(words, code="FP-001") from error
     try:
         names = tuple(parquet.read_schema(path).names)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.errors import OptionError, OwnerError, OwnerLost
+from fedpact.errors import OptionError, OwnerError, OwnerLost, install
 from fedpact.federation import Fleet, Order, RemoteFleet, Sealed, Site, Step, check_count, client_step, named
 from fedpact.federation.identity import Identity
 from fedpact.federation.owner import Sourced
@@ -389,6 +389,4 @@ def _ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise OptionError(
-            "engine 'ray' needs the package ray: pip install 'fedpact[ray]'", code="FP-OPTION-352"
-        ) from error
+        raise OptionError(f"engine 'ray' needs the package ray: {install('ray')}", code="FP-OPTION-352") from error

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from fedpact.errors import OptionError, OwnerError
+from fedpact.errors import OptionError, OwnerError, install
 from fedpact.types import Buffer
 
 #: What is signed: a job, an order, a reply, the key of a secure sum, evidence, a list of keys, and what salts a table.
@@ -146,5 +146,5 @@ def _cryptography(module: str) -> Any:
         return importlib.import_module(f"cryptography.hazmat.primitives.{module}")
     except ImportError as error:
         raise OptionError(
-            "signatures need the package cryptography: pip install 'fedpact[secure]'", code="FP-OPTION-606"
+            f"signatures need the package cryptography: {install('secure')}", code="FP-OPTION-606"
         ) from error

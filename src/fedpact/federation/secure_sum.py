@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpact.errors import OptionError, OwnerError, Refused
+from fedpact.errors import OptionError, OwnerError, Refused, install
 from fedpact.federation.identity import Identity, signed_by
 from fedpact.federation.messages import FITTING, WORDS, Fitted, Order, Reply, Sealed, kinds_of_numbers
 from fedpact.federation.wire import client_step
@@ -404,7 +404,7 @@ def _x25519() -> Any:
         from cryptography.hazmat.primitives.asymmetric import x25519
     except ImportError as error:
         raise OptionError(
-            "secure_sum=True needs the package cryptography at every owner: pip install 'fedpact[secure]'",
+            f"secure_sum=True needs the package cryptography at every owner: {install('secure')}",
             code="FP-OPTION-001",
         ) from error
     return x25519

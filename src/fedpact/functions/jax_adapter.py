@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.errors import OptionError, ProblemError
+from fedpact.errors import OptionError, ProblemError, install
 from fedpact.functions.arrays import as_numbers, as_vector, first_of, non_finite_defect
 from fedpact.functions.base import ROUNDING as BASE_ROUNDING
 from fedpact.functions.base import Function, Indices
@@ -235,4 +235,4 @@ def _jax() -> Any:
     try:
         return importlib.import_module("jax")
     except ImportError as error:
-        raise OptionError("from_jax needs the package jax; pip install 'fedpact[jax]'", code="FP-OPTION-100") from error
+        raise OptionError(f"from_jax needs the package jax; {install('jax')}", code="FP-OPTION-100") from error

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpact.errors import OptionError, ProblemError
+from fedpact.errors import OptionError, ProblemError, install
 from fedpact.functions.arrays import as_numbers, as_vector, first_of, non_finite_defect
 from fedpact.functions.base import ROUNDING as BASE_ROUNDING
 from fedpact.functions.base import Function, Indices
@@ -362,9 +362,7 @@ def import_torch(what: str) -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError as error:
-        raise OptionError(
-            f"{what} needs the package torch; pip install 'fedpact[torch]'", code="FP-OPTION-101"
-        ) from error
+        raise OptionError(f"{what} needs the package torch; {install('torch')}", code="FP-OPTION-101") from error
 
 
 def _torch() -> Any:

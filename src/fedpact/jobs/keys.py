@@ -165,7 +165,7 @@ def _declare() -> Iterator[JobKey]:
     yield _key("solve", "seed", "whole", "seed of everything random", "0")
     yield _key("solve", "max_rounds", "whole", "exchanges of a solve, at most", "100000")
     yield _key("solve", "engine", "text", "where owners run", '"in-process"', choices=(*ENGINES, "flower"))
-    secure = "the coordinator sees sums only; needs fedpact[secure]"
+    secure = "the coordinator sees sums only; needs the extra secure"
     yield _key("solve", "secure_sum", "bool", secure, "as the method needs", example="true")
     failure = "when an owner does not answer"
     yield _key("solve", "on_failure", "text", failure, '"retry"', choices=("retry", "stale", "stop"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedpact.errors import FedpactError
+from fedpact.errors import FedpactError, install
 
 #: A line is drawn with at most so many points: a reader sees no more.
 POINTS = 300
@@ -21,7 +21,7 @@ def figure_class() -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        remedy = "install it with: pip install 'fedpact[plot]'"
+        remedy = install("plot")
         raise FedpactError(f"figures need matplotlib; {remedy}", code="FP-502") from error
     return Figure
 

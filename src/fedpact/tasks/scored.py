@@ -35,7 +35,7 @@ class ScoredTask(ClassTask):
     """
 
     model: str = key(
-        LINEAR, 'what scores the rows: "linear", or a network (needs fedpact[torch]): "mlp", a multilayer perceptron, '
+        LINEAR, 'what scores the rows: "linear", or a network (needs the extra torch): "mlp", a multilayer perceptron, '
         'or "network.py:build", a function of a Python file', "text",
     )  # fmt: skip
     layers: tuple[int, ...] = key(

@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 import fedpact as fp
+from fedpact.errors import install
 from fedpact.types import Matrix, Vector
 from fedpact_experiments.bench.output import PAGE, SEED, Output, Table, cell, printing
 from fedpact_experiments.counting import count_evaluations
@@ -142,7 +143,7 @@ def constrained_network(activations: Sequence[str], ways: Sequence[str], tol: fl
     fedpact bench constrained-network --activations Tanh --ways auto,accelerated,proximal-al --most 5000
     """
     if importlib.util.find_spec("torch") is None:
-        raise click.ClickException("this needs the package torch; pip install 'fedpact[torch]'")
+        raise click.ClickException(f"this needs the package torch; {install('torch')}")
 
     def rows() -> Iterator[Row]:
         for activation in activations:

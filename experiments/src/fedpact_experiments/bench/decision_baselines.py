@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fedpact as fp
 from fedpact.data.table import Table
-from fedpact.errors import FedpactError
+from fedpact.errors import FedpactError, install
 from fedpact.functions import Vector
 from fedpact_experiments.bench.decision_counts import (
     Parity,
@@ -301,5 +301,5 @@ def import_fairlearn() -> Any:
         import fairlearn.postprocessing
         import fairlearn.reductions
     except ImportError as error:
-        raise FedpactError("the package fairlearn is not installed; pip install 'fedpact[bench]'") from error
+        raise FedpactError(f"the package fairlearn is not installed; {install('bench')}") from error
     return fairlearn

@@ -17,6 +17,7 @@ import numpy as np
 
 import fedpact as fp
 from fedpact.engines import InProcess, Ray
+from fedpact.errors import install
 from fedpact.federation import Engine, Session
 from fedpact.functions import Vector
 from fedpact.solvers.steps import At, judge
@@ -109,14 +110,14 @@ def measure_engine(name: str, engine: Engine, owners: int, dim: int, rounds: int
 def _missing_for_ray() -> str:
     """Why Ray cannot be measured here; empty when it can."""
     if importlib.util.find_spec("ray") is None:
-        return "the package ray is not installed; pip install 'fedpact[ray]'"
+        return f"the package ray is not installed; {install('ray')}"
     return ""
 
 
 def _missing_for_flower() -> str:
     """Why Flower cannot be measured here; empty when it can."""
     if importlib.util.find_spec("flwr") is None:
-        return "the package flwr is not installed; pip install 'fedpact[flower]'"
+        return f"the package flwr is not installed; {install('flower')}"
     if not (FLOWER / "deployment.py").exists():
         return "there is no examples/flower/deployment.py; it is in a clone of the repository"
     return ""

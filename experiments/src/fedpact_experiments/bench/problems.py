@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedpact import data, tasks
 from fedpact.cones import Nonnegative
-from fedpact.errors import FedpactError
+from fedpact.errors import FedpactError, install
 from fedpact.functions import LogisticLoss, Stack
 from fedpact.problem import Constraint, FederatedProblem, Share
 from fedpact_experiments import datasets
@@ -73,7 +73,7 @@ def cvxpy() -> Any:
     try:
         import cvxpy as module
     except ImportError as error:
-        raise FedpactError("the pooled reference needs cvxpy; install it with: pip install 'fedpact[bench]'") from error
+        raise FedpactError(f"the pooled reference needs cvxpy; {install('bench')}") from error
     return module
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from fedpact.errors import FedpactError
+from fedpact.errors import FedpactError, install
 from fedpact.types import Matrix, Vector
 from fedpact_experiments.bench.problems import BOUND, cvxpy
 
@@ -131,7 +131,7 @@ def _casadi() -> Any:
     try:
         import casadi
     except ImportError as error:
-        raise FedpactError("IPOPT comes with CasADi; install it with: pip install 'fedpact[bench]'") from error
+        raise FedpactError(f"IPOPT comes with CasADi; {install('bench')}") from error
     return casadi
 
 

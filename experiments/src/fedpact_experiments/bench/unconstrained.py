@@ -13,6 +13,7 @@ import numpy as np
 
 import fedpact as fp
 from fedpact import data
+from fedpact.errors import install
 from fedpact.types import Matrix, Vector
 from fedpact_experiments import datasets
 from fedpact_experiments.bench.output import PAGE, SEED, Output, Table, cell, printing
@@ -159,7 +160,7 @@ def unconstrained(
     """
     absent = FLOWER in methods and any(importlib.util.find_spec(name) is None for name in ("flwr", "ray"))
     if absent:
-        output.notes.append("Flower: not measured; pip install 'fedpact[flower,ray]'")
+        output.notes.append(f"Flower: not measured; {install('flower,ray')}")
 
     def runs_on(dealt: Dealt) -> Iterator[Callable[[], tuple[Row, Vector]]]:
         for method in methods:

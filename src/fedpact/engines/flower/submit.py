@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpact.errors import FedpactError, OptionError, class_of
+from fedpact.errors import FedpactError, OptionError, class_of, install
 from fedpact.federation import Session
 from fedpact.fitting import Description, Evaluation
 from fedpact.jobs.evaluation import evaluate_run, score_party_run
@@ -229,9 +229,7 @@ class SuperLink:
         """The command `flwr`. OptionError when it is not installed."""
         found = shutil.which("flwr", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
         if found is None:
-            raise OptionError(
-                "owners at flower:// need the package flwr: pip install 'fedpact[flower]'", code="FP-OPTION-344"
-            )
+            raise OptionError(f"owners at flower:// need the package flwr: {install('flower')}", code="FP-OPTION-344")
         return found
 
     def submit(self, *options: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:

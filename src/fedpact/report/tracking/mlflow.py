@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fedpact.errors import FedpactError
+from fedpact.errors import FedpactError, install
 from fedpact.report.record import Record
 from fedpact.report.tracking.base import Tracker, curves, metrics
 from fedpact.solvers import Progress, Solution
@@ -54,7 +54,7 @@ class MLflow(Tracker):
             from mlflow.entities import Metric, RunTag
             from mlflow.exceptions import MlflowException
         except ImportError as error:
-            remedy = "install it with: pip install 'fedpact[mlflow]'"
+            remedy = install("mlflow")
             raise FedpactError(f"MLflow is not installed; {remedy}", code="FP-508") from error
         self._metric = Metric
         self._tag = RunTag

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedpact.errors import FedpactError
+from fedpact.errors import FedpactError, install
 from fedpact.report.coefficients import read_coefficients
 from fedpact.report.files import explain_write_errors
 from fedpact.report.record import Record
@@ -30,7 +30,7 @@ class TensorBoard(Tracker):
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
-            remedy = "install it with: pip install 'fedpact[tensorboard]'"
+            remedy = install("tensorboard")
             raise FedpactError(f"TensorBoard needs tensorboardX; {remedy}", code="FP-506") from error
         self.folder = Path(folder)
         self._new_writer = SummaryWriter
