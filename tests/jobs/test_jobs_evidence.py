@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,11 +22,11 @@ import fedpact as fp
 from fedpact.cli.main import cli
 from fedpact.federation import Owner, RemoteFleet, Site
 from fedpact.federation.audit import AuditLog
-from fedpact.federation.evidence import canonical, commit
+from fedpact.federation.evidence import canonical, commit, to_bytes
 from fedpact.federation.gate import Gate, digest_of
 from fedpact.federation.identity import Identity
 from fedpact.federation.policy import SitePolicy
-from fedpact.federation.secure_sum import Peers
+from fedpact.federation.secure_sum import Peers, add_parts
 from fedpact.fitting.evidence import Evidence, attest
 from fedpact.jobs import read_job, run_job
 from fedpact.jobs.evidence_file import FILE, read_evidence, signed_part, write_evidence
@@ -36,6 +36,7 @@ from fedpact.prox import L1
 from fedpact.report import sections
 from fedpact.report.page import page
 from fedpact.report.record import Failed, Record, Verification
+from fedpact.solvers import Solution
 from fedpact.tasks import TASKS, NeymanPearson
 
 pytest.importorskip("cryptography")
@@ -518,7 +519,61 @@ def test_the_certificate_follows_from_what_was_signed(
     if secure:  # nobody's own gradient can be read from the folder
         one = next(iter(evidence.said.values()))
         assert one.sums.dtype == np.uint64
-    assert call("verify", out, "--ask").exit_code == 0
+    job_file = folder / "job.toml"
+    assert call("verify", out, "--ask", "--job", job_file).exit_code == 0
+    found = verify_run(out)
+    assert found.holds
+    if kind == "group_fairness":  # whose coordinator has a table: its term is verified where that is, and only there
+        assert not found.verified
+        assert call("verify", out).exit_code == 3
+        assert call("verify", out, "--job", job_file).output.startswith("verified\n")
+        assert "by the coordinator's word" in call("report", out, "--markdown").output
+        (folder / "coast.csv").write_text((folder / "north.csv").read_text())
+        assert call("verify", out, "--job", job_file).exit_code == 1
+
+
+def cancel(evidence: Evidence) -> Any:
+    """A term of the coordinator's that makes any model look stationary, and all of its own constraints met."""
+    honest = replace(evidence, prices={"server": np.zeros(0), **evidence.prices})
+    owner = next(iter(evidence.said.values()))
+    flat = np.zeros(owner.sums.shape[0])
+    harmless = {"feasibility": 0.0, "violation": 0.0, "private": 0.0, "values": []}
+    about = {**owner.statement, "owner": "server", "task": "", "masked": False, **harmless}
+    made = replace(owner, key="", signature="", statement=about, sums=flat)
+
+    def stationarity(offset: Any) -> float:
+        flat[1 : 1 + evidence.w.size] = offset
+        tried = replace(made, sums=flat)
+        return replace(honest, said={**evidence.said, "server": tried}).certificate()[0].stationarity
+
+    task = fp.tasks.read_task(evidence.task)
+    regularizer = task.regularizer()
+    assert isinstance(regularizer, fp.prox.SquaredL2)
+    total = add_parts([one.sums for one in evidence.said.values()])
+    gradient = total[1 : 1 + evidence.w.size]
+    assert stationarity(0.0) > 1e-2  # the model is none to certify
+    assert stationarity(-gradient - regularizer.weight * evidence.w) < 1e-9
+    return replace(made, statement={**made.statement, "sums": sha256(to_bytes(flat)).hexdigest()})
+
+
+def test_a_term_of_the_coordinator_certifies_no_model(folder: Path) -> None:
+    """Finding 4: an unsigned testimony of "server" cancels every residual, so any model is \"certified\"."""
+    job = change(folder, "[solve]", '[solve]\nmethod = "proximal-al"\nmax_rounds = 12\ncompare = false')
+    give_keys(folder)
+    run_job(read_job(job))
+    out = folder / "run"
+    evidence = read_evidence(out)[0]
+    forged = replace(evidence, said={**evidence.said, "server": cancel(evidence)})
+    certificate, objective = forged.certificate()
+    assert certificate.stationarity < 1e-6
+    solution = replace(Solution.load(out / "solution.npz"), certificate=certificate, status="solved")
+    solution.save(out / "solution.npz")
+    record = replace(Record.load(out), status="solved", objective=objective)
+    record = replace(record, stationarity=certificate.stationarity, feasibility=certificate.feasibility)
+    record.save(out)
+    change_json(out / "certificate.json", lambda stated: stated.update({**asdict(certificate), "status": "solved"}))
+    write_evidence(out, forged, job, None)
+    assert (FILE, "server") in failures(out, **publics(folder))
 
 
 def test_the_terms_that_are_added_up_are_those_of_the_owners(folder: Path) -> None:

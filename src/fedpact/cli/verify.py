@@ -27,12 +27,19 @@ roster_option = click.option(
 key_option = click.option("--key", "keys", multiple=True, metavar="OWNER=KEY", help="A public key that you know.")
 
 
+#: What the first line says, and the exit code.
+VERIFIED = "verified"
+IN_PART = "VERIFIED IN PART"
+NOT_VERIFIED = "NOT VERIFIED"
+EXIT = {VERIFIED: 0, NOT_VERIFIED: 1, IN_PART: 3}
+
+
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @roster_option
 @key_option
 @click.option("--ask", is_flag=True, help="Let the owners recompute what they signed.")
-@click.option("--job", type=click.Path(path_type=Path), help="The job file, for --ask.  [default: as the run names it]")
+@click.option("--job", type=click.Path(path_type=Path), help="The job file, for --ask and the coordinator's table.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job: Path | None, as_json: bool) -> None:
     """Check that a run is what its owners signed; RUN is its output folder.
@@ -48,24 +55,33 @@ def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job
     fedpact verify hospitals/run --roster keys.toml
     fedpact verify hospitals/run --ask
 
-    Exit code 0 when verified, 1 when not, 2 when RUN holds no run or a key cannot be read.
+    Exit code 0 when verified, 1 when not, 2 when RUN holds no run or a key cannot be read, 3 when it is verified in
+    part: the job gives the coordinator a table of its own, whose term of the certificate is its word. State --job where
+    that table is to recompute the term.
     """
     if not (run / FILE).exists():
         Record.load(run)  # is it a run at all?
-    found = verify_run(run, read_keys(roster, keys))
-    if found.verified:
+    server = None if job is None else read_job(job).server
+    found = verify_run(run, read_keys(roster, keys), server)
+    if found.holds:
         found = replace(found, failed=tuple(check_report(run, found)))
-    if ask and found.verified:
+    if ask and found.holds:
         found = replace(found, asked=True, failed=tuple(_ask(run, _job_of(run, job))))
     if as_json:
         click.echo(json.dumps({"verified": found.verified, **asdict(found)}, indent=1))
     else:
         _show(found)
-    sys.exit(0 if found.verified else 1)
+    sys.exit(EXIT[verdict_of(found)])
+
+
+def verdict_of(found: Verification) -> str:
+    if not found.holds:
+        return NOT_VERIFIED
+    return VERIFIED if found.verified else IN_PART
 
 
 def _show(found: Verification) -> None:
-    click.echo("verified" if found.verified else "NOT VERIFIED")
+    click.echo(verdict_of(found))
     for sentence in describe_evidence(found):
         click.echo(sentence)
     for one in found.failed:

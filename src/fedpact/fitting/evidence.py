@@ -192,10 +192,15 @@ class Evidence:
                 raise OwnerError(
                     f"{owner}: its evidence is not signed with the key known as its own", code="FP-OWNER-631"
                 )
-        if server is not None:  # the coordinator signs the whole file, if it has a key
-            own = seal(attest(server, None, self.order)[1])
-            said[SERVER] = Testimony("", "", statement(session.run, SERVER, own), own.sums)
-        return replace(self, run=session.run, said=said)
+        gathered = replace(self, run=session.run, said=said)
+        if server is None:
+            return gathered
+        return replace(gathered, said={**said, SERVER: gathered.find_own(server)})
+
+    def find_own(self, server: Share) -> Testimony:
+        """The coordinator's own term; it signs the whole file, if it has a key. server: its share"""
+        own = seal(attest(server, None, self.order)[1])
+        return Testimony("", "", statement(self.run, SERVER, own), own.sums)
 
     def certificate(self) -> tuple[Certificate, float]:
         """Certificate and objective that follow from what was signed."""

@@ -25,7 +25,7 @@ from fedpact.federation.evidence import to_bytes
 from fedpact.federation.gate import digest_of
 from fedpact.federation.identity import signed_by
 from fedpact.fitting import Fit
-from fedpact.fitting.evidence import Evidence, digest_of_pair
+from fedpact.fitting.evidence import Evidence, Testimony, digest_of_pair
 from fedpact.jobs.evidence_file import FILE, REPORT, digest_of_file, files_of, read_evidence, signed_part
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.running import TASK, describe_constraint, list_bounded, list_measured
@@ -53,23 +53,33 @@ SPARE = "checkpoint/"
 UNREADABLE = (FedpactError, OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 
 
-def verify_run(folder: str | Path, roster: Mapping[str, str] | None = None) -> Verification:
+def verify_run(
+    folder: str | Path, roster: Mapping[str, str] | None = None, server: str | Path | None = None
+) -> Verification:
     """Check everything that can be checked without the owners.
 
     roster: public keys by name that the auditor knows from elsewhere, "server" is the coordinator's; None or empty: the
             keys are those that the folder itself names, which proves that it is consistent, not who signed
+    server: the coordinator's table, where the job gives it one: its term of the certificate is recomputed. Without it
+            that term, and so the certificate, is the coordinator's word
     """
     folder = Path(folder)
     known = dict(roster or {})
     if not (folder / FILE).exists():
         return _nothing(known, "it is not there: nobody signed this run")
     try:
-        return _verify(folder, *read_evidence(folder), known)
+        return _verify(folder, *read_evidence(folder), known, server)
     except UNREADABLE as error:
         return _nothing(known, str(error))
 
 
-def _verify(folder: Path, evidence: Evidence, stated: Mapping[str, Any], known: Mapping[str, str]) -> Verification:
+def _verify(
+    folder: Path,
+    evidence: Evidence,
+    stated: Mapping[str, Any],
+    known: Mapping[str, str],
+    server: str | Path | None,
+) -> Verification:
     signed = {name: one.key for name, one in evidence.said.items() if name != SERVER and one.signed}
     coordinator = ""
     if stated["key"]:
@@ -81,10 +91,12 @@ def _verify(folder: Path, evidence: Evidence, stated: Mapping[str, Any], known: 
         *check_coordinator(stated["key"], coordinator, known),
         *check_signatures(evidence, signed, known),
         *check_statements(evidence),
+        *check_server(evidence, server),
     ]
     if not failed:  # numbers that nobody signed prove nothing
         failed += check_results(folder, evidence)
-    return Verification(signed, coordinator, bool(known), False, tuple(failed))
+    own_term = evidence.job.get("server") is not None and server is None
+    return Verification(signed, coordinator, bool(known), False, tuple(failed), own_term)
 
 
 def _nothing(known: Mapping[str, str], why: str) -> Verification:
@@ -156,13 +168,45 @@ def check_statements(evidence: Evidence) -> Iterator[Failed]:
                 yield Failed(FILE, f"the {what} that it signed is not that of this run", name)
 
 
+def check_server(evidence: Evidence, table: str | Path | None) -> Iterator[Failed]:
+    """The coordinator's term of the certificate is one that the signed job gives it.
+
+    Nobody else signs it, and it can cancel any residual of the others: so it is recomputed, from the task
+    where its constraints need no data, or from the coordinator's table, if it is at hand.
+    """
+    stated = evidence.job.get("server")  # digest of its table; None where the job gives it none
+    task = read_task(evidence.task)
+    share: Any = None
+    if stated is None:
+        share = task.server_share()
+    elif table is not None:
+        source = FileSource(SERVER, table)
+        if source.digest() != stated:
+            yield Failed(FILE, "its table is not the one that the signed job states", SERVER)
+            return
+        share = source(task)
+    own = evidence.said.get(SERVER)
+    if (own is not None) != (stated is not None or share is not None):
+        yield Failed(FILE, "it has a term in the certificate just where the signed job gives it none", SERVER)
+    elif own is not None and share is not None and not _is_same_term(own, evidence.find_own(share)):
+        yield Failed(FILE, "its term of the certificate is not the one that follows from the signed job", SERVER)
+
+
+def _is_same_term(stated: Testimony, found: Testimony) -> bool:
+    """Whether two statements of the coordinator's agree, their sums up to rounding."""
+    apart = ("run", "sums")
+    said = [{name: one.statement[name] for name in one.statement if name not in apart} for one in (stated, found)]
+    return agree(*said) and agree(stated.sums.tolist(), found.sums.tolist())
+
+
 def check_report(folder: Path, found: Verification) -> Iterator[Failed]:
     """The page in the folder, if there is one, is what `fedpact report` makes of it."""
     if not (folder / REPORT).exists():
         return
     record = Record.load(folder)
     coefficients = read_coefficients(folder, record)
-    pages = [page(report(record, replace(found, pinned=pinned), coefficients)) for pinned in (False, True)]
+    written = replace(found, own_term=read_evidence(folder)[0].job.get("server") is not None)
+    pages = [page(report(record, replace(written, pinned=pinned), coefficients)) for pinned in (False, True)]
     if (folder / REPORT).read_bytes() not in [text.encode() for text in pages]:
         yield Failed(REPORT, "it is not the page of this run; write it anew: fedpact report RUN")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from fedpact.report.content import Verdict
 from fedpact.report.language import say
@@ -160,6 +161,11 @@ REST = (
     "history, traffic, times, values over the rows of all owners together, curves and trade-off, how scores become "
     "probabilities, and what it says about a table of its own"
 )
+#: A term of the certificate that no owner has seen may cancel any residual of the others.
+OWN_TERM = (
+    "The job gives the coordinator a table of its own ([server]). Its term of the certificate is the coordinator's "
+    "word, and so is what the certificate says: “fedpact verify RUN --job JOB”, where that table is, recomputes it."
+)
 #: Failures that a verdict lists; the section on evidence has them all.
 LISTED = 3
 
@@ -190,7 +196,9 @@ def describe_evidence(found: Verification | None, parties: bool = False) -> list
                 "signed. State the keys that you know (--roster, --key) to check that."
             )
         )
-    if found.asked and found.verified:
+    if found.own_term:
+        sentences.append(say(OWN_TERM))
+    if found.asked and found.holds:
         sentences.append(say("The owners were asked again, and recomputed the same."))
     elif found.asked:
         sentences.append(say("The owners were asked again, and do not say the same."))
@@ -203,6 +211,12 @@ def explain_failure(one: Failed) -> str:
         who = say("the server") if one.owner == "server" else f"“{one.owner}”"
         who += ": "
     return f"{one.file}: {who}{one.what}."
+
+
+def qualified(verdict: Verdict) -> Verdict:
+    """The verdict on a run whose certificate rests on a term of the coordinator's own."""
+    headline = say("{headline}, by the coordinator's word", headline=verdict.headline)
+    return replace(verdict, headline=headline, sentences=(*verdict.sentences, say(OWN_TERM)), warned=verdict.good)
 
 
 def unverified(found: Verification) -> Verdict:

@@ -176,7 +176,8 @@ class Verification:
     coordinator: public key of the coordinator, where its signature holds; else empty
     pinned:      whether the keys are those that the auditor knows, and not only those that the folder names
     asked:       whether the owners were asked again
-    failed:      what does not hold; nothing: verified
+    failed:      what does not hold
+    own_term:    whether the certificate rests on a table of the coordinator's that nobody else has compared
     """
 
     signed: dict[str, str]
@@ -184,10 +185,17 @@ class Verification:
     pinned: bool
     asked: bool
     failed: tuple[Failed, ...]
+    own_term: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing contradicts what the owners signed."""
+        return not self.failed
 
     @property
     def verified(self) -> bool:
-        return not self.failed
+        """Whether it holds, and rests on nothing but what the owners signed."""
+        return self.holds and not self.own_term
 
 
 #: Fields of a record that are tuples of dataclasses.

@@ -49,8 +49,10 @@ def report(record: Record, evidence: Verification | None = None, coefficients: S
     coefficients: of its model
     """
     verdict = wording.verdict(record)
-    if evidence is not None and not evidence.verified:
+    if evidence is not None and not evidence.holds:
         verdict = assurance.unverified(evidence)
+    elif evidence is not None and evidence.own_term:
+        verdict = assurance.qualified(verdict)
     made = say(
         "Method {method}, engine {engine}; started {started}, took {took}.",
         method=record.method,
