@@ -142,7 +142,7 @@ def test_promises_of_all_owners_together_are_tested_on_their_held_out_rows() -> 
     together = Requirement(kind="recall", at_least=0.8, held_by="all", confidence=0.9)
     found = fit(task(together), tables)
     (one,) = list_bounded(found)
-    assert (one.owner, one.promise, one.confidence) == ("all owners", "kept", 0.9)
+    assert (one.owner, one.promise, one.confidence) == ("all owners", "made", 0.9)
     hits = 0
     asked = 0
     for name, rows in tables.items():
@@ -155,7 +155,7 @@ def test_promises_of_all_owners_together_are_tested_on_their_held_out_rows() -> 
     strict = Requirement(kind="recall", at_least=0.99, held_by="all", confidence=0.99)
     broken = fit(task(strict), few)
     assert not broken.solved
-    assert [one.promise for one in list_bounded(broken)] == ["not kept"]
+    assert [one.promise for one in list_bounded(broken)] == ["not made"]
 
 
 def test_owners_that_hold_something_together_have_one_bound() -> None:

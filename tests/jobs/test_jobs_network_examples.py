@@ -140,7 +140,7 @@ def test_a_promise_at_six_employers_is_not_contradicted_by_people_nobody_trained
     job.write_text(text + short)
     record = run_job(read_job(job))
     assert record.trained, record.reason
-    assert [one.promise for one in record.bounded] == 6 * ["kept"]
+    assert [one.promise for one in record.bounded] == 6 * ["made"]
     told = evaluate_run(tmp_path / "promise", read_job(job))
     for one in record.bounded:
         table = tmp_path / f"{one.owner}_new.csv"

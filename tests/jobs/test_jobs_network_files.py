@@ -173,7 +173,7 @@ def test_a_promise_moves_the_threshold(job: Path, folder: Path) -> None:
     shorten(job, 1)
     record = run_job(read_job(job))
     assert record.trained, record.reason
-    assert {one.promise for one in record.bounded} == {"kept"}
+    assert {one.promise for one in record.bounded} == {"made"}
     told = evaluate_run(folder / "run", read_job(job))
     expected = recall_of(folder / "run", folder / "later" / "north.csv")
     assert told.measures["north"]["recall"] == pytest.approx(expected)

@@ -133,7 +133,7 @@ def test_a_promise_moves_the_threshold_of_a_network(job: Path, folder: Path, thr
     record = run_job(read_job(job))
     assert record.trained
     assert verify_run(folder / "run").verified
-    assert {one.promise for one in record.bounded} == {"kept"}
+    assert {one.promise for one in record.bounded} == {"made"}
     owner = ("--owner", "north", "--job", job) if threshold == "own" else ()
     by_command = recall_of(folder, folder / "later" / "north.csv", *owner)
     told = evaluate_run(folder / "run", read_job(job))

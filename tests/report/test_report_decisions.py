@@ -20,7 +20,7 @@ from fedpact.tasks.base import Bounded
 RECALL = Bounded("north", "recall of ill = yes", 0.95, 0.9, 0.2, least=True, rows=40)
 RATE = Bounded("all owners", "false-positive rate of ill = yes", 0.3, 0.5, 0.0, rows=200)
 GAP = Bounded("south", "gap in recall between sex = f and m", 0.03, 0.02, 0.1, allowed=0.0125)
-PROMISE = replace(RECALL, value=0.875, promise="kept", confidence=0.95)
+PROMISE = replace(RECALL, value=0.875, promise="made", confidence=0.95)
 HOW = "Promises are about rows not yet seen: half of them were held out."
 
 
@@ -69,15 +69,15 @@ def test_promises_say_for_which_rows_and_how() -> None:
     kept = of(PROMISE, RATE, promised=HOW)
     verdict = wording.verdict(kept)
     assert (verdict.good, verdict.headline) == (True, "All constraints are met")
-    assert wording.verdict(of(PROMISE)).headline == "All promises for new rows are kept"
+    assert wording.verdict(of(PROMISE)).headline == "All promises for new rows are made"
     for text in both(kept):
-        assert "Promises for rows not yet seen, with confidence 0.95: 1 of 1 kept." in text
+        assert "Promises for rows not yet seen, with confidence 0.95: 1 of 1 made." in text
         assert HOW in text
         assert "exceeded" not in text  # its value here is below the bound, and decides nothing
-    broken = of(replace(PROMISE, value=0.95, promise="not kept"), status="stalled", promised=HOW)
+    broken = of(replace(PROMISE, value=0.95, promise="not made"), status="stalled", promised=HOW)
     assert wording.verdict(broken).headline == "Not solved: the promises for new rows are not borne out"
     assert wording.count_met(broken) == 0
-    assert wording.promise(PROMISE) == "for new rows, with confidence 0.95: kept"
+    assert wording.promise(PROMISE) == "for new rows, with confidence 0.95: made"
 
 
 def test_a_promise_of_which_the_value_is_withheld_is_counted_once() -> None:

@@ -50,7 +50,7 @@ def profile(job: Path, out: Path | None) -> None:
     if out is not None:
         with explain_write_errors(out):
             out.write_text(json.dumps(found.to_json(), indent=1) + "\n")
-        click.echo(f"kept in {out}")
+        click.echo(f"written to {out}")
     sys.exit(1 if found.wrong else 0)
 
 

@@ -29,8 +29,8 @@ MET = {
     "met": "yes",
     "within tolerance": "yes",
     "within one row": "yes",
-    "kept": "kept",
-    "not kept": "NOT KEPT",
+    "made": "made",
+    "not made": "NOT MADE",
     "withheld": "withheld",
     "not known": "not known",
 }
@@ -80,7 +80,7 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
         click.echo(f"client_lost: {lost}\n{again}", err=True)
         sys.exit(1)
     show(record)
-    click.echo(f"\nkept in {file.output}; a page for the auditor: fedpact report {file.output}")
+    click.echo(f"\nresults in {file.output}; a page for the auditor: fedpact report {file.output}")
     if (file.output / EVIDENCE).exists():
         click.echo(f"signed by its owners; check it with: fedpact verify {file.output}")
     if record.status in ("interrupted", "client_lost"):

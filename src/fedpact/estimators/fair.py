@@ -30,7 +30,7 @@ class FairClassifier(HorizontalClassifier):
                     one row's worth
     confidence:     for rows not yet seen: gaps of decisions are at most max_gap at all clients, together with this
                     probability; None: on the rows it is trained on
-    holdout:        with a confidence: part of the rows that is kept out of training to test the promise
+    holdout:        with a confidence: part of the rows that is held out of training to test the promise
     objective:      what is minimised: the "loss", or, where gaps of decisions are bounded, the "errors": decisions that
                     are right more often on the training rows; "auto": the loss, then errors, where that saves more
                     training errors than overfitting explains

@@ -46,7 +46,7 @@ class FairVerticalClassifier(CertifiedClassifier):
     gap:         of the loss: of rows of the last class ("positives"), of "all" rows, or of each of the "classes"
     confidence:  for people not yet seen: gaps of decisions are at most max_gap with this probability; None: on the
                  people it is trained on
-    holdout:     with a confidence: part of the people that is kept out of training to test the promise
+    holdout:     with a confidence: part of the people that is held out of training to test the promise
     weight:      of the squared norm, per party's standardized column; None: 2/n, the paper's
     standardize: does each party scale its own columns? Their means and scales stay with it, too
     method:      "auto", "vertical-al", "fair-vfl", "vertical-exact"; tol, max_rounds, engine, seed: of fp.solve

@@ -27,7 +27,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
                     probability, e.g. 0.95; None: on the rows it is trained on
     threshold:      with a confidence: one "common" threshold for all clients, or each its "own" (then `predict` needs
                     client=)
-    holdout:        with a confidence: part of the protected rows that is kept out of training to keep the promise
+    holdout:        with a confidence: part of the protected rows that is held out of training to test the promise
     own_intercept:  with min_recall: every client has an intercept of its own, in place of a common one (then `predict`
                     needs client=)
     protected:      label of the protected class; None: the last one in sorted order

@@ -115,5 +115,5 @@ def _note(task: TableTask, solved: int) -> list[str]:
     if task.minimises_errors:
         notes.append("only the direction of coefficients matters to errors: drawn models are scaled to one length")
     if task.promised:
-        notes.append("the thresholds that keep the promises, and the rows held out for them, are taken as given")
+        notes.append("the thresholds behind the promises, and the rows held out for them, are taken as given")
     return notes

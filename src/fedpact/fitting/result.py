@@ -90,7 +90,7 @@ class Fit:
 
     @property
     def solved(self) -> bool:
-        """Whether the model is certified, its decisions, counted, meet every bound, and every promise is kept."""
+        """Whether the model is certified, its decisions, counted, meet every bound, and every promise is made."""
         return self.solution.solved and self.missed == 0 and not self.unproven
 
     @property

@@ -67,7 +67,7 @@ class ScoredFit:
 
     @property
     def solved(self) -> bool:
-        """Whether the model is certified, its decisions meet every bound, and every promise is kept."""
+        """Whether the model is certified, its decisions meet every bound, and every promise is made."""
         return self.solution.solved
 
     @property

@@ -71,7 +71,7 @@ class Record:
     versions: versions of Python and packages
     notes:    choices made on the way
     run:      name of the run in its messages; evidence is signed for it
-    promised: how promises for new rows are kept; empty: there are none
+    promised: what promises for new rows rest on; empty: there are none
     parties:  of a vertical model, the names of every party's columns; empty: owners hold rows
     curves:   scores by class, where they were counted
     trade_off: models for other bounds, where they were asked for

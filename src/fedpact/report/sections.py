@@ -29,8 +29,8 @@ MARKS = {
     "met": "✓",
     "within tolerance": "≈",
     "within one row": "≈",
-    "kept": "✓",
-    "not kept": "✗",
+    "made": "✓",
+    "not made": "✗",
     "not met": "✗",
     "not known": "?",
     "withheld": "·",
@@ -99,9 +99,9 @@ def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
         met = say("{met:,} of {total:,}", met=wording.count_met(record), total=len(record.bounded))
         yield say("Constraints met"), met, ""
     if promised := [one for one in record.bounded if one.promise]:
-        kept = sum(one.promise == "kept" for one in promised)
-        told = say("{met:,} of {total:,}", met=kept, total=len(promised))
-        yield say("Promises kept"), told, say("for rows not yet seen")
+        made = sum(one.promise == "made" for one in promised)
+        counted = say("{met:,} of {total:,}", met=made, total=len(promised))
+        yield say("Promises made"), counted, say("for rows not yet seen")
     for one, _ in wording.by_kind(record)[:2]:
         asked = say("{limit} asked for", limit=wording.limit(one))
         yield capital(one.what), number(one.value), f"{wording.placed(one.owner)}; {asked}"

@@ -14,9 +14,9 @@ from fedpact.report.numbers import given, number
 from fedpact.report.record import Record
 from fedpact.tasks.base import Bounded
 
-State = Literal["met", "within tolerance", "within one row", "kept", "not kept", "not met", "not known", "withheld"]
+State = Literal["met", "within tolerance", "within one row", "made", "not made", "not met", "not known", "withheld"]
 #: States of a constraint that holds.
-GOOD = ("met", "within tolerance", "within one row", "kept")
+GOOD = ("met", "within tolerance", "within one row", "made")
 #: Counted rates are compared with their bounds up to rounding.
 ROUNDING = 1e-9
 #: Kinds of constraints that the verdict tells about; the table has them all.
@@ -93,14 +93,14 @@ def limit(one: Bounded) -> str:
 
 
 def promise(one: Bounded) -> str:
-    """\"for new rows, with confidence 0.95: kept\"."""
+    """\"for new rows, with confidence 0.95: made\"."""
     return f"for new rows, with confidence {given(one.confidence)}: {one.promise}"
 
 
 def state(one: Bounded, tol: float) -> State:
     """tol: tolerance of feasibility; a bound exceeded by at most tol counts as met, unless decisions are counted."""
     if one.promise:
-        return "kept" if one.promise == "kept" else "not kept"
+        return "made" if one.promise == "made" else "not made"
     if one.withheld:
         return "withheld"
     if math.isnan(one.slack):
@@ -126,7 +126,7 @@ def used(one: Bounded) -> float:
 
 
 def count_met(record: Record) -> int:
-    """How many constraints are met, or exceeded within what is allowed, or promised and kept."""
+    """How many constraints are met, or exceeded within what is allowed, or promised."""
     return sum(state(one, record.tol[1]) in GOOD for one in record.bounded)
 
 
@@ -231,16 +231,16 @@ def _describe_excess(one: Bounded, tol: float) -> str:
 
 
 def _describe_promises(record: Record) -> list[str]:
-    """What is promised for rows not yet seen, and whether that is kept."""
+    """What is promised for rows not yet seen, and whether the promise could be made."""
     promised = [one for one in record.bounded if one.promise]
     if not promised:
         return []
     levels = " and ".join(given(level) for level in sorted({one.confidence for one in promised}))
     return [
         say(
-            "Promises for rows not yet seen, with confidence {levels}: {kept:,} of {total:,} kept.",
+            "Promises for rows not yet seen, with confidence {levels}: {made:,} of {total:,} made.",
             levels=levels,
-            kept=sum(one.promise == "kept" for one in promised),
+            made=sum(one.promise == "made" for one in promised),
             total=len(promised),
         )
     ]
@@ -319,8 +319,8 @@ def _praise(record: Record) -> str:
     if not record.bounded:
         return say("Trained, without constraints") if record.trained else say("Solved, without constraints")
     states = [state(one, record.tol[1]) for one in record.bounded]
-    if all(found == "kept" for found in states):
-        return say("All promises for new rows are kept")
+    if all(found == "made" for found in states):
+        return say("All promises for new rows are made")
     if "within tolerance" in states:
         return say("All constraints are met, within the tolerance")
     if "within one row" in states:
@@ -341,7 +341,7 @@ def _unsolved(record: Record) -> Verdict:
     elif record.status == "stalled" and missed:
         headline = "Not solved: the model's decisions miss a bound"
         todo = ASK_FOR_LESS
-    elif record.status == "stalled" and "not kept" in states:
+    elif record.status == "stalled" and "not made" in states:
         headline = "Not solved: the promises for new rows are not borne out"
         todo = f"Give the owners more rows. {ASK_FOR_LESS}"
     reason = record.reason.strip() or say("no reason was recorded")

@@ -66,7 +66,7 @@ class AskedTask(ScoredTask, GroupedTask):
         False, "make probabilities of the scores of two classes at the end, by sums over the training rows", "bool"
     )
     holdout: float = key(
-        0.5, "part of the rows that a promise is about, kept out of training to test it", "number", name="holdout_rows"
+        0.5, "part of the rows that a promise is about, held out of training to test it", "number", name="holdout_rows"
     )
 
     width: float = 0.0
@@ -137,7 +137,7 @@ class AskedTask(ScoredTask, GroupedTask):
             )
         if self.promised and not (self.intercept or self.own_intercept):
             raise OptionError(
-                "a promise for new rows is kept by moving the threshold; let the model have an intercept",
+                "a promise for new rows needs a threshold that can move; let the model have an intercept",
                 code="FP-OPTION-823",
                 key="intercept",
             )
@@ -216,7 +216,7 @@ class AskedTask(ScoredTask, GroupedTask):
 
     @property
     def promised_class(self) -> int | None:
-        """The same where all of it is promised: then moving the threshold keeps the promise."""
+        """The same where all of it is promised: then moving the threshold suffices for the promise."""
         return self.recalled_class if len(self.promised) == len(self.rates) else None
 
     def miss_rate(self, one: Requirement) -> float:

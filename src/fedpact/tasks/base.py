@@ -79,7 +79,7 @@ class Bounded:
     withheld: whether the owner does not tell the value (then NaN), since it rests on too few rows for its policy
     least:    whether it is bounded from below
     allowed:  excess that counts as met: of a gap between counted rates one row's worth
-    promise:  for rows not yet seen: "" (none is asked for), "kept" or "not kept", whatever the value here is
+    promise:  for rows not yet seen: "" (none is asked for), "made" or "not made", whatever the value here is
     confidence: of the promise; 0 without one
     rows:     on which a rate was counted; 0: it is none, such as a loss or a gap
     """

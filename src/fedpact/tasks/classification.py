@@ -261,7 +261,7 @@ class Classification(AskedTask):
     # ------------------------------------------------------------------------------------------------ in words
 
     def promise_in_words(self) -> str:
-        """How the promises for new rows are kept; empty without any."""
+        """What the promises for new rows rest on; empty without any."""
         if not self.promised:
             return ""
         how = "the model was tested on them, and is the last of a fixed sequence of models that passed"
@@ -305,7 +305,7 @@ class Classification(AskedTask):
     def _promise(self, one: Requirement) -> str:
         if not one.confidence:
             return ""
-        return "kept" if self.proven else "not kept"
+        return "made" if self.proven else "not made"
 
     def _held_by(self, owner: str) -> list[Requirement]:
         """The constraints of a holder, in the order of their rows: those on decisions first."""

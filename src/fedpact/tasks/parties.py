@@ -145,7 +145,7 @@ class Vertical(Task):
         "number", example="0.95",
     )  # fmt: skip
     holdout: float = key(
-        0.5, "part of the rows that a promise is about, kept out of training to test it", "number", name="holdout_rows"
+        0.5, "part of the rows that a promise is about, held out of training to test it", "number", name="holdout_rows"
     )
     least_people: int = key(2, "fewer people in common than this are an error", "whole")
     model: str = ""  # the run whose model is evaluated
