@@ -119,7 +119,15 @@ class Gate:
         self.admit_run(charter, data)
         self.admit_order(str(message["step"]), order)
         job = digest_of(charter.job)
-        return Peers(self.policy.name, self.identity, self.policy.peers, charter.owners, self.policy.owners, job)
+        return Peers(
+            self.policy.name,
+            self.identity,
+            self.policy.peers,
+            charter.owners,
+            self.policy.owners,
+            job,
+            digest_of(charter),
+        )
 
     def admit_run(self, charter: Charter, data: Callable[[], str]) -> None:
         """Judge a run when its first order comes; later orders must belong to the same charter.

@@ -29,7 +29,7 @@ from fedpact.federation.wire import (
 #: A pure function of (share, state, order); it runs where the data is. State is None before the first step.
 Step = Callable[[Any, Any, Any], tuple[Any, Reply]]
 #: Of a memory on disk; one of another version is refused.
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Memory:
     state: Any = None
     keys: secure_sum.Keys | None = None
     aligned: Aligned | None = None
-    answers: Mapping[int, tuple[tuple[Step, Order] | str, Sealed[Any]]] = field(default_factory=dict)
+    answers: Mapping[int, tuple[tuple[Step, Order, str] | str, Sealed[Any]]] = field(default_factory=dict)
     data: tuple[str, ...] = ()
     look: int = 0
     ended: bool = False
@@ -135,14 +135,17 @@ class Disk:
         return self.folder / f"{name}-{digest}" / f"{run}{ENDED if ended else STATE}"
 
 
-def key_of_asked(asked: tuple[Step, Order] | str) -> str:
+def key_of_asked(asked: tuple[Step, Order, str] | str) -> str:
     """The key of what was asked, which a memory from disk holds in its place."""
     if isinstance(asked, str):
         return asked
     return key_of(*asked)
 
 
-def key_of(step: Step, order: Order) -> str:
-    """What an order asks, in one line: equal for repeated orders, the same at all owners that get the same order."""
-    content = dumps([name_of(step), name_of(type(order)), payload(order)])
+def key_of(step: Step, order: Order, request: str = "") -> str:
+    """What an order asks, in one line: equal for repeated orders, the same at all owners that get the same order.
+
+    request: what is asked with it, the charter of the run and the task; owners that got others have other keys
+    """
+    content = dumps([name_of(step), name_of(type(order)), payload(order), request])
     return f"{order.run} {order.round} {order.look} {hashlib.sha256(content).hexdigest()}"

@@ -17,6 +17,7 @@ from fedpact.federation.aligned import Peopled, Rows
 from fedpact.federation.digest import digest
 from fedpact.federation.evidence import Signed, sign_reply
 from fedpact.federation.failure import UNEXPECTED
+from fedpact.federation.gate import digest_of
 from fedpact.federation.memory import Disk, Memory, Step, key_of, key_of_asked
 from fedpact.federation.messages import (
     Order,
@@ -136,6 +137,7 @@ class Owner:
         self._looked: tuple[str, Sealed[Any] | None] = ("", None)  # the last masked look, should its reply be lost
         self._share: Any = None
         self._task: Any = None
+        self._asked = ""  # digest of charter and task, once it is needed
 
     def introduce(self, peers: secure_sum.Peers) -> None:
         """Its own key, and those of the others."""
@@ -156,9 +158,7 @@ class Owner:
         holds now. The state changes only when the step succeeded.
         """
         _check_order(self.name, order)
-        if task != self._task:
-            self._task = task
-            self._share = None
+        self._take(task)
         known = self._memory or self._load(order.run)
         self._memory = known
         self._check(order, known)
@@ -170,7 +170,7 @@ class Owner:
             return self._look(step, order, known)
         if order.round in known.answers:
             asked, sealed = known.answers[order.round]
-            if key_of_asked(asked) != key_of(step, order):
+            if key_of_asked(asked) != key_of(step, order, self._request):
                 raise OwnerError(
                     f"{self.name}: round {order.round} was answered before, for another order", code="FP-OWNER-003"
                 )
@@ -181,7 +181,7 @@ class Owner:
             )
         changes, sealed = self._work(step, order, known)
         answers = {r: answer for r, answer in known.answers.items() if r > order.durable}
-        answers[order.round] = ((step, order), sealed)
+        answers[order.round] = ((step, order, self._request), sealed)
         self._memory = copy_with(known, {"round": order.round, "answers": answers, **changes})
         if "aligned" in changes:
             self._share = None  # of other rows
@@ -192,12 +192,35 @@ class Owner:
     def prepare(self, order: Order, task: Any = None) -> Any:
         """Its share, for an order that many owners answer in one computation; raises what `handle` would."""
         _check_order(self.name, order)
-        if task != self._task:
-            self._task = task
-            self._share = None
+        self._take(task)
         self._memory = self._memory or self._load(order.run)
         self._check(order, self._memory)
         return self.share
+
+    def _take(self, task: Any) -> None:
+        """The task of the order at hand; the share is built anew when it changes."""
+        if task != self._task:
+            self._task = task
+            self._share = None
+            self._asked = ""
+
+    @property
+    def _request(self) -> str:
+        """Digest of the charter and of the task: what is asked of this owner beside the order."""
+        if not self._asked:
+            stated = {} if self._task is None else self._stated_task()
+            self._asked = digest_of({"charter": self._peers.charter, "task": stated})
+        return self._asked
+
+    def _name(self, step: Step, order: Order) -> Callable[[], str]:
+        """Names a message for its masks, by all that was asked."""
+        return lambda: key_of(step, order, self._request)
+
+    def _stated_task(self) -> Mapping[str, Any]:
+        if isinstance(self._task, Mapping):
+            return self._task
+        stated: Mapping[str, Any] = self._task.stated()  # in this process it did not travel
+        return stated
 
     def take_over(self, run: str, round: int, state: Any) -> None:
         """Its part of a state that many owners had in common, after this round."""
@@ -229,7 +252,7 @@ class Owner:
         """Answer, and remember nothing but the number of a masked look: two answers under one mask tell each other."""
         if not order.secure:
             return self._work(step, order, known)[1]
-        key = key_of(step, order)
+        key = key_of(step, order, self._request)
         last, sealed = self._looked
         if sealed is None or key != last:
             if order.look <= known.look:
@@ -340,7 +363,7 @@ class Owner:
         data = self._extend(data)  # before the step, which may leave traces in a user's objects
         with named(self.name, getattr(step, "__name__", "a step")):
             state, reply = step(share, known.state, order)
-            sealed = _seal(step, order, reply.withhold(self._small_cells), known.keys)
+            sealed = _seal(step, order, reply.withhold(self._small_cells), known.keys, self._name(step, order))
             if isinstance(reply, Signed):
                 sealed = self._sign(order, sealed)
             return {"state": state, "data": data}, sealed
@@ -353,7 +376,7 @@ class Owner:
             if self._admit is not None:
                 self._admit(self._count(self._source))
             aligned, reply = step(self._source.people(self._task), known.aligned, order)
-            sealed = _seal(step, order, reply, known.keys)
+            sealed = _seal(step, order, reply, known.keys, self._name(step, order))
             return {"aligned": replace(aligned, table=table), "data": self._extend(known.data)}, sealed
 
     def _extend(self, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -364,9 +387,7 @@ class Owner:
         return known
 
     def _sign(self, order: Order, sealed: Sealed[Any]) -> Sealed[Any]:
-        task = self._task
-        if task is not None and not isinstance(task, Mapping):  # in this process it did not travel
-            task = task.stated()
+        task = None if self._task is None else self._stated_task()
         table = self.data or self._digest_of(self._source)
         return sign_reply(order.run, sealed, self._peers, task, table)
 
@@ -404,8 +425,13 @@ def _check_order(owner: str, order: Order) -> None:
     _sound = order
 
 
-def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) -> Sealed[Any]:
-    """Check the reply of a step and seal it, its sums masked where the order asks for that."""
+def _seal(
+    step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None, message: Callable[[], str]
+) -> Sealed[Any]:
+    """Check the reply of a step and seal it, its sums masked where the order asks for that.
+
+    message: names it, for the masks
+    """
     check_travels(reply)
     sealed = seal(reply)
     finite = is_finite(sealed.sums) and not_finite(reply, shown_fields(type(reply), masked=False)) is None
@@ -423,11 +449,11 @@ def _seal(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) 
             "it agreed on secure sums in this run, and was then asked for numbers without a mask", code="FP-OWNER-006"
         )
     if order.secure:
-        return _mask(step, order, reply, keys)
+        return _mask(order, reply, keys, message())
     return sealed
 
 
-def _mask(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) -> Sealed[Any]:
+def _mask(order: Order, reply: Reply, keys: secure_sum.Keys | None, message: str) -> Sealed[Any]:
     if keys is None or not keys.shared:
         raise OwnerLost(
             "it has no keys for a secure sum; it was restarted without its state folder", code="FP-LOST-003"
@@ -436,4 +462,4 @@ def _mask(step: Step, order: Order, reply: Reply, keys: secure_sum.Keys | None) 
     secure_sum.check_range(values, len(keys.shared))
     sealed = seal(reply, most=secure_sum.largest_root(len(keys.shared)))
     fit = secure_sum.fit_of(order, sealed, len(keys.shared))
-    return replace(sealed, sums=secure_sum.protect(sealed.sums, keys, key_of(step, order), fit))
+    return replace(sealed, sums=secure_sum.protect(sealed.sums, keys, message, fit))

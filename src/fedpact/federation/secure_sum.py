@@ -9,7 +9,9 @@ masks are the same for the same order), or the run stops.
 The keys of a run are agreed on once, before anything else, and cannot be dropped. Between organisations every owner
 signs the public key that it offers, with the long-lived key by which the others know it (`Peers`): a coordinator that
 makes up the keys of one owner's peers is refused, by name. A mask is bound to the run, to all who take part, and to
-one message: no two messages of an owner ever have the same one (`Owner` sees to that).
+one message: no two messages of an owner ever have the same one (`Owner` sees to that). A message is named by all that
+was asked, the charter and the task beside the order: owners that were asked for different things have masks that do not
+cancel, so that nobody's numbers can be singled out by a task that makes those of the others vanish.
 
 Numbers are fixed-point integers of 192 bits, 2^104 to one: a double of size 2^-52 or more is exact, a smaller one is
 off by less than 2^-104, and the sum is exact. Where the coordinator knows how large sums were last (`Fitted`), their
@@ -137,6 +139,7 @@ class Peers:
     owners:   all who take part in the run, as its charter says; empty: nobody said
     least:    owners in a sum
     job:      digest of the job, as the charter says; empty: nobody said
+    charter:  digest of the whole charter; empty: there is none
     """
 
     name: str
@@ -145,6 +148,7 @@ class Peers:
     owners: tuple[str, ...] = ()
     least: int = 2
     job: str = ""
+    charter: str = ""
 
 
 @dataclass(frozen=True)
