@@ -230,6 +230,63 @@ def test_fits_without_standard_errors_say_how_to_ask_for_them() -> None:
     assert caught.value.code == "FP-OPTION-992"
 
 
+def nearly_collinear() -> tuple[np.ndarray, np.ndarray]:
+    """An independent column beside a weight in kilograms and the same in pounds, rounded to the second digit."""
+    draw = np.random.default_rng(0)
+    dose, kg = draw.standard_normal(2000), draw.normal(80, 12, 2000)
+    return np.column_stack([dose, kg, np.round(kg * 2.20462, 2)]), 0.3 * dose + draw.standard_normal(2000)
+
+
+@pytest.mark.parametrize("family", ["squared", "logistic"])
+@pytest.mark.parametrize(("kind", "cov_type"), [("model", "nonrobust"), ("hc0", "HC0")])
+def test_a_column_beside_two_collinear_ones_has_the_error_of_statsmodels(family: str, kind: str, cov_type: str) -> None:
+    sm = pytest.importorskip("statsmodels.api")
+    X, y = nearly_collinear()
+    y = y if family == "squared" else (y > 0).astype(float)
+    owners = {f"clinic {i}": Rows(X[i::4], y[i::4]) for i in range(4)}
+    task = task_of(family)
+    summary = fp.fit(task, owners, tol=1e-10, inference=kind).summary()
+    centred = np.column_stack([X - X.mean(axis=0), np.ones(len(X))])
+    model, options = (sm.OLS, {}) if family == "squared" else (sm.Logit, {"disp": 0, "method": "newton"})
+    reference = model(y, centred).fit(cov_type=cov_type, **options)
+    assert summary["dose"].se == pytest.approx(reference.bse[0], rel=1e-5)
+    assert summary["dose"].p == pytest.approx(reference.pvalues[0], rel=1e-3)
+    assert summary["age"].se == pytest.approx(reference.bse[1], rel=1e-3)
+    # Not even a bound that fixes one of the two takes the error of the third away, and what it fixes has none.
+    task = task_of(family, coefficients={"age": {"at_least": 1.0}})
+    summary = fp.fit(task, owners, tol=1e-8, inference=kind).summary()
+    assert summary["age"].se == 0
+    assert summary["dose"].se == pytest.approx(reference.bse[0], rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ["model", "sandwich", "hc0"])
+@pytest.mark.parametrize("tol", [1e-5, 1e-8])
+def test_a_separated_column_has_no_p_and_the_others_keep_theirs(kind: str, tol: float) -> None:
+    """A rare level that always has the label: its best coefficient is infinite, the others are those without it."""
+    sm = pytest.importorskip("statsmodels.api")
+    draw = np.random.default_rng(0)
+    dose = draw.standard_normal(1200)
+    rare = (np.arange(1200) % 20 == 0).astype(float)
+    y = ((dose + draw.logistic(size=1200) > 0) | (rare > 0)).astype(float)
+    X = np.column_stack([dose, rare])
+    owners = {f"clinic {i}": Rows(X[i::3], y[i::3]) for i in range(3)}
+    task = Regression(
+        label="y",
+        columns=("dose", "rare"),
+        family="logistic",
+        regularization=0.0,
+        owners_weigh="rows",
+        standardize=True,
+    )
+    summary = fp.fit(task, owners, tol=tol, inference=kind).summary()
+    assert np.isnan([summary["rare"].se, summary["rare"].p, summary["rare"].low]).all()
+    assert any("no standard error of rare" in note for note in summary.notes)
+    rest = rare == 0
+    reference = sm.Logit(y[rest], np.column_stack([dose, np.ones(1200)])[rest]).fit(disp=0)
+    for k, name in enumerate(("dose", "intercept")):
+        assert summary[name].se == pytest.approx(reference.bse[k], rel=0.1)
+
+
 # ---------------------------------------------------------------------------------------------------------- disclosure
 
 

@@ -255,6 +255,7 @@ def test_slopes_of_a_constraint_on_few_rows_stay_with_the_owner() -> None:
     reply = Inferred(
         system=np.eye(2),
         spread=np.eye(2),
+        scatter=np.eye(2),
         score=np.zeros(2),
         rows=9.0,
         squares=0.0,

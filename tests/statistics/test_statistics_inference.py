@@ -34,7 +34,7 @@ def test_the_covariance_is_that_of_the_equations_whatever_their_units() -> None:
     root = draw.standard_normal((4, 4))
     units = np.diag([1.0, 1e4, 1e-5, 1.0])
     inverse = np.linalg.inv(system)
-    found = sandwich(units @ system @ units, units @ root @ root.T @ units)
+    found = sandwich(units @ system @ units, units @ root @ root.T @ units).covariance
     expected = np.linalg.inv(units) @ inverse @ root @ root.T @ inverse.T @ np.linalg.inv(units)
     np.testing.assert_allclose(found, expected, rtol=1e-8)
 

@@ -41,6 +41,8 @@ class Infer(Order):
 class Inferred(Reply):
     """An owner's part of K and S, in the order (w, coupled constraints that bind), and what is its own.
 
+    scatter:    sum over rows of the outer product of what a row adds, without centring: by it is judged how far
+                the solve is from where these rows put the solution
     score:      of the equations' left sides
     squares:    of residuals; dispersed: whether the model has a dispersion that they estimate
     own_system: rows of its own constraints that bind, in K: derivatives by (w, coupled, their own prices)
@@ -52,6 +54,7 @@ class Inferred(Reply):
 
     system: Summed[Matrix]
     spread: Summed[Matrix]
+    scatter: Summed[Matrix]
     score: Summed[Vector]
     rows: Summed[float]
     squares: Summed[float]
@@ -71,6 +74,7 @@ class Inferred(Reply):
         return cls(
             system=nothing,
             spread=nothing,
+            scatter=nothing,
             score=np.zeros(size),
             rows=0.0,
             squares=0.0,
@@ -116,6 +120,7 @@ def part_of(share: Share, point: Vector, price: Vector, order: Infer, known: boo
         return Inferred.none(size, why)
     system = part.system()
     spread = part.spread()
+    scatter = part.scatter()
     score = part.score()
     if share.private:
         kept = system.shape[0] - share.private
@@ -126,11 +131,13 @@ def part_of(share: Share, point: Vector, price: Vector, order: Infer, known: boo
         keep = np.hstack([np.eye(kept), -np.linalg.solve(inner, system[kept:, :kept]).T])
         system = keep @ system @ keep.T
         spread = keep @ spread @ keep.T
+        scatter = keep @ scatter @ keep.T
         score = keep @ score
     rows, squares = part.dispersion()
     return Inferred(
         system=system[:size, :size],
         spread=spread[:size, :size],
+        scatter=scatter[:size, :size],
         score=score[:size],
         rows=rows,
         squares=squares or 0.0,
@@ -247,6 +254,11 @@ class _Part:
                 found[: self.point.size, : self.point.size] = information
             return np.asarray(found[np.ix_(self.places, self.places)])
         moved = self._moved(centred=kind == "sandwich")[:, self.places]
+        return np.asarray(moved.T @ moved)
+
+    def scatter(self) -> Matrix:
+        """The outer products of what single rows add, summed."""
+        moved = self._moved(centred=False)[:, self.places]
         return np.asarray(moved.T @ moved)
 
     def _moved(self, centred: bool) -> Matrix:

@@ -29,7 +29,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.linalg import block_diag
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, null_space
 
 from fedpact.errors import OptionError
 from fedpact.federation import Session, add_up
@@ -37,7 +38,7 @@ from fedpact.problem import FederatedProblem, RemoteProblem, Share
 from fedpact.prox import Prox
 from fedpact.solvers.equations import UNCOVERED, WEAK, Infer, Inferred, infer_share, part_of, split_prices
 from fedpact.solvers.solution import Solution
-from fedpact.statistics import Summary, estimates, estimates_of_draws, sandwich
+from fedpact.statistics import Sandwich, Summary, estimates, estimates_of_draws, sandwich
 from fedpact.types import Matrix, Vector
 
 Covariance = Literal["sandwich", "hc0", "model", "clustered"]
@@ -50,8 +51,49 @@ TOGETHER = "all owners"
 TINY = 0.1
 #: The same for what the tolerance of the solve leaves open.
 EXACT = 0.01
+#: A solve further than this part of a standard error from where the rows put it is at no solution of the equations.
+#: Where labels are separated, Newton's step never gets shorter while the gradient vanishes: there it is sqrt(rows).
+UNSETTLED = 0.5
+#: A variance that rounding may change by more than this part of it is not known.
+DIGITS = 1e-3
+#: A direction is fixed by constraints where no more than this part of it is free.
+FREE = 1e-9
 #: Fewer owners than this make standard errors clustered by owner unreliable.
 CLUSTERS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Doubts:
+    """By what single estimates are refused a standard error, or have none.
+
+    vary:    the covariance of (w, prices), and how well it is known
+    scatter: the same with rows taken about zero and not about means
+    free:    directions of w that constraints which depend on no row leave open, one a column
+    """
+
+    vary: Sandwich
+    scatter: Sandwich
+    free: Matrix
+
+    def fixed(self, of: Matrix) -> NDArray[np.bool_]:
+        """Which rows of `of` @ (w, prices) such constraints determine."""
+        dim = len(self.free)
+        size = np.linalg.norm(of, axis=1)
+        by_w = ~of[:, dim:].any(axis=1)
+        return np.asarray(by_w & (np.linalg.norm(of[:, :dim] @ self.free, axis=1) <= FREE * size))
+
+    def rounded(self, of: Matrix) -> NDArray[np.bool_]:
+        """The variances of which rows rounding may have made, in either of the two."""
+        found = np.zeros(len(of), dtype=bool)
+        for one in (self.vary, self.scatter):
+            variances = np.einsum("ij,jk,ik->i", of, one.covariance, of)
+            found |= one.rounding(of) > DIGITS * variances
+        return found
+
+    def unsettled(self, of: Matrix, left: Vector) -> NDArray[np.bool_]:
+        """Which rows are further from the solution than their rows explain. left: what the solve left open"""
+        errors = np.sqrt(np.maximum(np.diag(of @ self.scatter.covariance @ of.T), 0.0))
+        return np.asarray(np.abs(of @ left) > UNSETTLED * errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +109,7 @@ class Inference:
     rates:      of the model's decisions, by name, of which a bootstrap has draws
     shift:      by how much the penalty moves (w, prices), and what the tolerance of the solve leaves open: two columns;
                 None where the notes say all there is to say
+    doubts:     by what single estimates are refused a standard error; None: all have one
     """
 
     w: Vector
@@ -79,17 +122,28 @@ class Inference:
     draws: Matrix | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
     shift: Matrix | None = None
+    doubts: Doubts | None = None
 
     @property
     def caveats(self) -> tuple[str, ...]:
         """The notes, with one for a penalty that is not tiny and one for a solve that is not exact enough."""
         if self.shift is None or self.covariance is None:
             return self.notes
-        errors = np.sqrt(np.diag(self.covariance))
+        errors = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
         dim = self.w.size
         penalty = relative_size(self.shift[:dim, 0], errors[:dim])
         tolerance = relative_size(self.shift[:, 1], errors)
         return (*self.notes, *note_sizes(penalty, tolerance))
+
+    def refuse_unsettled(self) -> Inference:
+        """No covariance at all where a single weight is unsettled: for tables of sums of all weights."""
+        if self.doubts is None or self.shift is None:
+            return self
+        weights = np.eye(len(self.shift))[: self.w.size]
+        if not (self.doubts.unsettled(weights, self.shift[:, 1]) | self.doubts.rounded(weights)).any():
+            return self
+        note = SEPARATED.format("any coefficient")
+        return replace(self, covariance=None, notes=(*self.notes, note))
 
     def summary(self, names: Sequence[str] | None = None, level: float = 0.95) -> Summary:
         """The table. names: of the entries of w; by default w[0], w[1], ..."""
@@ -111,6 +165,7 @@ class Inference:
             raise OptionError(f"level = {level}: give a number between 0 and 1", code="FP-OPTION-986", key="level")
         whole = block_diag(transform, np.diag(units), np.eye(len(self.rates)))
         called = [*names, *binding, *self.rates]
+        notes: list[str] = []
         known = np.zeros(len(called))
         if offset is not None:
             known[: len(names)] = offset
@@ -120,11 +175,30 @@ class Inference:
         else:
             covariance = np.full((len(values), len(values)), np.nan)
             if self.covariance is not None:
-                covariance = whole @ self.covariance @ whole.T
+                covariance, notes = self._vary(whole, called)
             found = estimates(called, values, covariance, level, self.degrees)
         prices = len(names) + len(binding)
         rates = tuple(replace(one, z=math.nan, p=math.nan) for one in found[prices:])  # nobody asks if they are zero
-        return Summary(found[: len(names)], found[len(names) : prices], self.kind, level, self.caveats, rates=rates)
+        every = (*notes, *self.caveats)
+        return Summary(found[: len(names)], found[len(names) : prices], self.kind, level, every, rates=rates)
+
+    def _vary(self, of: Matrix, called: Sequence[str]) -> tuple[Matrix, list[str]]:
+        """The covariance of `of` @ (w, prices): zero for what is fixed, NaN and a note for what is not known."""
+        assert self.covariance is not None
+        covariance = of @ self.covariance @ of.T
+        if self.doubts is None or self.shift is None:
+            return covariance, []
+        fixed = self.doubts.fixed(of)
+        unsettled = self.doubts.unsettled(of, self.shift[:, 1]) & ~fixed
+        rounded = self.doubts.rounded(of) & ~fixed & ~unsettled
+        notes = []
+        for words, which in ((SEPARATED, unsettled), (ROUNDED, rounded)):
+            if which.any():
+                notes.append(words.format(", ".join(name for name, one in zip(called, which, strict=True) if one)))
+        for value, which in ((0.0, fixed), (np.nan, rounded | unsettled)):
+            covariance[which] = value
+            covariance[:, which] = value
+        return covariance, notes
 
 
 def infer(
@@ -174,6 +248,7 @@ class _Equations:
 
     system: Matrix
     spread: Matrix
+    scatter: Matrix
     score: Vector
     binding: tuple[tuple[str, int], ...]
     prices: Vector
@@ -188,6 +263,8 @@ def _gather(order: Infer, parts: Mapping[str, Inferred], total: Inferred) -> _Eq
     score = np.zeros(size)
     system[:common, :common] = total.system
     spread[:common, :common] = total.spread
+    scatter = spread.copy()
+    scatter[:common, :common] = total.scatter
     score[:common] = total.score
     binding = [(TOGETHER, int(j)) for j in np.flatnonzero(order.coupled)]
     prices = [order.coupled[order.coupled != 0]]
@@ -202,7 +279,7 @@ def _gather(order: Infer, parts: Mapping[str, Inferred], total: Inferred) -> _Eq
         score[rows] = parts[name].own_score
         binding += [(name, int(j)) for j in np.flatnonzero(price)]
         prices.append(price[price != 0])
-    return _Equations(system, spread, score, tuple(binding), np.concatenate(prices))
+    return _Equations(system, spread, scatter, score, tuple(binding), np.concatenate(prices))
 
 
 def _conclude(
@@ -234,17 +311,38 @@ def _conclude(
     factor, degrees = _scale_spread(kind, parts, total, free)
     pull = np.append(penalty * order.w, np.zeros(len(system) - dim))
     try:
-        covariance = sandwich(system, factor * equations.spread)
+        vary = sandwich(system, factor * equations.spread)
+        scatter = sandwich(system, equations.scatter)
     except np.linalg.LinAlgError:
         return replace(nothing, notes=(SINGULAR,))
     shift = np.asarray(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
-    found = Inference(order.w, equations.prices, equations.binding, covariance, kind, degrees, (), shift=shift)
-    errors = np.sqrt(np.diag(covariance))
+    doubts = Doubts(vary, scatter, _find_free(equations, dim))
+    covariance = vary.covariance
+    fixed = doubts.fixed(np.eye(len(system)))
+    covariance[fixed] = 0.0
+    covariance[:, fixed] = 0.0
+    found = Inference(
+        order.w, equations.prices, equations.binding, covariance, kind, degrees, (), shift=shift, doubts=doubts
+    )
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     notes = [*_note_weak(found, errors), *_note_near(found, server, parts), *_note_owners(kind, parts)]
     return replace(found, notes=tuple(notes))
 
 
+def _find_free(equations: _Equations, dim: int) -> Matrix:
+    """Directions of w that constraints which depend on no row, and on w alone, leave open."""
+    slopes = equations.system[dim:, :dim]
+    exact = ~equations.spread[dim:].any(axis=1) & ~equations.system[dim:, dim:].any(axis=1)
+    return null_space(slopes[exact]) if exact.any() else np.eye(dim)
+
+
 #: Notes, in words.
+ROUNDED = "no standard error of {}: rounding outweighs it, since the rows hardly determine it (nearly"
+ROUNDED += " collinear columns, or labels that are separated)"
+SEPARATED = (
+    "no standard error of {}: the solve ended further from the estimate of these rows than half a standard error;"
+)
+SEPARATED += " either the labels are separated, and no finite coefficient is best, or tol is too large"
 NEAR = "a constraint of {} does not bind, but is within two standard errors of it: on other rows it might; a bootstrap"
 NEAR += " counts that"
 SINGULAR = "no standard errors: the rows do not determine all coefficients (collinear columns, such as all levels of a"

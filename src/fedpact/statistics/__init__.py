@@ -2,7 +2,7 @@
 
 from fedpact.statistics.curves import BoundPrice, ScoreCounts
 from fedpact.statistics.exact import gap_interval, interval, lower, upper
-from fedpact.statistics.inference import Estimate, Summary, estimates, estimates_of_draws, sandwich
+from fedpact.statistics.inference import Estimate, Sandwich, Summary, estimates, estimates_of_draws, sandwich
 from fedpact.statistics.promises import (
     gap_holds,
     last_passing,
@@ -16,6 +16,7 @@ from fedpact.statistics.promises import (
 __all__ = [
     "BoundPrice",
     "Estimate",
+    "Sandwich",
     "ScoreCounts",
     "Summary",
     "estimates",

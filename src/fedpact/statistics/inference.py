@@ -180,22 +180,40 @@ def _balance(system: Matrix) -> Vector:
     return scale
 
 
-def sandwich(system: Matrix, spread: Matrix) -> Matrix:
-    """K^-1 S K^-T: covariance of the solution of estimating equations with derivative K and covariance S.
+@dataclass(frozen=True, eq=False)
+class Sandwich:
+    """K^-1 S K^-T: the covariance of the solution of estimating equations with derivative K and covariance S."""
 
-    What a constraint fixes has variance zero exactly. Raises numpy.linalg.LinAlgError when K is singular but for
-    rounding: the equations do not determine their solution.
+    system: Matrix
+    inverse: Matrix
+    spread: Matrix
+
+    @property
+    def covariance(self) -> Matrix:
+        """Of the solution."""
+        found = self.inverse @ self.spread @ self.inverse.T
+        return np.asarray(0.5 * (found + found.T))
+
+    def rounding(self, of: Matrix) -> Vector:
+        """How much of the variances of `of` @ solution rounding alone may have made: a bound, entry by entry.
+
+        V(K + dK, S + dS) - V = -K^-1 dK V - V dK' K^-T + K^-1 dS K^-T, with |dK| <= unit |K| and |dS| <= unit |S|.
+        """
+        moved = np.abs(of @ self.inverse)
+        by_system = 2 * np.einsum("ij,jk,ki->i", moved, np.abs(self.system), np.abs(self.covariance @ of.T))
+        by_spread = np.einsum("ij,jk,ik->i", moved, np.abs(self.spread), moved)
+        return np.asarray(np.finfo(float).eps * (by_system + by_spread))
+
+
+def sandwich(system: Matrix, spread: Matrix) -> Sandwich:
+    """The covariance, whatever the units of the equations and of their unknowns.
+
+    Raises numpy.linalg.LinAlgError when K is singular but for rounding: the equations do not determine their solution.
+    What they determine badly only in some entries shows in `rounding`: two nearly collinear columns have large
+    variances, and leave that of a third column as it is.
     """
     scale = _balance(system)
     balanced = scale[:, None] * system * scale
-    condition = float(np.linalg.cond(balanced)) if system.size else 1.0
-    rounding = np.finfo(float).eps * condition
-    if rounding > SINGULAR:
+    if system.size and np.finfo(float).eps * float(np.linalg.cond(balanced)) > SINGULAR:
         raise np.linalg.LinAlgError("the equations do not determine their solution")
-    half = np.linalg.solve(balanced, scale[:, None] * spread * scale)
-    found = np.linalg.solve(balanced, half.T)
-    variances = np.diag(found)
-    fixed = variances <= rounding * variances.max(initial=0.0)
-    found[fixed] = 0.0
-    found[:, fixed] = 0.0
-    return np.asarray(0.5 * scale[:, None] * (found + found.T) * scale)
+    return Sandwich(system, scale[:, None] * np.linalg.inv(balanced) * scale, spread)

@@ -121,10 +121,11 @@ def infer_weights(posed: FederatedProblem, w: Vector, multiplier: Vector, covari
     prices = {SERVER: np.zeros(0), EVERYONE: multiplier}
     with Session(secure_sum=False) as session:
         session.open({EVERYONE: whole})
-        return infer(
+        found = infer(
             session, w, prices,
             coupled=np.zeros(0), server=None, regularizer=posed.regularizer, covariance=covariance,
         )  # fmt: skip
+    return found.refuse_unsettled()
 
 
 def spread_of(found: Inference, mix: Matrix, outputs: int, number: int) -> Spread:
@@ -167,6 +168,7 @@ def gather_errors(
         covariance=None,
         notes=notes,
         shift=None,
+        doubts=None,
     )
     if found.covariance is None or found.shift is None or replies is None:
         return known
