@@ -739,3 +739,6 @@ CODES = {
     "FP-OPTION-993": "the task has no standard errors; leave inference out",
     "FP-OPTION-990": "ties of events are to be treated in an unknown way; choose efron or breslow",
 }
+
+#: Codes of numbers of owners that are not finite, or too large to be added up: an iterate that diverges makes them so.
+OUT_OF_RANGE = frozenset({"FP-OWNER-005", "FP-OWNER-011", "FP-OWNER-303", "FP-OWNER-975"})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Self
 
-from fedpact.error_codes import CODES, install
+from fedpact.error_codes import CODES, OUT_OF_RANGE, install
 
 __all__ = [
     "CODES",
+    "OUT_OF_RANGE",
     "CheckpointError",
     "DataError",
     "FedpactError",

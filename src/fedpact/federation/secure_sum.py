@@ -43,7 +43,8 @@ Words = NDArray[np.uint64]  # m x words of a number, the highest first
 FRACTION = 104
 #: |sum| is at most 2^BITS: masks that do not cancel show in the bits above.
 BITS = 80
-
+#: What rounding may add to that: every owner's bound is a quotient or a root, rounded, perhaps upwards.
+ROUNDING = 2.0**-48
 
 #: No owner's number may be 2^HEADROOM times larger than the largest of the last sums, where it has 128 bits.
 HEADROOM = 40
@@ -324,7 +325,7 @@ def reveal(parts: Sequence[Words], fit: Fit | None = None) -> NDArray[np.float64
 
 def _reveal(parts: Sequence[Words], width: Width) -> NDArray[np.float64]:
     total = decode(functools.reduce(add, parts), width)
-    if np.max(np.abs(total), initial=0.0) > 2.0**width.bits:
+    if np.max(np.abs(total), initial=0.0) > 2.0**width.bits * (1 + ROUNDING):
         raise OwnerError(
             "the masks of a secure sum do not cancel: owners were given different orders or keys; start the run again, "
             "and check that all owners run the same version",

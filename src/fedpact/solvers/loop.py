@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpact.errors import OwnerLost
+from fedpact.errors import OUT_OF_RANGE, FedpactError, OwnerError, OwnerLost
 from fedpact.federation import NotFinite
 from fedpact.federation.messages import copy_with
 from fedpact.problem import Certificate
@@ -112,6 +112,25 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
             raise
         following = "" if state is None else solver.fallback(state)
         return Verdict("stalled", str(error), then=following), state
+    except OwnerError as error:
+        if error.code not in OUT_OF_RANGE or solver.needs.columns:
+            raise
+        return _diverged(run, solver, state, error), state
+
+
+def _diverged(run: Run, solver: Solver[Any], state: Any, error: OwnerError) -> Verdict:
+    """Stalled, where a point is known at which all numbers are in range; else the data are at fault: the error."""
+    if run.best.certificate is None:
+        prices = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
+        try:
+            judged = judge_point(run, run.start)
+        except FedpactError:
+            raise error from None
+        run.best.offer(Iterate(number=-1, w=run.start, multiplier=prices, judged=judged))
+    following = ""
+    if state is not None and not run.session.looking:  # to be resumed: owners remember nothing more
+        following = solver.fallback(state)
+    return Verdict("stalled", f"numbers grew out of range: {error}", then=following)
 
 
 def _interrupted(run: Run, how: str) -> Verdict:
