@@ -27,6 +27,7 @@ from fedpact.federation.identity import Identity
 from fedpact.federation.policy import read_policy
 from fedpact.federation.protocol import PROTOCOL
 from fedpact.jobs import read_job, run_job
+from fedpact.jobs.verification import verify_run
 from fedpact.report.record import Record
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
@@ -164,8 +165,8 @@ def test_sites_sign_a_run_and_recompute_it_when_they_are_asked(elsewhere: Elsewh
     known = {**elsewhere.sites.roster, "server": Identity.load(elsewhere.sites.key).public}
     keys.write_text("".join(f"{json.dumps(name)} = {json.dumps(public)}\n" for name, public in known.items()))
 
-    def verify(*options: str) -> dict[str, Any]:
-        done = elsewhere.fedpact("verify", str(tmp_path / "run"), "--roster", str(keys), "--json", *options)
+    def verify(*options: str, run: Path = tmp_path / "run") -> dict[str, Any]:
+        done = elsewhere.fedpact("verify", str(run), "--roster", str(keys), "--json", *options)
         assert done.returncode == (0 if '"verified": true' in done.stdout else 1), done.stdout + done.stderr
         return dict(json.loads(done.stdout))
 
@@ -192,6 +193,19 @@ def test_sites_sign_a_run_and_recompute_it_when_they_are_asked(elsewhere: Elsewh
         runs = [entry for entry in log if entry["event"] == "run"][-3:]
         assert len({entry["run"] for entry in runs}) == 3
         assert len({entry["job"] for entry in runs}) == 1
+
+
+def test_sites_sign_a_promise(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    job = elsewhere.write_remote_job(tmp_path)
+    stated = job.read_text().replace("bound = 0.45", "min_recall = 0.7\nconfidence = 0.9")
+    job.write_text(stated.replace("tol = 1e-9\ncompare = false", "compare = true"))
+    done = elsewhere.fedpact("run", str(job))
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = Record.load(tmp_path / "run")
+    assert record.solved, record.reason
+    assert {one.promise for one in record.bounded} == {"made"}
+    found = verify_run(tmp_path / "run", elsewhere.sites.roster)
+    assert found.verified, found.failed
 
 
 def test_who_is_online_is_listed(elsewhere: Elsewhere, tmp_path: Path) -> None:

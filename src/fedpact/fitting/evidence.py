@@ -8,6 +8,7 @@ without any of the data; what is missing for that, the regularizer, follows from
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
@@ -21,13 +22,16 @@ from fedpact.federation import Order, Session, client_step
 from fedpact.federation.evidence import Signed, canonical, pack, statement, unpack
 from fedpact.federation.gate import digest_of
 from fedpact.federation.identity import signed_by
-from fedpact.federation.messages import rebuild, seal
+from fedpact.federation.messages import Summed, rebuild, seal
 from fedpact.federation.secure_sum import add_parts
 from fedpact.fitting.agreement import Finished, Measured, measure
 from fedpact.problem import Certificate, Misses, Share, weigh
+from fedpact.problem.certificate import TOGETHER
 from fedpact.solvers.steps import Judged, judged_terms, model_of
 from fedpact.tasks import Task, read_task
 from fedpact.tasks.base import SERVER
+from fedpact.tasks.classification import Classification
+from fedpact.tasks.decisions import Decisions
 from fedpact.types import Vector
 
 # ---------------------------------------------------------------------------------------------------------- exchange
@@ -56,7 +60,11 @@ class Attested(Judged, Measured, Signed):
     """The terms of the certificate, and what the owner measures; all of it signed, its own residuals among it.
 
     model:  digest of the pair, as the owner got it
-    before, and before_...: numbers, names, counts and cells of the other model's measures
+    before, and before_...: numbers, names, counts and cells of the other model's measures, under its own task
+    promised_hits, promised_rows: held-out ones in every cell of the promises that the owner makes for itself, at the
+             final threshold; empty where a cell is small
+    proven:  whether these bear the promises out
+    together_hits, together_rows: the same of what all owners promise together
     """
 
     feasibility: float
@@ -67,12 +75,19 @@ class Attested(Judged, Measured, Signed):
     before_names: str
     before_counts: Vector
     before_cells: Vector
+    promised_hits: Vector
+    promised_rows: Vector
+    proven: bool
+    together_hits: Summed[Vector]
+    together_rows: Summed[Vector]
 
     def withhold(self, least: int) -> Self:
         now = _measured(self, MEASURED).withhold(least)
         none: dict[str, Any] = {"values": np.zeros(0), "withheld": "[]", "bare": True}
         then = replace(_measured(self, BEFORE), **none).withhold(least)
         named = {field: getattr(then, name) for name, field in BEFORE.items()}
+        if self.promised_rows.min(initial=np.inf) < least:
+            named |= {"promised_hits": np.zeros(0), "promised_rows": np.zeros(0)}
         return replace(self, **vars(now), **named)
 
 
@@ -92,14 +107,42 @@ def attest(share: Share, state: Any, order: Attest) -> tuple[Any, Attested]:
     told = measure(share, state, Finished(w=order.w))[1]
     before = Measured.of(np.zeros(0), {})
     if order.free.size:
-        before = measure(share, state, Finished(w=order.free))[1]
+        before = measure(_as_compared(share), state, Finished(w=order.free))[1]
+    point = model_of(share, state, order.w)
     return state, Attested(
         job=order.job,
         model=digest_of_pair(order.w, order.free, order.coupled, prices),
         **vars(told),
         **{field: getattr(before, name) for name, field in BEFORE.items()},
-        **judged_terms(share, model_of(share, state, order.w), prices[share.label], order.coupled),
+        **_test_promises(share, point),
+        **judged_terms(share, point, prices[share.label], order.coupled),
     )
+
+
+def _as_compared(share: Share) -> Share:
+    """The share as the model without constraints was measured: a promise has moved only the other one's threshold."""
+    if not isinstance(share.measures, Decisions):
+        return share
+    return replace(share, measures=share.measures.unmoved)
+
+
+def _test_promises(share: Share, point: Vector) -> dict[str, Any]:
+    """The fields of `Attested` about promises; nothing is promised where nothing is decided."""
+    none = (np.zeros(0), np.zeros(0))
+    own, together = none, none
+    proven = True
+    decisions = share.measures
+    if isinstance(decisions, Decisions) and decisions.rows.task.promised:
+        own = decisions.count_promises(point)
+        proven = decisions.keeps_promises(point)
+        together = decisions.count_together(point, held_out=True)
+    return {
+        "promised_hits": own[0],
+        "promised_rows": own[1],
+        "proven": proven,
+        "together_hits": together[0],
+        "together_rows": together[1],
+    }
 
 
 def split_prices(prices: Vector, lengths: str) -> dict[str, Vector]:
@@ -140,6 +183,13 @@ class Testimony:
         said = {name: self.statement[name] for name in MEASURED}
         vectors = {name: np.array(value, dtype=float) for name, value in said.items() if isinstance(value, list)}
         return Measured(**{**said, **vectors})
+
+    def bears_out(self, owner: str, task: Classification) -> bool:
+        """Whether the owner's promises follow from the counts that it signed; its word where these are withheld."""
+        if not self.statement["proven"]:
+            return False
+        hits, rows = (np.array(self.statement[name], dtype=float) for name in ("promised_hits", "promised_rows"))
+        return not hits.size or task.promises_hold(owner, hits, rows)
 
     @property
     def before(self) -> dict[str, float]:
@@ -205,12 +255,10 @@ class Evidence:
     def certificate(self) -> tuple[Certificate, float]:
         """Certificate and objective that follow from what was signed."""
         task: Task = read_task(self.task)
-        owners = [one for name, one in self.said.items() if name != SERVER]
-        shapes = [tuple(shape) for shape in owners[0].statement["shapes"]]
-        total = _rebuild(shapes, add_parts([one.sums for one in owners]))
-        server = _rebuild(shapes, np.zeros(owners[0].sums.shape[0]))
+        total = self.total
+        server = _rebuild(self.shapes, np.zeros(sum(map(math.prod, self.shapes))))
         if SERVER in self.said:
-            server = _rebuild(shapes, self.said[SERVER].sums)
+            server = _rebuild(self.shapes, self.said[SERVER].sums)
         said = {name: one.statement for name, one in self.said.items()}
         feasibility, violation, private = (
             [one[residual] for one in said.values()] for residual in ("feasibility", "violation", "private")
@@ -218,6 +266,40 @@ class Evidence:
         holders = sum(self.prices[name].size > 0 for name in said)
         misses = Misses(list(said), feasibility, violation, private, holders)
         return weigh(task.regularizer(), self.w, self.coupled, server, total, misses)
+
+    @property
+    def owners(self) -> dict[str, Testimony]:
+        """What everybody but the coordinator signed."""
+        return {name: one for name, one in self.said.items() if name != SERVER}
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the fields that are added up."""
+        statements = [one.statement for one in self.owners.values()]
+        return [tuple(shape) for shape in statements[0]["shapes"]]
+
+    @property
+    def cells_together(self) -> int:
+        """In how many cells held-out rows are counted for what all owners promise together."""
+        task = read_task(self.task)
+        if not isinstance(task, Classification) or not task.promised:
+            return 0
+        return max((cells.stop for _, _, cells in task.cells_together()), default=0)
+
+    @property
+    def total(self) -> Attested:
+        """The sums of all owners."""
+        return _rebuild(self.shapes, add_parts([one.sums for one in self.owners.values()]))
+
+    def unproven(self) -> list[str]:
+        """Whose promises their held-out rows do not bear out, as they signed; TOGETHER: what all promise together."""
+        task = read_task(self.task)
+        if not isinstance(task, Classification) or not task.promised:
+            return []
+        found = [name for name, one in self.owners.items() if not one.bears_out(name, task)]
+        if not task.promises_hold_together(self.total.together_hits, self.total.together_rows):
+            found.append(TOGETHER)
+        return found
 
     # -------------------------------------------------------------------------------------------------------- as JSON
 

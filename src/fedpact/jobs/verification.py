@@ -150,7 +150,8 @@ def check_signatures(evidence: Evidence, signed: Mapping[str, str], known: Mappi
 def check_statements(evidence: Evidence) -> Iterator[Failed]:
     """Everybody signed this run, and the sums that are given as its own."""
     model = digest_of_pair(evidence.w, evidence.free, evidence.coupled, evidence.prices)
-    shapes = [[], [evidence.w.size], [evidence.coupled.size]]
+    together = [evidence.cells_together]
+    shapes = [[], [evidence.w.size], [evidence.coupled.size], together, together]
     for name, one in evidence.said.items():
         if name not in evidence.prices:
             yield Failed(FILE, "it signed, and is none of those who took part", name)
@@ -267,6 +268,9 @@ def _compare_record(
     missed = any(wording.state(one, pair[1]) == "not met" for one in bounded)
     if record.solved and (missed or not certificate.meets(roughly)):
         yield Failed(RECORD, "it says solved, and the certificate that was signed does not meet the tolerances")
+    if not told.unproven:
+        for owner in evidence.unproven():
+            yield Failed(RECORD, "it says that a promise is made, and the held-out rows do not bear it out", owner)
     if record.trained and (missed or not told.trained):
         yield Failed(RECORD, "it says that a network meets its bounds, and what was signed does not")
     ended = datetime.fromisoformat(record.started) + timedelta(seconds=record.seconds)

@@ -247,6 +247,27 @@ class Classification(AskedTask):
                 told[row_of(gap)] = Measure(1 / max(fewest, 1), fewest)
         return told
 
+    def cells_promised(self, owner: str) -> Iterator[tuple[Requirement, str, slice]]:
+        """The rates that an owner promises for itself, and where their cells are among all of these."""
+        start = 0
+        for one in self.promised:
+            if one.held_by != "each" or owner == SERVER:
+                continue
+            cells = len(self.levels_of(one).groups) if one.is_gap else 1
+            for rate in one.rates:
+                yield one, rate, slice(start, start + cells)
+                start += cells
+
+    def promises_hold(self, owner: str, hits: Vector, rows: Vector) -> bool:
+        """Whether an owner's held-out rows bear out its promises: exact tests, all of which must pass."""
+        for one, _, cells in self.cells_promised(owner):
+            found = hits[cells].round().astype(int).tolist()
+            counts = rows[cells].round().astype(int).tolist()
+            delta = self.miss_rate(one) if self.decide_own else 1 - one.confidence
+            if not one.borne_out(owner, found, counts, delta):
+                return False
+        return True
+
     def promises_hold_together(self, hits: Vector, rows: Vector) -> bool:
         """Whether the held-out rows of all owners bear out what they promise together: exact tests."""
         for one, _, cells in self.cells_together():
@@ -254,7 +275,7 @@ class Classification(AskedTask):
                 continue
             found = hits[cells].round().astype(int).tolist()
             counts = rows[cells].round().astype(int).tolist()
-            if not one.borne_out(TOGETHER, found, counts):
+            if not one.borne_out(TOGETHER, found, counts, 1 - one.confidence):
                 return False
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,19 +97,28 @@ class Decisions:
         return own_threshold(self.rows.task, self.rows.owner, trained, kept)
 
     def keeps_promises(self, w: Vector) -> bool:
-        """Whether the held-out rows bear out every promise: exact tests, all of which must pass."""
-        task = self.rows.task
-        w = self.common(w)
-        decided = self.kept.decide(w, self.decide_at(w))
-        return all(
-            self._keeps(one, rate, decided) for one in task.promised if one.held_by == "each" for rate in one.rates
-        )
+        """Whether the held-out rows bear out every promise of the owner's own."""
+        return self.rows.task.promises_hold(self.rows.owner, *self.count_promises(w))
 
-    def _keeps(self, one: Requirement, rate: str, decided: Labels) -> bool:
-        inside, hit = count_rate(rate, self.kept.task.levels.class_of(one), self.kept.y, decided)
-        cells = self.kept.cells_of(one, inside)
-        hits = [int(hit[cell].sum()) for cell in cells]
-        return one.borne_out(self.kept.owner, hits, [int(cell.sum()) for cell in cells])
+    def count_promises(self, w: Vector) -> tuple[Vector, Vector]:
+        """Held-out hits and rows in every cell of the promises that each owner makes for itself."""
+        kept = self.kept
+        w = self.common(w)
+        decided = kept.decide(w, self.decide_at(w))
+        hits: list[float] = []
+        sizes: list[float] = []
+        for one, rate, _ in kept.task.cells_promised(kept.owner):
+            inside, hit = count_rate(rate, kept.task.levels.class_of(one), kept.y, decided)
+            for cell in kept.cells_of(one, inside):
+                hits.append(float(hit[cell].sum()))
+                sizes.append(float(cell.sum()))
+        return np.array(hits), np.array(sizes)
+
+    @property
+    def unmoved(self) -> Decisions:
+        """The same rows, decided at a score of zero: as the model without constraints decides."""
+        task = replace(self.rows.task, decide_at=0.0, decide_own=False)
+        return Decisions(replace(self.rows, task=task), replace(self.kept, task=task))
 
     def count_together(self, w: Vector, held_out: bool = False) -> tuple[Vector, Vector]:
         """Hits and rows in every cell of the constraints that all owners hold together, for a loss its sum.

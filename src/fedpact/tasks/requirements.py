@@ -185,9 +185,8 @@ class Requirement:
             shown.append(f"{side.replace('_', ' ')} {limit}")
         return f"of {' and '.join(shown)}"
 
-    def borne_out(self, owner: str, hits: Sequence[int], rows: Sequence[int]) -> bool:
-        """Whether counts on rows nobody trained on bear out the promise, at its confidence; of a gap by group."""
-        delta = 1 - self.confidence
+    def borne_out(self, owner: str, hits: Sequence[int], rows: Sequence[int], delta: float) -> bool:
+        """Whether counts on rows nobody trained on bear out the promise, at level delta; of a gap by group."""
         sides = {side: bound_for(bound, owner, side) for side, _, bound in self.sides}
         if self.is_gap:
             return gap_holds(hits, rows, sides["at_most"], delta)
