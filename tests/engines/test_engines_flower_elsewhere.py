@@ -175,13 +175,13 @@ def test_sites_sign_a_run_and_recompute_it_when_they_are_asked(elsewhere: Elsewh
     assert (signed["pinned"], signed["asked"]) == (True, False)
     assert signed["signed"] == elsewhere.sites.roster
     assert signed["coordinator"] == known["server"]
-    asked = verify("--ask")
+    asked = verify("--ask", "--job", str(tmp_path / "job.toml"))
     assert asked == {**signed, "asked": True}
     table = elsewhere.files["hospital 2"]
     before = table.read_text()
     table.write_text(before + before.splitlines()[-1] + "\n")
     try:
-        changed = verify("--ask")
+        changed = verify("--ask", "--job", str(tmp_path / "job.toml"))
         assert verify() == signed  # the folder is as it was
     finally:
         table.write_text(before)

@@ -236,7 +236,7 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
     run_job(read_job(tmp_path / "here" / "job.toml"))
     command = [sys.executable, "-c", "from fedpact.cli.main import main; main()"]
     job = str(tmp_path / "sites" / "job.toml")
-    for arguments in (["run", job], ["verify", str(tmp_path / "sites" / "run"), "--ask", "--json"]):
+    for arguments in (["run", job], ["verify", str(tmp_path / "sites" / "run"), "--ask", "--job", job, "--json"]):
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["signed"] == clinics.sites.roster

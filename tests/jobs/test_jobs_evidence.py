@@ -30,7 +30,7 @@ from fedpact.federation.secure_sum import Peers, add_parts
 from fedpact.fitting.evidence import Evidence, attest
 from fedpact.jobs import read_job, run_job
 from fedpact.jobs.evidence_file import FILE, read_evidence, signed_part, write_evidence
-from fedpact.jobs.verification import agree, check_report, check_statements, verify_run
+from fedpact.jobs.verification import agree, ask_owners, check_report, check_statements, verify_run
 from fedpact.problem import Share
 from fedpact.prox import L1
 from fedpact.report import sections
@@ -432,12 +432,13 @@ def test_a_run_without_keys_is_not_verified(folder: Path) -> None:
 
 
 def test_owners_recompute_what_they_signed(copied: Path) -> None:
-    assert call("verify", copied, "--ask").exit_code == 0
+    job = copied.parent / "job.toml"
+    assert call("verify", copied, "--ask", "--job", job).exit_code == 0
     table = copied.parent / "south.csv"
     lines = table.read_text().splitlines()
     table.write_text("\n".join([*lines[:-1], lines[-1].replace("0", "1", 1)]) + "\n")
     assert call("verify", copied).exit_code == 0  # the folder is as it was
-    found = call("verify", copied, "--ask", "--json")
+    found = call("verify", copied, "--ask", "--job", job, "--json")
     assert found.exit_code == 1
     assert {"file": FILE, "owner": "south", "what": "its table is not the one that it signed for"} in json.loads(
         found.output
@@ -451,13 +452,13 @@ def test_owners_are_asked_by_the_job_that_is_named(copied: Path, tmp_path: Path)
     job = copied.parent / "job.toml"
     job.write_text(job.read_text().partition("[keys]")[0])
     with raises_code("FP-OPTION-636", str(job)):
-        CliRunner().invoke(cli, ["verify", str(copied), "--ask"], catch_exceptions=False)
+        CliRunner().invoke(cli, ["verify", str(copied), "--ask", "--job", str(job)], catch_exceptions=False)
 
 
 def test_another_key_is_noticed_when_owners_are_asked(copied: Path) -> None:
     (copied.parent / "south.key").unlink()
     Identity.create(copied.parent / "south.key")
-    found = call("verify", copied, "--ask")
+    found = call("verify", copied, "--ask", "--job", copied.parent / "job.toml")
     assert found.exit_code == 1
     assert "south" in found.output.partition("NOT VERIFIED")[2]
 
@@ -664,6 +665,40 @@ def test_a_coupled_constraint_follows_from_what_was_signed(folder: Path) -> None
     evidence = read_evidence(out)[0]
     assert "coupled" in evidence.certificate()[0].violations
     assert evidence.coupled.size == 1
+
+
+def test_owners_are_never_asked_by_what_the_folder_names(copied: Path) -> None:
+    """Finding 13: the folder names a job, the job a Python file, and `--ask` ran it."""
+    with raises_code("FP-OPTION-672"):
+        CliRunner().invoke(cli, ["verify", str(copied), "--ask"], catch_exceptions=False)
+
+
+def test_only_the_functions_of_the_users_own_job_are_run(folder: Path) -> None:
+    (folder / "mine.py").write_text(CUSTOM)
+    change(folder, "bound = 0.35", 'functions = "mine.py"')
+    change(folder, 'protected = "yes"', 'group = "smoker"\ngroups = ["never", "former", "now"]')
+    change(folder, ', "smoker"]', "]")
+    change(folder, 'smoker = ["never", "former", "now"]\n', "")
+    job = change(folder, 'task = "neyman_pearson"', 'task = "custom"')
+    out = run_small(folder)
+    trap = f"from pathlib import Path\nPath({str(folder / 'was here')!r}).touch()\n"
+    (folder / "trap.py").write_text(trap + CUSTOM)
+
+    def lead_to_the_trap(content: dict[str, Any]) -> None:
+        content["task"]["functions"] = str(folder / "trap.py")
+
+    for command in (["verify", out], ["report", out], ["verify", out, "--ask", "--job", job]):
+        assert call(*command).exit_code == 0, command
+    rewrite(out, lead_to_the_trap)
+    for command in (["verify", out], ["report", out], ["verify", out, "--ask", "--job", job]):
+        call(*command)
+    with fp.Session(keys=read_job(job).keys) as session:  # whatever was found before
+        assert list(ask_owners(out, read_job(job), session)) == []
+    (folder / "mine.py").write_text(trap + CUSTOM)  # what the job names by now is not what was signed
+    with fp.Session(keys=read_job(job).keys) as session:
+        (found,) = ask_owners(out, read_job(job), session)
+    assert "digest" in found.what
+    assert not (folder / "was here").exists()
 
 
 PRIVATE = """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from watched import Watched
 import fedpact as fp
 from fedpact.cli.init import init
 from fedpact.cli.main import cli
+from fedpact.errors import FedpactError
 from fedpact.federation.identity import Identity
 from fedpact.federation.policy import read_policy
 from fedpact.jobs import evaluate_run, read_job, run_job
@@ -86,7 +89,7 @@ def call(*arguments: object) -> Result:
 
 def recall_of(run: Path, table: Path) -> float:
     """By the predictions of the command line."""
-    printed = call("predict", run, table)
+    printed = call("predict", run, table, "--code", run / "network.py")
     assert printed.exit_code == 0, printed.output
     decided = [line.split(",")[0] for line in printed.output.splitlines()[1:]]
     with table.open() as file:
@@ -116,11 +119,13 @@ def test_a_file_from_the_job_to_the_verified_report(job: Path, folder: Path, mon
         expected = recall_of(out, folder / "later" / f"{owner}.csv")
         assert told.measures[owner]["recall"] == pytest.approx(expected)
 
-    asked_again = call("verify", out, "--ask")
+    asked_again = call("verify", out, "--ask", "--job", job)
     assert asked_again.exit_code == 0, asked_again.output
     (folder / "nets" / "other.py").write_text(f"{NETWORK}# changed\n")
     change(folder, "network.py:build", "other.py:build")
-    changed = call("verify", out, "--ask")  # owners run the file of the job, not one that the folder points at
+    changed = call(
+        "verify", out, "--ask", "--job", job
+    )  # owners run the file of the job, not one that the folder points at
     assert changed.exit_code == 1
     assert "SHA-256" in changed.output
     monkeypatch.delattr(NetworkFile, "build")  # who reads a report or checks evidence runs no code
@@ -141,7 +146,9 @@ def test_a_run_keeps_the_file_that_it_was_trained_with(job: Path, folder: Path) 
     (folder / "nets" / "network.py").write_text("raise AssertionError('the job has another network by now')\n")
     moved = (folder / "run").rename(folder / "moved")
     assert recall_of(moved, folder / "north.csv") == expected
-    assert evaluate_run(moved, read_job(job)).measures["north"]["recall"] > 0
+    assert evaluate_run(moved, read_job(job), code=moved / "network.py").measures["north"]["recall"] > 0
+    with raises_code("FP-OPTION-911"):
+        evaluate_run(moved, read_job(job))  # the job's file is another one by now
 
     (moved / "network.py").write_text(NETWORK + "# a line more\n")
     again = moved.rename(folder / "changed")
@@ -149,6 +156,34 @@ def test_a_run_keeps_the_file_that_it_was_trained_with(job: Path, folder: Path) 
     assert isinstance(model, ModuleModel)
     with raises_code("FP-OPTION-911", str(again / "network.py")):
         model.predict(np.zeros((1, len(model.encoding.names))))
+
+
+def test_no_command_runs_a_file_that_only_the_folder_names(job: Path, folder: Path) -> None:
+    """Finding 13: whoever hands over a folder ran Python at whoever evaluated or predicted with it."""
+    shorten(job, 1)
+    run_job(read_job(job))
+    out = folder / "run"
+    trap = f"from pathlib import Path\nPath({str(folder / 'was here')!r}).touch()\n{NETWORK}"
+    (out / "network.py").write_text(trap)
+    digest = sha256(trap.encode()).hexdigest()
+    for name, place in (("model.json", ("digest",)), ("task.json", ("task", "code", "digest"))):
+        content = json.loads((out / name).read_text())
+        inner = content
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = digest
+        (out / name).write_text(json.dumps(content))
+    table = folder / "north.csv"
+    for command in (["predict", out, table], ["evaluate", out], ["report", out], ["verify", out]):
+        done = call(*command)
+        if command[0] in ("predict", "evaluate"):
+            assert isinstance(done.exception, FedpactError)
+            assert done.exception.code == "FP-OPTION-673"
+    for command in (["evaluate", out, "--job", job], ["predict", out, table, "--code", folder / "nets" / "network.py"]):
+        done = call(*command)  # the user's own file is not the one that the folder means
+        assert isinstance(done.exception, FedpactError)
+        assert done.exception.code == "FP-OPTION-911"
+    assert not (folder / "was here").exists()
 
 
 def test_an_interrupted_run_is_resumed_to_the_same_bits(job: Path, folder: Path) -> None:

@@ -131,5 +131,5 @@ def test_owners_sign_on_ray_and_one_that_was_killed_signs_when_the_run_is_resume
     assert found.failed == ()
     assert set(found.signed) == {"north", "south", "coast"}
     # in this process the owners say the same
-    asked = CliRunner().invoke(cli, ["verify", str(out), "--ask"])
+    asked = CliRunner().invoke(cli, ["verify", str(out), "--ask", "--job", str(job)])
     assert asked.exit_code == 0, asked.output

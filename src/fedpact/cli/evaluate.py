@@ -12,7 +12,7 @@ from fedpact.errors import OptionError
 from fedpact.federation import ENGINES
 from fedpact.fitting import Evaluation
 from fedpact.fitting.evaluation import RATES, Estimate, Outcome
-from fedpact.jobs.evaluation import evaluate_run, job_of
+from fedpact.jobs.evaluation import evaluate_run, job_of, refuse_code
 from fedpact.jobs.evidence_file import EVALUATION
 from fedpact.report.tables import table, terminal
 from fedpact.tasks.base import SERVER
@@ -26,10 +26,18 @@ ERRORS = ("mean error", "root mean squared error")
 @click.option("--table", "tables", multiple=True, metavar="OWNER=FILE", help="A table that nobody trained on.")
 @click.option("--engine", type=click.Choice(list(ENGINES)), help="Replaces the engine that the job names.")
 @click.option("--job", type=click.Path(path_type=Path), help="The job file.  [default: as the run names it]")
+@click.option("--code", type=click.Path(path_type=Path), help="The Python file of the model, which is run: see below.")
 @click.option(
     "--absent", multiple=True, metavar="PARTY", help="vertical: a party that does not take part; shows the gap then."
 )
-def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path | None, absent: tuple[str, ...]) -> None:
+def evaluate(
+    run: Path,
+    tables: tuple[str, ...],
+    engine: str | None,
+    job: Path | None,
+    code: Path | None,
+    absent: tuple[str, ...],
+) -> None:
     """Measure the model in the folder RUN on tables that nobody trained on, at their owners.
 
     The tables are those of [holdout] in the job, or of --table; Flower sites name theirs in site.toml. Every owner
@@ -43,9 +51,14 @@ def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path |
     Parties of a vertical model have a table each of the same people, found by their ids; a coordinator that holds the
     labels has one too, server=FILE.
 
+    A model that a Python file builds is code. It is run only where you name it, by --job or --code, and only if its
+    digest is the one of the run, and of the job that the owners signed.
+
     Exit code 0 whatever the verdicts are, 2 when something is wrong.
     """
     file = job_of(run, job)
+    if job is None and code is None and not file.superlink:  # sites have their own
+        refuse_code(run)
     stated = read_tables(tables)
     if file.superlink:
         if stated.keys() - {SERVER} or engine:
@@ -55,7 +68,7 @@ def evaluate(run: Path, tables: tuple[str, ...], engine: str | None, job: Path |
             )
         found = evaluate_on_flower(run, file, stated.get(SERVER), absent)
     else:
-        found = evaluate_run(run, file, stated or None, engine, absent=absent)
+        found = evaluate_run(run, file, stated or None, engine, absent=absent, code=code)
     show(found)
     click.echo(f"kept in {run / EVALUATION}")
 

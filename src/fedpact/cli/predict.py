@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -16,9 +17,10 @@ from fedpact.errors import OptionError
 from fedpact.federation import ENGINES
 from fedpact.jobs import JobFile, find_threshold, read_job
 from fedpact.jobs.evaluation import job_of, score_party_run
+from fedpact.jobs.own_code import require_code
 from fedpact.report.files import explain_write_errors
 from fedpact.tasks.base import SERVER
-from fedpact.tasks.model import Model, PartyModel, RegressionModel, load_model
+from fedpact.tasks.model import Model, ModuleModel, PartyModel, RegressionModel, load_model
 from fedpact.types import Vector
 
 
@@ -28,6 +30,7 @@ from fedpact.types import Vector
 @click.option("--out", type=click.Path(path_type=Path), help="File to write. [default: standard output]")
 @click.option("--owner", help="Who holds the rows, where every owner decides at a threshold of its own.")
 @click.option("--job", type=click.Path(path_type=Path), help="The job of the run, with --owner.")
+@click.option("--code", type=click.Path(path_type=Path), help="The Python file of the model, which is run: see below.")
 @click.option("--table", "tables", multiple=True, metavar="PARTY=FILE", help="vertical: a party's table.")
 @click.option("--absent", multiple=True, metavar="PARTY", help="vertical: a party that does not take part.")
 @click.option("--engine", type=click.Choice(list(ENGINES)), help="vertical: replaces the engine that the job names.")
@@ -37,6 +40,7 @@ def predict(
     out: Path | None,
     owner: str | None,
     job: Path | None,
+    code: Path | None,
     tables: tuple[str, ...],
     absent: tuple[str, ...],
     engine: str | None,
@@ -60,7 +64,8 @@ def predict(
     site.toml); --table server=FILE is then a table of the coordinator with the ids of the people to predict, and
     without it people have numbers, in the order in which every site knows its own rows.
 
-    A network that a Python file builds is code: the copy of that file in RUN is run. Name only folders that you trust.
+    A network that a Python file builds is code. It is run only where you name it with --code (RUN/network.py is the
+    copy of the run), and only if its digest is that of the model, and of the job that the owners signed.
 
     \b
     fedpact predict hospitals/run new_patients.csv
@@ -70,6 +75,9 @@ def predict(
     fedpact predict parties/run --table bank=new_bank.csv --absent shop
     """
     model = load_model(run)
+    if isinstance(model, ModuleModel):
+        own = require_code(code, run, model.code.digest)
+        model = replace(model, code=replace(model.code, path=own))
     if isinstance(model, PartyModel) != (table is None) or (table is not None and tables):
         needed = "one --table PARTY=FILE for each party" if isinstance(model, PartyModel) else "one TABLE"
         raise OptionError(f"this model predicts from {needed}; give that, and nothing else", code="FP-OPTION-955")

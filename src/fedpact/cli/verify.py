@@ -15,7 +15,7 @@ from fedpact.errors import OptionError
 from fedpact.federation import Session
 from fedpact.federation.identity import check_public_keys
 from fedpact.jobs import JobFile, read_job
-from fedpact.jobs.evidence_file import FILE, read_evidence
+from fedpact.jobs.evidence_file import FILE
 from fedpact.jobs.running import session_settings
 from fedpact.jobs.verification import ask_owners, check_report, verify_run
 from fedpact.report.assurance import describe_evidence, explain_failure
@@ -48,12 +48,12 @@ def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job
     is of this run, and model, measures and certificate follow from it. Whose keys these are only you can know: state
     them by --roster or --key. Without them the keys are those that the folder names: it is consistent, no more.
 
-    With --ask every owner recomputes what it signed, from the table that it has now. Sites of a SuperLink are asked
-    where their job can be run, and by their policy it counts as a run.
+    With --ask every owner of --job recomputes what it signed, from the table that it has now. Sites of a SuperLink are
+    asked where their job can be run, and by their policy it counts as a run.
 
     \b
     fedpact verify hospitals/run --roster keys.toml
-    fedpact verify hospitals/run --ask
+    fedpact verify hospitals/run --ask --job hospitals/job.toml
 
     Exit code 0 when verified, 1 when not, 2 when RUN holds no run or a key cannot be read, 3 when it is verified in
     part: the job gives the coordinator a table of its own, whose term of the certificate is its word. State --job where
@@ -61,12 +61,19 @@ def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job
     """
     if not (run / FILE).exists():
         Record.load(run)  # is it a run at all?
-    server = None if job is None else read_job(job).server
-    found = verify_run(run, read_keys(roster, keys), server)
+    if ask and job is None:
+        raise OptionError(
+            "the owners are asked by a job, which may name code, tables and keys: state the one that you trust, --job "
+            "JOB; the run folder's own word is not taken for it",
+            code="FP-OPTION-672",
+            key="job",
+        )
+    file = None if job is None else read_job(job)
+    found = verify_run(run, read_keys(roster, keys), file)
     if found.holds:
         found = replace(found, failed=tuple(check_report(run, found)))
-    if ask and found.holds:
-        found = replace(found, asked=True, failed=tuple(_ask(run, _job_of(run, job))))
+    if ask and file is not None and found.holds:
+        found = replace(found, asked=True, failed=tuple(_ask(run, file)))
     if as_json:
         click.echo(json.dumps({"verified": found.verified, **asdict(found)}, indent=1))
     else:
@@ -105,14 +112,7 @@ def read_keys(roster: Path | None, keys: tuple[str, ...]) -> dict[str, str]:
 def _ask(run: Path, file: JobFile) -> list[Failed]:
     if file.superlink:
         return ask_on_flower(run, file)
+    if not file.keys:
+        raise OptionError(f"{file.path} has no table [keys]: its owners cannot sign", code="FP-OPTION-636")
     with Session(file.solve.get("engine"), **session_settings(file)) as session:
         return list(ask_owners(run, file, session))
-
-
-def _job_of(run: Path, job: Path | None) -> JobFile:
-    """The job of a run. OptionError when its owners have no keys."""
-    named = run / read_evidence(run)[1]["job_file"]
-    file = read_job(job or named.resolve())
-    if not file.keys and not file.superlink:  # sites have their own
-        raise OptionError(f"{file.path} has no table [keys]: its owners cannot sign", code="FP-OPTION-636")
-    return file

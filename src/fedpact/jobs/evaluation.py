@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedpact.alignment import normalize
@@ -16,11 +16,11 @@ from fedpact.fitting.newcomers import evaluate_parties, score_newcomers
 from fedpact.fitting.sources import Held
 from fedpact.jobs.evidence_file import EVALUATION
 from fedpact.jobs.job_file import JobFile, read_job
+from fedpact.jobs.own_code import require_code
 from fedpact.jobs.running import TASK, party_sources, session_settings
 from fedpact.solvers import Solution
 from fedpact.tasks import PartyModel, Task, Vertical, load_model, read_task
 from fedpact.tasks.base import SERVER
-from fedpact.tasks.model import MODULE_FILE
 from fedpact.tasks.scored import ScoredTask
 from fedpact.types import Vector
 
@@ -38,19 +38,28 @@ class Trained:
 
     @classmethod
     def load(cls, folder: Path) -> Trained:
-        """From the folder of a run. OptionError when there is no model in it."""
+        """From the folder of a run; no code of it can be run yet. OptionError when there is no model in it."""
         try:
             stated = json.loads((folder / TASK).read_text())
             task = read_task(stated["task"])
             job = (folder / stated["job_file"]).resolve()
             if isinstance(task, ScoredTask) and task.has_code:
-                task = task.with_code_at(folder / MODULE_FILE)
+                task = task.with_code_at("")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OptionError(
                 f"{folder / TASK} cannot be read ({error}); evaluate needs the folder of a run that trained a model",
                 code="FP-OPTION-837",
             ) from error
         return cls(task, Solution.load(folder / "solution.npz").w, job)
+
+    def with_code(self, code: Path | None, folder: Path, file: JobFile) -> Trained:
+        """The same with the Python file that builds its model: one that the user names, or that of this job."""
+        task = self.task
+        if not isinstance(task, ScoredTask) or task.code is None or file.superlink:  # sites have their own
+            return self
+        own = file.task.code if isinstance(file.task, ScoredTask) else None
+        named = code or (None if own is None else Path(own.path))
+        return replace(self, task=task.with_code_at(require_code(named, folder, task.code.digest)))
 
 
 def evaluate_run(
@@ -60,6 +69,7 @@ def evaluate_run(
     engine: Engine | str | None = None,
     *,
     absent: Collection[str] = (),
+    code: Path | None = None,
 ) -> Evaluation:
     """Measure the model of the run in this folder on tables that nobody trained on, and keep the result there.
 
@@ -67,10 +77,11 @@ def evaluate_run(
     tables: by owner, in the place of the job's [holdout]; sites have their own
     engine: in the place of the job's own
     absent: of a vertical model: parties that do not take part. They count as if everyone had the mean of their columns
+    code:   the Python file that builds the model, which is run, where that of the job is another one by now
 
     Raises OptionError when nobody has a table for it, and what `fedpact.fitting.evaluate` raises.
     """
-    trained = Trained.load(folder)
+    trained = Trained.load(folder).with_code(code, folder, file)
     if isinstance(trained.task, Vertical):
         return evaluate_party_run(folder, file, trained.task, tables, engine, absent)
     known: Mapping[str, Held] = file.owners
@@ -194,6 +205,13 @@ def open_session(file: JobFile, engine: Engine | str | None) -> Session:
 def keep(folder: Path, found: Evaluation) -> None:
     """Write evaluation.json."""
     (folder / EVALUATION).write_text(json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n")
+
+
+def refuse_code(folder: Path) -> None:
+    """OptionError for a model that Python code builds, whose file only the folder of the run names."""
+    task = Trained.load(folder).task
+    if isinstance(task, ScoredTask) and task.code is not None:
+        require_code(None, folder, task.code.digest)
 
 
 def job_of(folder: Path, job: Path | None = None) -> JobFile:

@@ -28,6 +28,7 @@ from fedpact.fitting import Fit
 from fedpact.fitting.evidence import Evidence, Testimony, digest_of_pair
 from fedpact.jobs.evidence_file import FILE, REPORT, digest_of_file, files_of, read_evidence, signed_part
 from fedpact.jobs.job_file import JobFile
+from fedpact.jobs.own_code import with_own_code
 from fedpact.jobs.running import TASK, describe_constraint, list_bounded, list_measured
 from fedpact.problem import Certificate, Share
 from fedpact.problem.certificate import TOGETHER
@@ -41,7 +42,6 @@ from fedpact.solvers import Solution
 from fedpact.tasks import FileSource, read_task
 from fedpact.tasks.base import SERVER, Bounded
 from fedpact.tasks.model import LinearModel
-from fedpact.tasks.scored import ScoredTask
 
 #: Two computations of one number agree to this, relative or absolute.
 ROUNDING = 1e-9
@@ -53,22 +53,20 @@ SPARE = "checkpoint/"
 UNREADABLE = (FedpactError, OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 
 
-def verify_run(
-    folder: str | Path, roster: Mapping[str, str] | None = None, server: str | Path | None = None
-) -> Verification:
+def verify_run(folder: str | Path, roster: Mapping[str, str] | None = None, job: JobFile | None = None) -> Verification:
     """Check everything that can be checked without the owners.
 
     roster: public keys by name that the auditor knows from elsewhere, "server" is the coordinator's; None or empty: the
             keys are those that the folder itself names, which proves that it is consistent, not who signed
-    server: the coordinator's table, where the job gives it one: its term of the certificate is recomputed. Without it
-            that term, and so the certificate, is the coordinator's word
+    job:    the job of the run, where it gives the coordinator a table: its term of the certificate is recomputed.
+            Without it that term, and so the certificate, is the coordinator's word
     """
     folder = Path(folder)
     known = dict(roster or {})
     if not (folder / FILE).exists():
         return _nothing(known, "it is not there: nobody signed this run")
     try:
-        return _verify(folder, *read_evidence(folder), known, server)
+        return _verify(folder, *read_evidence(folder), known, job)
     except UNREADABLE as error:
         return _nothing(known, str(error))
 
@@ -78,7 +76,7 @@ def _verify(
     evidence: Evidence,
     stated: Mapping[str, Any],
     known: Mapping[str, str],
-    server: str | Path | None,
+    job: JobFile | None,
 ) -> Verification:
     signed = {name: one.key for name, one in evidence.said.items() if name != SERVER and one.signed}
     coordinator = ""
@@ -91,11 +89,11 @@ def _verify(
         *check_coordinator(stated["key"], coordinator, known),
         *check_signatures(evidence, signed, known),
         *check_statements(evidence),
-        *check_server(evidence, server),
+        *check_server(evidence, job),
     ]
     if not failed:  # numbers that nobody signed prove nothing
         failed += check_results(folder, evidence)
-    own_term = evidence.job.get("server") is not None and server is None
+    own_term = evidence.job.get("server") is not None and (job is None or job.server is None)
     return Verification(signed, coordinator, bool(known), False, tuple(failed), own_term)
 
 
@@ -169,7 +167,7 @@ def check_statements(evidence: Evidence) -> Iterator[Failed]:
                 yield Failed(FILE, f"the {what} that it signed is not that of this run", name)
 
 
-def check_server(evidence: Evidence, table: str | Path | None) -> Iterator[Failed]:
+def check_server(evidence: Evidence, job: JobFile | None) -> Iterator[Failed]:
     """The coordinator's term of the certificate is one that the signed job gives it.
 
     Nobody else signs it, and it can cancel any residual of the others: so it is recomputed, from the task
@@ -180,12 +178,12 @@ def check_server(evidence: Evidence, table: str | Path | None) -> Iterator[Faile
     share: Any = None
     if stated is None:
         share = task.server_share()
-    elif table is not None:
-        source = FileSource(SERVER, table)
+    elif job is not None and job.server is not None:
+        source = FileSource(SERVER, job.server)
         if source.digest() != stated:
             yield Failed(FILE, "its table is not the one that the signed job states", SERVER)
             return
-        share = source(task)
+        share = source(with_own_code(task, job, evidence.job))
     own = evidence.said.get(SERVER)
     if (own is not None) != (stated is not None or share is not None):
         yield Failed(FILE, "it has a term in the certificate just where the signed job gives it none", SERVER)
@@ -394,21 +392,10 @@ def _gather_again(evidence: Evidence, file: JobFile, session: Session) -> Eviden
     session.open(sources, evidence.job)
     if any(one.statement["masked"] for one in evidence.said.values()):
         session.secure()
-    evidence = _with_own_code(evidence, file)
-    task = read_task(evidence.task)
+    task = with_own_code(read_task(evidence.task), file, evidence.job)
+    evidence = replace(evidence, task=task.stated())
     if file.server is None:
         return evidence.gather(session, task.server_share())
     server = FileSource(SERVER, file.server)(task)
     assert isinstance(server, Share)  # the scaling is known
     return evidence.gather(session, server)
-
-
-def _with_own_code(evidence: Evidence, file: JobFile) -> Evidence:
-    """The same with the Python file that the job names: none is run that only the folder of a run points at."""
-    task = read_task(evidence.task)
-    if not isinstance(task, ScoredTask) or not task.has_code:
-        return evidence
-    path = ""
-    if isinstance(file.task, ScoredTask) and file.task.code is not None:
-        path = file.task.code.path
-    return replace(evidence, task=task.with_code_at(path).stated())
