@@ -18,7 +18,7 @@ from fedpact.federation.gate import Gate, approval_file, longest, method_of
 from fedpact.federation.identity import Identity, open_signed, sign_message, signed_by
 from fedpact.federation.messages import Order, Reply, Summed, seal
 from fedpact.federation.policy import SitePolicy, read_policy
-from fedpact.federation.rules import Charter, Counts, meets
+from fedpact.federation.rules import Charter, Counts, Found, meets
 from fedpact.federation.wire import STEPS
 from fedpact.solvers import METHODS
 from fedpact.tasks.requirements import KINDS
@@ -288,7 +288,8 @@ def test_rows_held_out_do_not_change_in_the_middle_of_a_run(
     """With one seed the part 0.51 holds out the rows of 0.5 and a few more: sums of both tell those few."""
     site = gate(tmp_path, identity)
     job = {**JOB, **PROMISE}
-    site.admit_task({**job, "width": 0.1, "centre": [1.0, 2.0]}, job)  # what a fit finds on its way
+    on_its_way = {"width": Found(), "centre": Found()}
+    site.admit_task({**job, "width": 0.1, "centre": [1.0, 2.0]}, job, lambda task: on_its_way)
     with pytest.raises(Refused) as error:
         site.admit_task({**job, **change}, job)
     assert code_of(error) == "FP-REFUSED-052"

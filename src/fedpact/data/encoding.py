@@ -87,6 +87,18 @@ class Scaling:
         scaled /= self.scale
         return scaled
 
+    def compare(self, X: Matrix) -> tuple[tuple[float, ...], float]:
+        """Deviations of these columns in units of the scales, of those that vary; and how far the farthest value is."""
+        if X.shape[1] != len(self.scale) or not len(self.mean) == len(self.shift) == len(self.scale):
+            return (float("inf"),), float("inf")
+        scale = np.abs(self.scale)
+        with np.errstate(all="ignore"):
+            filled = np.where(np.isnan(X), self.mean, X)
+            deviation = filled.std(axis=0)
+            reach = np.max(np.abs(filled - self.shift) / scale, initial=0.0)
+            spans = (deviation / scale)[deviation > 0]
+        return tuple(spans.tolist()), float(np.nan_to_num(reach, nan=np.inf))
+
     def undo(self, coefficients: Vector) -> tuple[Vector, Vector]:
         """Coefficients (..., columns) of a model of scaled columns in the columns' own units, and its intercept."""
         own = coefficients / np.asarray(self.scale)

@@ -26,23 +26,26 @@ from fedpact.federation.rules import (
     ABOUT_PAST,
     ABOUT_REPLY,
     ABOUT_RUN,
+    ABOUT_SUMS,
     ABOUT_TABLE,
     ABOUT_TASK,
     ABOUT_TOLD,
     Charter,
     Counts,
+    Found,
     Past,
     Traffic,
+    changed_field,
     check,
     constraints_of,
+    method_stated,
 )
 from fedpact.federation.secure_sum import Peers
 from fedpact.types import Buffer
+from fedpact.watching import Watch
 
 #: Rooms of fedpact whose steps belong to the method that their file is named after.
 ROOMS = ("fedpact.solvers.constrained.", "fedpact.solvers.consensus.", "fedpact.solvers.vertical.")
-#: What of a task is as its job states it for a whole run: these say which rows are trained on, and what is told.
-FIXED = ("constraints", "confidence", "holdout", "split")
 #: Part of the rows that a job holds out, and its seed, where it holds out none.
 PLAIN = [0.0, 0]
 #: Two runs, one of which holds out less than this part of the rows and the other none, tell the rows between them.
@@ -58,6 +61,7 @@ class _Run:
     """What this site has answered in one run."""
 
     charter: str
+    method: str = ""
     exchanges: int = 0
     questions: int = 0
     bytes: int = 0
@@ -84,7 +88,7 @@ class Gate:
         event = entry["event"]
         if event == "run":
             self._begun.append(entry)
-            self._runs[entry["run"]] = _Run(entry["charter"])
+            self._runs[entry["run"]] = _Run(entry["charter"], entry.get("method", ""))
         elif event == "answer":
             self._count(self._runs[entry["run"]], entry)
         elif event == "approve":
@@ -106,16 +110,24 @@ class Gate:
                 return message, public
         raise Refused(f"{self.policy.name}: an order that no coordinator of its policy signed", code="FP-REFUSED-000")
 
-    def admit(self, message: Mapping[str, Any], coordinator: str, order: Order, data: Callable[[], str]) -> Peers:
+    def admit(
+        self,
+        message: Mapping[str, Any],
+        coordinator: str,
+        order: Order,
+        data: Callable[[], str],
+        found: Callable[[Mapping[str, Any]], Mapping[str, Found]],
+    ) -> Peers:
         """Judge an order before it runs: its run, its task, and what the run has asked so far.
 
+        data: gives the digest of the table; found: the fields of a task that a fit finds
         Returns what the owner knows of the others, for secure sums.
         """
         charter = read_charter(message.get("charter"), coordinator)
         if charter.run != order.run:
             raise Refused(f"{self.policy.name}: an order under the charter of another run", code="FP-REFUSED-015")
         if message["task"] is not None:
-            self.admit_task(message["task"], charter.job)
+            self.admit_task(message["task"], charter.job, found)
         self.admit_run(charter, data)
         self.admit_order(str(message["step"]), order)
         job = digest_of(charter.job)
@@ -145,12 +157,13 @@ class Gate:
             return
         check(self.policy, ABOUT_RUN, charter)
         job = digest_of(charter.job)
-        facts = {
+        facts: dict[str, Any] = {
             "coordinator": charter.coordinator,
             "owners": charter.owners,
             "data": data(),
             "levels": _levels(charter.job),
             "held_out": _held_out(charter.job),
+            "method": method_stated(charter.job),
         }
         past = Past(self._runs_today(), self._similar(facts), self._is_approved(job))
         if self.policy.approval and not past.approved:
@@ -158,24 +171,36 @@ class Gate:
         check(self.policy, ABOUT_PAST, past)
         self.audit.write("run", run=charter.run, charter=digest, job=job, **facts)
         self._begun.append({"run": charter.run, "time": datetime.now(UTC).isoformat(), **facts})
-        self._runs[charter.run] = _Run(digest)
+        self._runs[charter.run] = _Run(digest, facts["method"])
 
-    def admit_task(self, task: Mapping[str, Any], job: Mapping[str, Any]) -> None:
-        """Judge a task; the constraints it lists and the rows it holds out are those of the job of the run."""
+    def admit_task(
+        self,
+        task: Mapping[str, Any],
+        job: Mapping[str, Any],
+        found: Callable[[Mapping[str, Any]], Mapping[str, Found]] = lambda task: {},
+    ) -> None:
+        """Judge a task: it is the job of the run, but for what a fit finds on its way, within its range.
+
+        found: gives these fields
+        """
         check(self.policy, ABOUT_TASK, task)
-        if changed := [name for name in FIXED if task.get(name) != job.get(name)]:
+        if changed := changed_field(task, job, found(task)):
             raise Refused(
-                f"{self.policy.name}: {changed[0]} of the task is not that of its job: two of them in one run would "
-                "tell rows apart",
+                f"{self.policy.name}: {changed} of the task is neither the job's nor what a fit may find: what runs is "
+                "what was approved",
                 code="FP-REFUSED-052",
+                key=changed,
             )
 
     def admit_table(self, counts: Counts) -> None:
         check(self.policy, ABOUT_TABLE, counts)
 
+    def admit_sums(self, watch: Watch) -> None:
+        check(self.policy, ABOUT_SUMS, watch)
+
     def admit_order(self, step: str, order: Order) -> None:
         run = self._runs[order.run]
-        traffic = Traffic(method_of(step), run.exchanges + 1, run.bytes, longest(order), asked_steps(order))
+        traffic = Traffic(method_of(step), run.exchanges + 1, run.bytes, longest(order), asked_steps(order), run.method)
         check(self.policy, ABOUT_ORDER, traffic)
 
     # ---------------------------------------------------------------------------------------------------- what goes out

@@ -38,6 +38,7 @@ from fedpact.federation.wire import (
     ALIGNING,
     client_step,
 )
+from fedpact.watching import Watch, watching
 
 #: Steps that get an owner's keys instead of its state, and do not need its data.
 KEY_STEPS: tuple[Step, ...] = (secure_sum.offer, secure_sum.agree)
@@ -109,6 +110,7 @@ class Owner:
     durable: whether the memory must survive the machine, too, rather than this process alone
     peers:  what it knows of itself and of the others, for secure sums and evidence
     admit:  judges the counts of its table before a share is built; raises Refused
+    behind: judges how many rows are behind what a step computed; raises Refused
     small_cells: numbers that tell of fewer rows than this are withheld
     """
 
@@ -122,11 +124,14 @@ class Owner:
         durable: bool = True,
         peers: secure_sum.Peers | None = None,
         admit: Callable[[Counts], None] | None = None,
+        behind: Callable[[Watch], None] | None = None,
         small_cells: int = 0,
     ) -> None:
         self.name = name
         self._small_cells = small_cells
         self._admit = admit
+        self._behind = behind
+        self.watch = Watch()  # of the last step
         self._peers = peers or secure_sum.Peers(name)
         self._first = source
         self._source = source
@@ -362,7 +367,12 @@ class Owner:
         share = self.share
         data = self._extend(data)  # before the step, which may leave traces in a user's objects
         with named(self.name, getattr(step, "__name__", "a step")):
-            state, reply = step(share, known.state, order)
+            if self._behind is None:
+                state, reply = step(share, known.state, order)
+            else:
+                with watching() as self.watch:
+                    state, reply = step(share, known.state, order)
+                self._behind(self.watch)
             sealed = _seal(step, order, reply.withhold(self._small_cells), known.keys, self._name(step, order))
             if isinstance(reply, Signed):
                 sealed = self._sign(order, sealed)

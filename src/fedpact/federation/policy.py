@@ -105,12 +105,36 @@ class SitePolicy:
     rows_per_group: int = _key("require", "whole", "rows of each group, at least", 5)
     rows_per_parameter: float = _key("require", "number", "rows for each number of the model, at least", 1.0)
     least_people: int = _key("require", "whole", "people that all parties of a vertical task have, at least", 20)
+    effective_rows: float = _key(
+        "require",
+        "number",
+        "rows behind every gradient and Hessian, at least, counted by how much each enters it (Kish)",
+        5.0,
+    )
+    least_share: float = _key(
+        "require",
+        "number",
+        "what an owner, or a class, weighs in every sum, at least: a part of what it would if all weighed alike",
+        0.33,
+    )
     approval: bool = _key("require", "bool", "whether a person approves each new job: `fedpact site approve`", False)
 
     exchanges: int = _key("limit", "whole", "exchanges of a run", 2000)
     questions: int = _key("limit", "whole", "answers of a run that tell numbers of this owner alone", 12)
     bytes: int = _key("limit", "whole", "bytes that leave in a run", 2**30)
     constraints: int = _key("limit", "whole", "constraints in the list of a job: each is a question about its rows", 12)
+    bounds_apart: float = _key(
+        "limit", "number", "by what factor the bounds that a job states owner by owner may differ", 10.0
+    )
+    model_size: float = _key(
+        "limit",
+        "number",
+        "deviation of the scores that a model gives the rows, at most: larger ones single rows out",
+        30.0,
+    )
+    scales: float = _key(
+        "limit", "number", "by what factor a job's scales of the columns may differ from those of the table", 1e6
+    )
     length: int = _key("limit", "whole", "numbers in one vector that a job asks for", 2_000_000)
     local_steps: int = _key("limit", "whole", "local steps that one order may ask for", 10_000)
     runs_a_day: int = _key("limit", "whole", "runs that may begin in 24 hours", 50)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import replace
@@ -24,6 +24,7 @@ from fedpact.federation.memory import Step
 from fedpact.federation.messages import Order, Sealed, not_finite
 from fedpact.federation.metrics import METRICS
 from fedpact.federation.owner import Owner, Sourced, named
+from fedpact.federation.rules import Finding, Found
 from fedpact.federation.secure_sum import Peers
 from fedpact.federation.wire import (
     STEPS,
@@ -133,11 +134,15 @@ class Site:
         order: Order = from_tree(order_type(step), message["order"], "order")
         peers = self._peers
         if self._gate is not None:
-            peers = self._gate.admit(message, coordinator, order, self._digest)
+            peers = self._gate.admit(message, coordinator, order, self._digest, self._found)
         sealed = self._owner(order.run, peers).handle(step, order, message["task"])
         if self._gate is not None:
             self._gate.release(message["step"], order, sealed)
         return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
+
+    def _found(self, task: Mapping[str, Any]) -> Mapping[str, Found]:
+        """The fields of a task that a fit finds; a source that does not know of any lets none change."""
+        return self._source.found(task) if isinstance(self._source, Finding) else {}
 
     def _digest(self) -> str:
         """Of the data, where the source knows it."""
@@ -152,7 +157,8 @@ class Site:
             METRICS.count_run()
             rules: dict[str, Any] = {"durable": self._durable}
             if self._gate is not None:
-                rules |= {"admit": self._gate.admit_table, "small_cells": self._gate.policy.small_cells}
+                rules |= {"admit": self._gate.admit_table, "behind": self._gate.admit_sums}
+                rules |= {"small_cells": self._gate.policy.small_cells}
             self._owners[run] = Owner(self.name, copy(self._first), self._folder, peers=peers, **rules)
             if self._source is not self._first:
                 self._owners[run].hold(copy(self._source))

@@ -5,12 +5,14 @@ They are judged in the owner's own process (`fedpact.federation.gate`), before a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from fedpact.errors import Refused
 from fedpact.federation.policy import KINDS_LISTED, SitePolicy
+from fedpact.watching import Watch
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,70 @@ class Charter:
 
 
 @dataclass(frozen=True)
+class Found:
+    """A field of a task that a fit finds on its way, in the place of what the job states; all others are the job's.
+
+    least, most: of a number, or of every number in a list or table
+    choices:     in their place: of a text or flag
+    whole:       whether a number must be a whole one
+    when:        the key of the job, and its values, with which the field may change; empty: always
+    """
+
+    least: float = -1e12
+    most: float = 1e12
+    choices: tuple[Any, ...] = ()
+    whole: bool = False
+    when: tuple[str, tuple[Any, ...]] | None = None
+
+    def allows(self, value: Any) -> bool:
+        """Whether a fit may find this; None is what it has not found yet."""
+        if self.choices:
+            return value in self.choices
+        return all(self._allows_number(one) for one in numbers_in(value))
+
+    def _allows_number(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return False
+        return self.least <= value <= self.most and not (self.whole and value != int(value))
+
+    def may_change(self, job: Mapping[str, Any]) -> bool:
+        return self.when is None or job.get(self.when[0]) in self.when[1]
+
+
+def numbers_in(value: Any) -> Iterator[Any]:
+    """What a value of a task holds, however deep; nothing for None."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from numbers_in(one)
+    elif value is not None:
+        yield value
+
+
+@runtime_checkable
+class Finding(Protocol):
+    """What builds an owner's shares, and knows which fields of a task a fit finds."""
+
+    def found(self, task: Mapping[str, Any]) -> Mapping[str, Found]: ...
+
+
+@dataclass(frozen=True)
 class Counts:
-    """Of an owner's table, for one task: rows by class and group (empty: the task has none), numbers of its model."""
+    """Of an owner's table, for one task: rows by class and group (empty: the task has none), numbers of its model.
+
+    spans: deviation of every column that varies here, in the units that the task scales it by
+    reach: of the value that is farthest from where the task puts zero, in the same units
+    total: weight of its rows, and what the task says is that of all owners' rows (0: it says nothing)
+    """
 
     rows: int
     classes: tuple[int, ...] = ()
     groups: tuple[int, ...] = ()
     parameters: int = 0
+    spans: tuple[float, ...] = ()
+    reach: float = 0.0
+    total: tuple[float, float] = (0.0, 0.0)
 
 
 #: Of what cannot be counted: admitted only by a policy that asks for nothing.
@@ -51,6 +110,7 @@ class Traffic:
     """Of a run at this site, with the order at hand.
 
     method: whose step the order asks for; empty for steps that all methods share
+    stated: the method that the job states; "auto" and empty: any that the policy allows
     length: of the longest vector that the order holds or asks for
     steps:  local steps that the order asks for
     """
@@ -60,6 +120,7 @@ class Traffic:
     bytes: int
     length: int
     steps: int
+    stated: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +173,8 @@ ABOUT_TASK: tuple[Rule[Mapping[str, Any]], ...] = (
     ),
     Rule("kinds", "FP-REFUSED-050", lambda p, task: all(one.get("kind") in p.kinds for one in constraints_of(task))),
     Rule("constraints", "FP-REFUSED-051", lambda p, task: len(constraints_of(task)) <= p.constraints),
+    Rule("least_share", "FP-REFUSED-640", lambda p, task: least_share(task) >= p.least_share),
+    Rule("bounds_apart", "FP-REFUSED-641", lambda p, task: bounds_apart(task) <= p.bounds_apart),
 )
 #: Rules about the owner's own table.
 ABOUT_TABLE: tuple[Rule[Counts], ...] = (
@@ -129,6 +192,17 @@ ABOUT_TABLE: tuple[Rule[Counts], ...] = (
     Rule(
         "rows_per_parameter", "FP-REFUSED-033", lambda p, table: table.rows >= p.rows_per_parameter * table.parameters
     ),
+    Rule(
+        "scales",
+        "FP-REFUSED-639",
+        lambda p, table: all(1 / p.scales <= span <= p.scales for span in table.spans) and table.reach <= p.scales,
+    ),
+    Rule("total_rows", "FP-REFUSED-642", lambda p, table: not 0 < table.total[1] < table.total[0]),
+)
+#: Rules about what a step computed, judged before its reply is remembered: the rows behind its sums, and its model.
+ABOUT_SUMS: tuple[Rule[Watch], ...] = (
+    Rule("effective_rows", "FP-REFUSED-644", lambda p, watch: watch.rows >= p.effective_rows),
+    Rule("model_size", "FP-REFUSED-645", lambda p, watch: watch.span <= p.model_size),
 )
 #: Rules about a reply, judged before it leaves: whether it holds sums in the clear.
 ABOUT_REPLY: tuple[Rule[bool], ...] = (
@@ -144,6 +218,11 @@ ABOUT_ORDER: tuple[Rule[Traffic], ...] = (
         lambda p, traffic: traffic.method != "vertical-exact" or p.vertical_exact,
     ),
     Rule("methods", "FP-REFUSED-006", lambda p, traffic: not traffic.method or traffic.method in p.methods),
+    Rule(
+        "method",
+        "FP-REFUSED-643",
+        lambda p, traffic: not traffic.method or traffic.stated in ("", "auto", traffic.method),
+    ),
     Rule("exchanges", "FP-REFUSED-040", lambda p, traffic: traffic.exchanges <= p.exchanges),
     Rule("bytes", "FP-REFUSED-042", lambda p, traffic: traffic.bytes <= p.bytes),
     Rule("length", "FP-REFUSED-043", lambda p, traffic: traffic.length <= p.length),
@@ -221,6 +300,65 @@ def meets(value: Any, condition: Any, owner: str) -> bool:
     if isinstance(condition, list):
         return value in condition
     return bool(value == condition)
+
+
+def changed_field(task: Mapping[str, Any], job: Mapping[str, Any], found: Mapping[str, Found]) -> str:
+    """The first field of a task that is not its job's, nor one that a fit finds within its range; empty: none is."""
+    for name, value in task.items():
+        same = name in job and is_stated(value, job[name])
+        about = found.get(name)
+        if about is None and not same:
+            return name
+        if about is not None and not (about.allows(value) and (same or about.may_change(job))):
+            return name
+    return ""
+
+
+def is_stated(value: Any, stated: Any) -> bool:
+    """Whether a value is the one that the job states; a file counts by its digest."""
+    if isinstance(value, Mapping) and isinstance(stated, str):
+        return value.get("digest") == stated
+    return bool(value == stated)
+
+
+def method_stated(job: Mapping[str, Any]) -> str:
+    """The method that a job states, whatever its options; empty where it states none."""
+    method = job.get("method") or ""
+    return str(method.get("name", "")) if isinstance(method, Mapping) else str(method)
+
+
+#: Keys of a task whose values may differ by owner, and weigh it in a sum, or bound it there.
+BOUNDS = ("bound", "max_loss", "max_gap", "max_mean_error")
+
+
+def least_share(task: Mapping[str, Any]) -> float:
+    """What the owner, or class, that weighs least weighs, by the task; 1: what all weigh if they weigh alike.
+
+    The others would stand alone in a sum in which it weighs nothing.
+    """
+    found = 1.0
+    for name in ("owners_weigh", "class_weight"):
+        stated = task.get(name)
+        if isinstance(stated, Mapping) and stated:
+            weights = [float(one) for one in stated.values()]
+            found = min(found, min(weights) * len(weights) / sum(weights))
+    return found
+
+
+def bounds_apart(task: Mapping[str, Any]) -> float:
+    """By what factor the room differs that the task leaves to its owners: one with none stands alone in a sum."""
+    rooms = [task.get(name) for name in BOUNDS]
+    for one in constraints_of(task):
+        least = one.get("at_least")
+        rooms.append(one.get("at_most"))
+        if isinstance(least, Mapping):
+            rooms.append({owner: 1 - float(value) for owner, value in least.items()})
+    found = 1.0
+    for room in rooms:
+        if isinstance(room, Mapping) and room:
+            values = [abs(float(one)) for one in room.values()]
+            found = max(found, max(values) / max(min(values), 1e-300))
+    return found
 
 
 def check(policy: SitePolicy, rules: tuple[Rule[F], ...], fact: F) -> None:

@@ -292,7 +292,8 @@ class Fitting:
         self._solves += 1
         server = self._server_share(task) if task.constrained else None
         problem = RemoteProblem(self._sources, server, task.regularizer(), task)
-        settings = {**self._solving, **options}
+        stated = self.session.networked and self._solving["method"] != "auto"  # sites run the job's method, no other
+        settings = {"fallback": not stated, **self._solving, **options}
         chosen = task.is_network and settings["method"] == "auto"
         if chosen:
             settings["method"] = NETWORKS

@@ -14,6 +14,7 @@ from fedpact.functions.base import Function, Indices
 from fedpact.functions.contributions import Contributions
 from fedpact.functions.scored import quietly, weight_defect
 from fedpact.types import Matrix, Vector
+from fedpact.watching import note_scores, note_weights
 
 Ties = Literal["efron", "breslow"]
 TIES: tuple[str, ...] = get_args(Ties)
@@ -122,6 +123,8 @@ class CoxLoss(Function):
         score = np.asarray(self.X @ w)
         log_risk = self._log_risk(score)
         slope = self.weight * (self._hazard(score, log_risk) - self.seen)
+        note_scores(self, score)
+        note_weights(self, "gradient", slope)
         return self._value(score, log_risk), np.asarray(self.X.T @ slope) / self.total
 
     @quietly

@@ -16,6 +16,7 @@ from fedpact.functions.arrays import as_data, as_vector, count, first_of, gram, 
 from fedpact.functions.base import Function, Indices
 from fedpact.functions.contributions import Contributions
 from fedpact.types import Matrix, Vector
+from fedpact.watching import note_scores, note_weights
 
 #: Line searches look at huge scores too, where exponentials are infinite; the values tell, and need no warning.
 quietly = np.errstate(over="ignore", invalid="ignore")
@@ -105,6 +106,8 @@ class ScoredMean(Function):
     def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         score = self.scores(w)
         losses, slopes, curvatures = self._expand(score)
+        note_scores(self, score)
+        note_weights(self, "gradient", self.weight * slopes)
         gradient = np.asarray(self.X.T @ (self.weight * slopes))
         return float(self.weight @ losses), gradient, partial(self._curved, curvatures)
 
@@ -118,7 +121,9 @@ class ScoredMean(Function):
     @quietly
     def _curved(self, curvatures: Callable[[], Vector]) -> Matrix:
         """The Hessian where the rows have these curvatures."""
-        return gram(self.X, self.weight * curvatures())
+        weights = self.weight * curvatures()
+        note_weights(self, "hessian", weights)
+        return gram(self.X, weights)
 
     @quietly
     def hessian_product(self, w: Vector, v: Vector) -> Vector:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from fedpact.errors import OptionError
-from fedpact.tasks.base import key
+from fedpact.federation.rules import Found
+from fedpact.tasks.base import found, key
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.requirements import LOSS, Levels, Requirement, read_requirements, recall_of
 from fedpact.tasks.scored import ScoredTask
@@ -17,6 +18,7 @@ from fedpact.tasks.tables import GroupedTask
 
 #: What is minimised: losses, or errors (smoothed); "auto" takes what the constraints are about.
 Objective = Literal["auto", "loss", "errors"]
+AIMS = get_args(Objective)
 Threshold = Literal["common", "own"]
 
 
@@ -49,7 +51,7 @@ class AskedTask(ScoredTask, GroupedTask):
     )  # fmt: skip
     objective: Objective = key(  # noqa: RUF009 - a field
         "auto", "what is minimised: the loss, or errors on rows that no constraint is about; auto: by the constraints",
-        "text", choices=("auto", "loss", "errors"),
+        "text", choices=AIMS, found=Found(choices=AIMS, when=("objective", ("auto", "errors"))),
     )  # fmt: skip
     confidence: float = key(
         0.0, "confidence of all promises for rows not yet seen, where a constraint states none; 0: training rows",
@@ -69,17 +71,17 @@ class AskedTask(ScoredTask, GroupedTask):
         0.5, "part of the rows that a promise is about, held out of training to test it", "number", name="holdout_rows"
     )
 
-    width: float = 0.0
-    spread: float = 1.0
-    centre: tuple[float, ...] = ()
-    tighter: float = 0.0
-    cells: Mapping[str, float] | None = None
-    relaxed: int = 0
-    strictness: float = 1.0
-    allowance: float = 1.0
-    decide_at: float = 0.0
-    decide_own: bool = False
-    proven: bool = False
+    width: float = found(0.0, least=0.0, most=1e9)
+    spread: float = found(1.0, least=1e-9, most=1e9)
+    centre: tuple[float, ...] = found((), least=-1e6, most=1e6)
+    tighter: float = found(0.0, least=0.0, most=100.0)
+    cells: Mapping[str, float] | None = found(None, least=0.0)
+    relaxed: int = found(0, least=0, most=1000, whole=True)
+    strictness: float = found(1.0, least=0.01, most=1.0)
+    allowance: float = found(1.0, least=0.01, most=100.0, when=("trade_off", (True,)))
+    decide_at: float = found(0.0, least=-1e6, most=1e6)
+    decide_own: bool = found(False, choices=(True, False))
+    proven: bool = found(False, choices=(True, False))
     split: int = 0
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -19,7 +19,7 @@ from fedpact.alignment import People
 from fedpact.errors import DataError, OptionError, OwnerError
 from fedpact.federation.aligned import Rows as RowNumbers
 from fedpact.federation.digest import digest
-from fedpact.federation.rules import UNCOUNTED, Counts
+from fedpact.federation.rules import UNCOUNTED, Counts, Found
 from fedpact.problem import Party, Share, Unscaled
 from fedpact.prox import Prox
 from fedpact.statistics import interval
@@ -52,11 +52,27 @@ class Key:
 
 
 def key(default: Any, doc: str, kind: str, **about: Any) -> Any:
-    """A field of a task that is a key of a job; `about` are the fields of `Key`."""
-    metadata = {"key": Key(doc, kind, **about)}
+    """A field of a task that is a key of a job; `about` are the fields of `Key`, and `found` where a fit changes it."""
+    metadata: dict[str, Any] = {}
+    if "found" in about:
+        metadata["found"] = about.pop("found")
+    metadata["key"] = Key(doc, kind, **about)
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def found(default: Any, **about: Any) -> Any:
+    """A field of a task that a fit finds on its way; `about` are the fields of `Found`, which sites check."""
+    metadata = {"found": Found(**about)}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def found_fields(kind: type[Task]) -> dict[str, Found]:
+    """What a fit of such a task finds; all other fields are as the job states them, for a whole run."""
+    return {f.name: f.metadata["found"] for f in fields(kind) if "found" in f.metadata}
 
 
 def keys_of(task: Any) -> dict[str, tuple[str, Any, Key]]:
@@ -133,7 +149,7 @@ class Task(ABC):
     comparable: ClassVar[bool] = False  # is there a model without constraints to compare with?
 
     owners: int = 0
-    constrained: bool = True
+    constrained: bool = found(True, choices=(True, False))
     evaluating: bool = False
 
     def among(self, names: Sequence[str]) -> Self:
@@ -279,6 +295,10 @@ class Source(ABC):
         if asked.evaluating:
             return asked.count_unseen(self._taken(asked, rows))
         return asked.count(self._taken(asked, rows))
+
+    def found(self, task: Mapping[str, Any]) -> Mapping[str, Found]:
+        """The fields of a task, as it came with an order, that a fit finds."""
+        return found_fields(find_task(task.get("task")))
 
     def people(self, task: Task | Mapping[str, Any]) -> People:
         """Who is in the table that the task is about."""

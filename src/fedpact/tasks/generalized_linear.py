@@ -26,7 +26,7 @@ from fedpact.functions import (
 from fedpact.functions.cox import TIES, Ties
 from fedpact.problem import Constraint, Share
 from fedpact.tasks import checks
-from fedpact.tasks.base import SERVER, Bounded, key
+from fedpact.tasks.base import SERVER, Bounded, found, key
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.coefficients import Coefficients
 from fedpact.tasks.families import FAMILIES, Errors, Survival
@@ -100,7 +100,7 @@ class Regression(GroupedTask):
         example='{dose = ["dose_f", "dose_m"]}',
     )  # fmt: skip
 
-    allowance: float = 1.0
+    allowance: float = found(1.0, least=0.01, most=100.0, when=("trade_off", (True,)))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "equal", {name: tuple(features) for name, features in self.equal.items()})

@@ -20,7 +20,7 @@ from fedpact.federation.rules import Counts
 from fedpact.problem import RemoteProblem, Share, Unscaled
 from fedpact.prox import L1, ElasticNet, Prox, SquaredL2
 from fedpact.tasks import checks
-from fedpact.tasks.base import FileSource, Task, find_task, key
+from fedpact.tasks.base import FileSource, Task, find_task, found, key
 from fedpact.tasks.checks import Labels
 from fedpact.tasks.model import Model, RegressionModel
 from fedpact.tasks.weights import (
@@ -120,9 +120,9 @@ class TableTask(Task):
         EQUAL, 'how owners count in the objective: "equal", by their "rows", or a weight each in a table', "weights"
     )
     sample_weight: str = key("", "column of the weights of rows", "text", example='"exposure"')
-    scaling: Scaling | None = None
-    total_rows: float = 0.0
-    resample: int = 0
+    scaling: Scaling | None = found(None, least=-1e300, most=1e300)  # noqa: RUF009 - a field
+    total_rows: float = found(0.0, least=0.0, when=("owners_weigh", (BY_ROWS,)))
+    resample: int = found(0, least=0, most=1000, whole=True, when=("inference", ("bootstrap",)))
 
     def __post_init__(self) -> None:
         self._freeze()
@@ -244,7 +244,13 @@ class TableTask(Task):
         return measures
 
     def count(self, held: Rows) -> Counts:
-        return Counts(effective_rows(len(held.y), held.weight), parameters=self.parameters)
+        found = Counts(effective_rows(len(held.y), held.weight), parameters=self.parameters)
+        if self.total_rows:
+            found = replace(found, total=(total_weight(held.X, held.weight), self.total_rows))
+        if self.scaling is None:
+            return found
+        spans, reach = self.scaling.compare(held.X)
+        return replace(found, spans=spans, reach=reach)
 
     def weight_of(self, owner: str, rows: Rows) -> float:
         """The weight of the owner's mean loss in the objective; over all owners they sum to one."""

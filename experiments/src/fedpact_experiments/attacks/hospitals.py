@@ -55,7 +55,7 @@ def write_hospitals(folder: Path, rules: str = "", rows: int = 80, seed: int = 0
         write_table(folder / f"{owner}.csv", X, y)
         peers = [f"{json.dumps(other)} = {json.dumps(keys[other])}" for other in owners if other != owner]
         files[owner] = folder / f"{owner}.toml"
-        allowed = 'features = ["age", "dose"]\nlabels = ["ill"]\ntasks = ["classification", "neyman_pearson"]\n'
+        allowed = 'features = ["age", "dose"]\nlabels = ["ill", "dose"]\ntasks = ["classification", "neyman_pearson"]\n'
         files[owner].write_text(
             f'[site]\nname = "{owner}"\ndata = "{owner}.csv"\nstate = "{owner} state"\nkey = "{owner}.pem"\n'
             f'[coordinators]\nstudy = "{submitting}"\n[peers]\n' + "\n".join(peers) + f"\n[allow]\n{allowed}{rules}\n"

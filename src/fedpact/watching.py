@@ -1,0 +1,72 @@
+"""How many rows are behind what an owner's step computes: functions note it, the site's policy judges it.
+
+A mean over many rows may rest on few of them. Far from zero the slopes of a loss are those of the rows on one side of a
+plane, and its curvatures those of the rows next to it: whoever chooses the model moves the plane, and reads rows one by
+one from sums over all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedpact.types import Vector
+
+
+@dataclass
+class Watch:
+    """Of the sums over rows that a step computed last, each of its functions at the last point that it looked at.
+
+    behind: effective rows (Kish) by function and derivative
+    spans:  deviation of the scores by function
+    """
+
+    behind: dict[tuple[int, str], float] = field(default_factory=dict)
+    spans: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> float:
+        """The fewest effective rows behind any of these sums; infinite where nothing was summed."""
+        return min(self.behind.values(), default=float("inf"))
+
+    @property
+    def span(self) -> float:
+        """The largest deviation of scores: how large the model is, in units of the columns."""
+        return max(self.spans.values(), default=0.0)
+
+
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[Watch]:
+    """Inside, functions note what their sums rest on."""
+    watch = Watch()
+    token = _watch.set(watch)
+    try:
+        yield watch
+    finally:
+        _watch.reset(token)
+
+
+def note_weights(of: object, derivative: str, weights: Vector) -> None:
+    """By how much each row enters a derivative of this function."""
+    watch = _watch.get()
+    if watch is None:
+        return
+    size = np.abs(weights)
+    largest = float(np.max(size, initial=0.0))
+    if 0 < largest < np.inf:  # rows that all add nothing tell nothing of any of them
+        part = size / largest
+        watch.behind[id(of), derivative] = float(np.sum(part) ** 2 / (part @ part))
+
+
+def note_scores(of: object, scores: Vector) -> None:
+    """The scores of the rows of this function."""
+    watch = _watch.get()
+    if watch is not None and scores.size:
+        watch.spans[id(of)] = float(np.nan_to_num(np.std(scores), nan=np.inf))
