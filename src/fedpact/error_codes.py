@@ -517,6 +517,8 @@ CODES = {
     "FP-OPTION-917": "the module of the model is random, or remembers rows; take dropout and batch norm out",
     "FP-OPTION-918": "a task names the Python file of its model without its digest; run the job again",
     "FP-OPTION-863": "the threshold of this owner cannot be found here; name an owner whose table the job has",
+    "FP-DATA-316": "a model is to be measured on a table that it was trained on; give one that nobody trained on",
+    "FP-OPTION-315": "evaluation.json of a run cannot be read; move it away, and evaluate again",
     "FP-OPTION-830": "constraints are stated as one table; write [[constraint]], with two brackets, for each",
     "FP-OPTION-831": "a bound for each owner on what all owners' rows have together; give one number",
     "FP-OPTION-832": "the coordinator shall hold a constraint, and has no table; state it, or let owners hold it",

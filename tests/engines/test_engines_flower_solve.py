@@ -256,7 +256,7 @@ def test_a_job_file_runs_on_the_sites(clinics: Clinics, tmp_path: Path) -> None:
             [*command, "evaluate", str(folder)], capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        found.append(json.loads((folder / "evaluation.json").read_text()))
+        found.append(json.loads((folder / "evaluation.json").read_text())["evaluations"][-1])
     assert found[0]["rates"] == found[1]["rates"]
     assert set(found[0]["rates"]) == {*SITES, "together"}
     for mine, theirs in zip(found[0]["bounds"], found[1]["bounds"], strict=True):

@@ -13,8 +13,8 @@ from scipy.stats import binomtest
 
 import fedpact as fp
 from fedpact.fitting import Evaluation, Fit, evaluate
-from fedpact.fitting.evaluation import Outcome
 from fedpact.statistics import gap_interval
+from fedpact.statistics.evaluation import Outcome, give_verdicts, holm, p_values_of_gap, p_values_of_rate
 from fedpact.tasks import Classification, LinearQP, Regression, Requirement, Rows
 
 COLUMNS = ("age", "dose")
@@ -156,19 +156,72 @@ def test_the_gap_interval_covers() -> None:
     assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 2000)
 
 
-@pytest.mark.parametrize(
-    ("least", "low", "high", "bound", "verdict"),
-    [
-        (True, 0.8, 0.9, 0.8, "borne out"),
-        (True, 0.7, 0.9, 0.8, "open"),
-        (True, 0.6, 0.7, 0.8, "contradicted"),
-        (False, 0.0, 0.1, 0.1, "borne out"),
-        (False, 0.0, 0.2, 0.1, "open"),
-        (False, 0.2, 0.3, 0.1, "contradicted"),
-    ],
-)
-def test_verdicts(least: bool, low: float, high: float, bound: float, verdict: str) -> None:
-    assert Outcome("a", "recall", 0.5, bound, low, high, 10, least).verdict == verdict
+def of_rate(owner: str, hits: int, number: int, bound: float, least: bool = True) -> Outcome:
+    p_met, p_missed = p_values_of_rate(hits, number, bound, least)
+    low, high = exact(hits, number)
+    return Outcome(owner, "recall", hits / number, bound, low, high, number, least, p_met=p_met, p_missed=p_missed)
+
+
+@pytest.mark.parametrize("least", [True, False])
+@pytest.mark.parametrize("hits", range(0, 41, 4))
+def test_of_one_bound_the_verdict_is_that_of_its_interval(hits: int, least: bool) -> None:
+    one = of_rate("a", hits, 40, 0.7, least)
+    for alternative, p in (("less", one.p_met), ("greater", one.p_missed)):
+        swapped = alternative if least else {"less": "greater", "greater": "less"}[alternative]
+        assert p == pytest.approx(binomtest(hits, 40, 0.7, alternative=swapped).pvalue, rel=1e-9)
+    expected = "open"
+    if one.low >= 0.7 if least else one.high <= 0.7:
+        expected = "borne out"
+    if one.high < 0.7 if least else one.low > 0.7:
+        expected = "contradicted"
+    assert give_verdicts([one], 0.95)[0].verdict == expected
+
+
+def test_verdicts_are_corrected_for_the_number_of_bounds() -> None:
+    """With p = 0.01 alone a bound is contradicted, beside four that are open it is not; one without rows has none."""
+    low = of_rate("a", 8, 20, 0.7)
+    assert 0.005 < low.p_met < 0.0125
+    assert give_verdicts([low], 0.95)[0].verdict == "contradicted"
+    others = [of_rate(name, 14, 20, 0.7) for name in "bcde"]
+    silent = Outcome("f", "recall", math.nan, 0.7, math.nan, math.nan, 0, True)
+    assert [one.verdict for one in give_verdicts([silent, low, *others], 0.95)] == ["", *5 * ["open"]]
+
+
+def test_holm_is_that_of_statsmodels() -> None:
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    p = np.random.default_rng(0).uniform(size=40) ** 3
+    np.testing.assert_allclose(holm(p), multitest.multipletests(p, method="holm")[1], rtol=1e-12)
+
+
+def test_hardly_any_evaluation_of_bounds_that_hold_contradicts_one() -> None:
+    """Twenty owners exactly at their bound: of 1000 evaluations at most 5 % have a wrong verdict, by the binomial."""
+    rng = np.random.default_rng(3)
+    draws = rng.binomial(100, 0.8, size=(1000, 20))
+    tests = {hits: of_rate("a", hits, 100, 0.8) for hits in np.unique(draws).tolist()}
+    wrong = sum(
+        any(one.verdict == "contradicted" for one in give_verdicts([tests[hit] for hit in row], 0.95))
+        for row in draws.tolist()
+    )
+    assert binomtest(wrong, 1000, 0.05, alternative="greater").pvalue > 0.001
+    alone = np.mean([any(tests[hit].p_met <= 0.025 for hit in row) for row in draws.tolist()])
+    assert alone > 0.15  # what each owner's interval by itself would have done
+
+
+@pytest.mark.parametrize(("hits", "bound"), [([30, 12], 0.2), ([30, 28], 0.3), ([36, 8], 0.2)])
+def test_the_p_values_of_a_gap_are_where_its_interval_leaves_the_bound_out(hits: list[int], bound: float) -> None:
+    p_met, p_missed = p_values_of_gap(hits, [40, 40], bound)
+    for p, side in ((p_met, 0), (p_missed, 1)):
+        if p < 0.5:
+            assert gap_interval(hits, [40, 40], 1 - 2 * p)[side] == pytest.approx(bound, abs=1e-8)
+    assert min(p_met, p_missed) <= 0.5
+
+
+def test_a_table_that_was_trained_on_is_refused(fitted: Fit) -> None:
+    """Of whatever owner: it would confirm what the model was fitted to."""
+    with raises_code("FP-DATA-316", "owner 'north'"):
+        fitted.evaluate({**UNSEEN, "north": TRAINED["south"]})
+    with raises_code("FP-DATA-316"):
+        evaluate(fitted.task, fitted.solution.w, {"north": TRAINED["north"]}, trained=TRAINED)
 
 
 def test_an_evaluation_survives_its_file(found: Evaluation) -> None:

@@ -282,7 +282,7 @@ def test_an_absent_party_is_an_error_unless_allowed(job: Path, people: People) -
     losses = np.log1p(np.exp(-scores))
     ill = people.y == 1
     gap = abs(losses[ill & (people.sex == 0)].mean() - losses[ill & (people.sex == 1)].mean())
-    [bound] = json.loads((folder / "run" / "evaluation.json").read_text())["bounds"]
+    [bound] = json.loads((folder / "run" / "evaluation.json").read_text())["evaluations"][-1]["bounds"]
     assert bound["value"] == pytest.approx(gap)
 
 
@@ -298,7 +298,7 @@ def test_evaluation_counts_people_whom_nobody_trained_on(tmp_path: Path, people:
     assert run_job(read_job(job)).solved
     done = call("evaluate", job.parent / "run")
     assert done.exit_code == 0, done.output
-    found = json.loads((job.parent / "run" / "evaluation.json").read_text())
+    found = json.loads((job.parent / "run" / "evaluation.json").read_text())["evaluations"][-1]
     decided = scores_of(job.parent / "run", others) > 0
     assert found["rates"]["server"]["recall"]["value"] == pytest.approx(np.mean(decided[others.y == 1]))
     assert found["rates"]["server"]["accuracy"]["rows"] == PEOPLE

@@ -12,9 +12,10 @@ from scipy.stats import binomtest
 from test_report_page import both, seen
 
 from fedpact.report import sections, wording
-from fedpact.report.page import page
+from fedpact.report.page import markdown, page
 from fedpact.report.prices import describe_prices
 from fedpact.report.record import Measured, Record
+from fedpact.statistics.evaluation import Evaluation, Outcome
 from fedpact.tasks.base import Bounded
 
 RECALL = Bounded("north", "recall of ill = yes", 0.95, 0.9, 0.2, least=True, rows=40)
@@ -26,6 +27,35 @@ HOW = "Promises are about rows not yet seen: half of them were held out."
 
 def of(*bounded: Bounded, measured: tuple[Measured, ...] = (), status: str = "solved", promised: str = "") -> Record:
     return replace(solved(), bounded=bounded, measured=measured, status=status, promised=promised, convex=False)
+
+
+def outcome(owner: str, verdict: str) -> Outcome:
+    return Outcome(owner, "recall of ill = yes", 0.7, 0.9, 0.6, 0.8, 40, True, verdict=verdict)
+
+
+def evaluation(*verdicts: str, time: str = "2026-11-19T12:00:00+00:00") -> Evaluation:
+    bounds = tuple(outcome(f"clinic {k}", verdict) for k, verdict in enumerate(verdicts))
+    return Evaluation(0.95, bounds, {}, {one.owner: {"rows": 90.0} for one in bounds}, {}, time)
+
+
+def test_the_last_evaluation_stands_above_the_promises_and_turns_the_verdict() -> None:
+    run = of(PROMISE)
+    good = evaluation("borne out", "open")
+    bad = evaluation("borne out", "contradicted", time="2026-11-20T12:00:00+00:00")
+    assert wording.verdict(run, [good]).good
+    assert wording.verdict(run, [bad, good]).good  # the last one counts, and the others are counted
+    assert "Of 2 evaluations in all 1 contradicted a bound." in wording.verdict(run, [bad, good]).sentences[0]
+    turned = wording.verdict(run, [good, bad])
+    assert not turned.good
+    assert turned.headline == "Contradicted by new rows: 1 of 2 constraints"
+    assert "1 borne out, 1 contradicted, 0 open" in turned.sentences[0]
+    for text in (
+        page(sections.report(run, evaluations=[good, bad])),
+        markdown(sections.report(run, evaluations=[bad])),
+    ):
+        assert "All promises" not in text
+        assert "contradicted" in text
+    assert wording.verdict(of(replace(RECALL, value=0.5)), [good]).headline == "Constraints not met: 1 of 1"
 
 
 def test_a_lower_bound_is_written_as_one() -> None:

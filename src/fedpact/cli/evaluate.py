@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import click
@@ -11,10 +12,11 @@ from fedpact.engines.flower.submit import evaluate_on_flower
 from fedpact.errors import OptionError
 from fedpact.federation import ENGINES
 from fedpact.fitting import Evaluation
-from fedpact.fitting.evaluation import RATES, Estimate, Outcome
+from fedpact.fitting.evaluation import RATES
 from fedpact.jobs.evaluation import evaluate_run, job_of, refuse_code
 from fedpact.jobs.evidence_file import EVALUATION
 from fedpact.report.tables import table, terminal
+from fedpact.statistics.evaluation import Outcome, Rate
 from fedpact.tasks.base import SERVER
 
 #: Measures of a model that predicts numbers.
@@ -30,6 +32,7 @@ ERRORS = ("mean error", "root mean squared error")
 @click.option(
     "--absent", multiple=True, metavar="PARTY", help="vertical: a party that does not take part; shows the gap then."
 )
+@click.option("--strict", is_flag=True, help="Exit code 1 where a bound is contradicted.")
 def evaluate(
     run: Path,
     tables: tuple[str, ...],
@@ -37,13 +40,15 @@ def evaluate(
     job: Path | None,
     code: Path | None,
     absent: tuple[str, ...],
+    strict: bool,
 ) -> None:
     """Measure the model in the folder RUN on tables that nobody trained on, at their owners.
 
     The tables are those of [holdout] in the job, or of --table; Flower sites name theirs in site.toml. Every owner
-    tells the rates of its own rows, with exact 95 % confidence intervals, beside the bounds of the job: a bound is
-    borne out where the whole interval is on its right side, contradicted where it is on the wrong one, and open
-    where the bound is inside. evaluation.json in RUN keeps it all.
+    reports the rates of its own rows, with exact 95 % confidence intervals, beside the bounds of the job. A bound is
+    borne out, or contradicted, where exact tests show so for all bounds together (Holm's correction: any verdict is
+    wrong with probability 5 % at most), and open otherwise. A table that the model was trained on is refused.
+    evaluation.json in RUN has this evaluation and all before it; `fedpact report` shows the last above the promises.
 
     \b
     fedpact evaluate hospitals/run --table north=north_2026.csv --table south=south_2026.csv
@@ -54,7 +59,7 @@ def evaluate(
     A model that a Python file builds is code. It is run only where you name it, by --job or --code, and only if its
     digest is the one of the run, and of the job that the owners signed.
 
-    Exit code 0 whatever the verdicts are, 2 when something is wrong.
+    Exit code 0 whatever the verdicts are, with --strict 1 where a bound is contradicted; 2 when something is wrong.
     """
     file = job_of(run, job)
     if job is None and code is None and not file.superlink:  # sites have their own
@@ -70,7 +75,8 @@ def evaluate(
     else:
         found = evaluate_run(run, file, stated or None, engine, absent=absent, code=code)
     show(found)
-    click.echo(f"kept in {run / EVALUATION}")
+    click.echo(f"added to {run / EVALUATION}")
+    sys.exit(1 if strict and found.contradicted else 0)
 
 
 def read_tables(stated: tuple[str, ...]) -> dict[str, Path]:
@@ -105,7 +111,7 @@ def _show_rates(found: Evaluation) -> None:
     terminal().print(shown)
 
 
-def _rate_cells(rate: Estimate | None, withheld: bool) -> tuple[str, str]:
+def _rate_cells(rate: Rate | None, withheld: bool) -> tuple[str, str]:
     if rate is None:
         return "withheld" if withheld else "", ""
     return f"{rate.value:.3f}", f"{rate.low:.3f} to {rate.high:.3f}"
@@ -135,8 +141,8 @@ def _show_bounds(found: Evaluation) -> None:
         shown.add_row(*_bound_cells(one))
     terminal().print(shown)
     click.echo(
-        "here: whether the value on these rows meets the bound; for new rows: borne out or contradicted where the "
-        "whole interval is on one side of the bound, open where the bound is inside\n"
+        "here: whether the value on these rows meets the bound; for new rows: borne out or contradicted where exact "
+        "tests show it, corrected for the number of bounds (Holm), else open; an interval is of one rate by itself\n"
     )
 
 

@@ -8,6 +8,7 @@ import click
 
 from fedpact.cli.verify import key_option, read_keys, roster_option
 from fedpact.errors import FedpactError
+from fedpact.jobs.evaluation import read_evaluations
 from fedpact.jobs.verification import verify_for_report
 from fedpact.report import figures
 from fedpact.report.coefficients import read_coefficients
@@ -40,11 +41,12 @@ def report(
     """Write the report of a finished run; RUN is its output folder. With OTHER, compare the two.
 
     A self-contained HTML page, without network or scripts, to mail, print and archive. The verdict comes first (are
-    all constraints met, what was asked and what it came to, at which owner), then the model, what owners measured,
+    all constraints met, does the last evaluation contradict one, requested bounds, achieved values, tightest owner),
+    then the model, what owners measured,
     what the bounds cost, and last the certificate, convergence, what left each owner, and how to reproduce the run.
 
-    The evidence that the owners signed is checked first, as `fedpact verify` does; a page of a run whose evidence does
-    not hold says so and nothing better.
+    The evidence that the owners signed is checked first, as `fedpact verify` does; if verification fails, the report
+    says so and shows no verdict.
 
     A page by templates of your own, or of two runs, is written beside the folder of RUN, not into it. PNG files need
     matplotlib (the extra plot). Exit code 0 when written, whatever the verdict.
@@ -57,7 +59,8 @@ def report(
     def make() -> Report:
         pages = []
         for run, record in zip(runs, records, strict=True):
-            pages.append(report_on(record, verify_for_report(run, record, known), read_coefficients(run, record)))
+            verified = verify_for_report(run, record, known)
+            pages.append(report_on(record, verified, read_coefficients(run, record), read_evaluations(run)))
         if len(pages) == 1:
             return pages[0]
         return compare(runs, records, pages)

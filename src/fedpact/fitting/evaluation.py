@@ -9,19 +9,28 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from fedpact.errors import OptionError
 from fedpact.federation import Reply, Session, Summed, client_step
 from fedpact.fitting.agreement import Finished, Measured, hide_sums, measure
-from fedpact.fitting.sources import Held, source_of
+from fedpact.fitting.sources import Held, digests_of, source_of
 from fedpact.problem import Measure, Share
 from fedpact.statistics import gap_interval, interval
+from fedpact.statistics.evaluation import (
+    Evaluation,
+    Outcome,
+    Rate,
+    give_verdicts,
+    p_values_of_gap,
+    p_values_of_rate,
+)
 from fedpact.tasks import Classification, Task
+from fedpact.tasks.base import refuse_trained
 from fedpact.tasks.decisions import Unseen
 from fedpact.tasks.requirements import Bound, Levels, Requirement, outline, rate_names
 from fedpact.types import Vector
@@ -30,92 +39,6 @@ from fedpact.types import Vector
 TOGETHER = "together"
 #: Rates of a classifier, in the order in which they are shown.
 RATES = ("recall", "specificity", "accuracy")
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A rate on rows that nobody trained on, and its exact interval."""
-
-    value: float
-    low: float
-    high: float
-    rows: int
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One bound at one holder, on rows that nobody trained on.
-
-    what, bound, least: as in `fedpact.tasks.base.Bounded`
-    value:              NaN where it is withheld, or where no row has anything to say
-    low, high:          exact interval of the rate or gap; NaN where it has none, such as a loss
-    rows:               it rests on; of a gap, those of the smaller group
-    withheld:           whether the owner does not tell the value, since it rests on too few rows for its policy
-    """
-
-    owner: str
-    what: str
-    value: float
-    bound: float
-    low: float
-    high: float
-    rows: int
-    least: bool = False
-    withheld: bool = False
-
-    @property
-    def met(self) -> bool:
-        """Whether the value is on the right side of its bound, on these very rows."""
-        return self.value >= self.bound if self.least else self.value <= self.bound
-
-    @property
-    def verdict(self) -> str:
-        """What the interval says: "borne out", "contradicted", or "open" where the bound is inside; "" without one."""
-        if math.isnan(self.low):
-            return ""
-        if self.low >= self.bound if self.least else self.high <= self.bound:
-            return "borne out"
-        if self.high < self.bound if self.least else self.low > self.bound:
-            return "contradicted"
-        return "open"
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What owners measured of a model on rows that nobody trained on.
-
-    level:    of every interval
-    bounds:   the constraints, holder by holder
-    rates:    recall, specificity and accuracy with their intervals, by owner; "together": of the rows of all of them
-    measures: everything that the owners told, by owner and name
-    withheld: names of what an owner did not tell
-    """
-
-    level: float
-    bounds: tuple[Outcome, ...]
-    rates: Mapping[str, Mapping[str, Estimate]]
-    measures: Mapping[str, Mapping[str, float]]
-    withheld: Mapping[str, tuple[str, ...]]
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON has it; None stands for NaN."""
-        stated = asdict(self)
-        for one in stated["bounds"]:
-            for name in ("value", "low", "high"):
-                one[name] = None if math.isnan(one[name]) else one[name]
-        return stated
-
-    @classmethod
-    def from_json(cls, stated: Mapping[str, Any]) -> Self:
-        bounds = []
-        for one in stated["bounds"]:
-            numbers = {name: math.nan if one[name] is None else one[name] for name in ("value", "low", "high")}
-            bounds.append(Outcome(**{**one, **numbers}))
-        rates = {
-            owner: {name: Estimate(**rate) for name, rate in told.items()} for owner, told in stated["rates"].items()
-        }
-        withheld = {owner: tuple(names) for owner, names in stated["withheld"].items()}
-        return cls(stated["level"], tuple(bounds), rates, stated["measures"], withheld)
 
 
 # ------------------------------------------------------------------------------------------------------------ exchanges
@@ -144,6 +67,7 @@ def evaluate(
     session: Session | None = None,
     *,
     trained: Mapping[str, Held] | None = None,
+    tables: Collection[str] = (),
     level: float = 0.95,
 ) -> Evaluation:
     """Measure a model on rows that nobody trained on, at their owners.
@@ -153,12 +77,14 @@ def evaluate(
     session: where and how; by default in this process. One that is given stays open
     trained: name -> the rows or file it was trained on: needed where every owner decides at a threshold of its own,
              which is found from rows held out there
+    tables:  digests of tables that it was trained on, `Fit.tables`
     level:   of the intervals
 
     Raises OptionError for a task without a model, or whose thresholds cannot be found; DataError for a table that does
-    not fit.
+    not fit, or that the model was trained on.
     """
     known = trained or {}
+    seen_before = {*tables, *digests_of(source_of(name, held) for name, held in known.items())}
     own_threshold = isinstance(task, Classification) and task.decide_own
     for name, held in owners.items():
         if own_threshold and held is not None and known.get(name) is None:
@@ -170,9 +96,16 @@ def evaluate(
             )
     sources = {}
     for name, held in owners.items():
+        new = source_of(name, held)
+        if digests_of([new]) & seen_before:
+            refuse_trained(name)
+        if known.get(name) is not None:
+            sources[name] = source_of(name, known[name], new)
+            continue
         # Where no threshold depends on them, training rows are not looked at: the new ones stand in for them.
-        seen = held if known.get(name) is None else known[name]
-        sources[name] = source_of(name, seen, source_of(name, held))
+        if new is not None and new.unseen is None:
+            new.unseen = new
+        sources[name] = new
     asked = replace(task, evaluating=True)
     if session is None:
         with Session() as made:
@@ -194,7 +127,7 @@ def _ask(task: Task, w: Vector, session: Session, level: float) -> Evaluation:
             bounds += _judge_together(task, session.ask(count_together, Finished(w=w)).total, level)
     return Evaluation(
         level,
-        tuple(bounds),
+        give_verdicts(bounds, level),
         estimate_rates(told, level),
         {
             owner: {task.measure_name(name): value for name, value in reply.told().items()}
@@ -251,8 +184,7 @@ def judge(
         value = abs(found[1] - found[0]) if len(found) == 2 else float(found[0])
         outcome = replace(outcome, value=value, rows=min(rows))
         if one.rates:
-            low, high = _interval([round(rate * rate.rows) for rate in found], rows, level)
-            outcome = replace(outcome, low=low, high=high)
+            outcome = _test(outcome, [round(rate * rate.rows) for rate in found], rows, level)
         yield outcome
 
 
@@ -270,16 +202,20 @@ def _rests_on(one: Requirement, levels: Levels, bounds: Sequence[Bound]) -> Iter
         yield from combinations(names[start : start + groups], 2)
 
 
-def _interval(hits: list[int], rows: list[int], level: float) -> tuple[float, float]:
-    """Of a rate, or of the gap between two."""
+def _test(outcome: Outcome, hits: list[int], rows: list[int], level: float) -> Outcome:
+    """With the interval of a rate, or of the gap between two, and p-values for both sides of its bound."""
     if len(hits) == 1:
-        return interval(hits[0], rows[0], level)
-    return gap_interval(hits, rows, level)
+        low, high = interval(hits[0], rows[0], level)
+        p_met, p_missed = p_values_of_rate(hits[0], rows[0], outcome.bound, outcome.least)
+    else:
+        low, high = gap_interval(hits, rows, level)
+        p_met, p_missed = p_values_of_gap(hits, rows, outcome.bound)
+    return replace(outcome, low=low, high=high, p_met=p_met, p_missed=p_missed)
 
 
-def estimate_rates(told: Mapping[str, Measured], level: float) -> dict[str, dict[str, Estimate]]:
+def estimate_rates(told: Mapping[str, Measured], level: float) -> dict[str, dict[str, Rate]]:
     """Rates of every owner, and of all rows together where everyone tells them."""
-    found: dict[str, dict[str, Estimate]] = {}
+    found: dict[str, dict[str, Rate]] = {}
     for owner, reply in told.items():
         rates = {name: one for name, one in reply.measures().items() if name in RATES}
         found[owner] = {name: _estimate(round(one * one.rows), one.rows, level) for name, one in rates.items()}
@@ -293,5 +229,5 @@ def estimate_rates(told: Mapping[str, Measured], level: float) -> dict[str, dict
     return {**found, TOGETHER: together} if len(found) > 1 else found
 
 
-def _estimate(hits: int, rows: int, level: float) -> Estimate:
-    return Estimate(hits / rows, *interval(hits, rows, level), rows)
+def _estimate(hits: int, rows: int, level: float) -> Rate:
+    return Rate(hits / rows, *interval(hits, rows, level), rows)

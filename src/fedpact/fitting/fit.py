@@ -22,7 +22,7 @@ from fedpact.fitting.inference import list_undetermined
 from fedpact.fitting.result import Fit
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells, measure_spread, measure_together
-from fedpact.fitting.sources import Held, source_of
+from fedpact.fitting.sources import Held, digests_of, source_of
 from fedpact.fitting.trade_off import COARSER, bounds_owners
 from fedpact.fitting.trade_off import trade_off as price_bounds
 from fedpact.fitting.weights import agree_on_weights
@@ -196,7 +196,12 @@ class Fitting:
             found = self._attest(found)
         if isinstance(task, Classification | Regression) and found.has_model:
             found = self._look_around(found, extras)
-        return replace(found, communication=self.session.ledger.read(since=begun), trials=self._solves)
+        return replace(
+            found,
+            communication=self.session.ledger.read(since=begun),
+            trials=self._solves,
+            tables=digests_of(self._sources.values()),
+        )
 
     def _identify(self, task: Task, extras: Extras) -> dict[str, Any]:
         """What a resumed run must find unchanged; owners compare their data themselves."""

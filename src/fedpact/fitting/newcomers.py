@@ -13,11 +13,12 @@ from fedpact.data.cells import Cells
 from fedpact.federation import Session
 from fedpact.fitting.agreement import Measured
 from fedpact.fitting.alignment import align_parties
-from fedpact.fitting.evaluation import TOGETHER, Evaluation, Outcome, estimate_rates
+from fedpact.fitting.evaluation import TOGETHER, estimate_rates
 from fedpact.fitting.sources import Held, source_of
 from fedpact.fitting.vertical import ask_groups, ask_labels, measure_people, name_gaps, name_groups
 from fedpact.problem import DistantParty, VerticalProblem
 from fedpact.solvers.vertical.shared import summed_scores
+from fedpact.statistics.evaluation import Evaluation, Outcome
 from fedpact.tasks import PartyModel, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.types import Vector

@@ -48,6 +48,7 @@ class Fit:
     curves:        the scores of a classifier by class, where they were asked for
     trade_off:     models for other bounds around the asked ones, where they were asked for
     inference:     covariance of the model and of its prices, where it was asked for; `summary` is its table
+    tables:        digests of the tables in this process that it was trained on, which `evaluate` refuses
     """
 
     task: Task
@@ -68,6 +69,7 @@ class Fit:
     curves: ScoreCounts | None = None
     trade_off: tuple[BoundPrice, ...] = ()
     inference: Inference | None = None
+    tables: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -156,7 +158,7 @@ class Fit:
         self, owners: Mapping[str, Held], session: Session | None = None, *, trained: Mapping[str, Held] | None = None
     ) -> Evaluation:
         """The same measures on rows that nobody trained on, with exact intervals: `fedpact.fitting.evaluate`."""
-        return evaluate(self.task, self.solution.w, owners, session, trained=trained)
+        return evaluate(self.task, self.solution.w, owners, session, trained=trained, tables=self.tables)
 
     @property
     def owners(self) -> tuple[str, ...]:

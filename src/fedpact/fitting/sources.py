@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from fedpact.tasks import FileSource, HeldSource, Rows, Source
@@ -19,3 +20,12 @@ def source_of(owner: str, held: Held, unseen: Source | None = None) -> Source | 
     if isinstance(held, Rows):
         return HeldSource(owner, held, unseen)
     return FileSource(owner, held, unseen)
+
+
+def digests_of(sources: Iterable[Source | None]) -> frozenset[str]:
+    """Digests of the tables that are in this process, or on its disk."""
+    found = set()
+    for source in sources:
+        if isinstance(source, HeldSource) or (isinstance(source, FileSource) and source.path.exists()):
+            found.add(source.digest())
+    return frozenset(found)

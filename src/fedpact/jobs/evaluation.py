@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from fedpact.alignment import normalize
 from fedpact.data.cells import read_cells
 from fedpact.errors import DataError, OptionError
 from fedpact.federation import Engine, Session
-from fedpact.fitting import Evaluation, evaluate
+from fedpact.federation.evidence import commit
+from fedpact.federation.identity import Identity
+from fedpact.fitting import evaluate
 from fedpact.fitting.newcomers import evaluate_parties, score_newcomers
 from fedpact.fitting.sources import Held
-from fedpact.jobs.evidence_file import EVALUATION
+from fedpact.jobs.evidence_file import EVALUATION, read_evidence
+from fedpact.jobs.evidence_file import FILE as EVIDENCE
 from fedpact.jobs.job_file import JobFile, read_job
 from fedpact.jobs.own_code import require_code
 from fedpact.jobs.running import TASK, party_sources, session_settings
 from fedpact.solvers import Solution
+from fedpact.statistics.evaluation import Evaluation
 from fedpact.tasks import PartyModel, Task, Vertical, load_model, read_task
-from fedpact.tasks.base import SERVER
+from fedpact.tasks.base import SERVER, digest_of_files, refuse_trained
 from fedpact.tasks.scored import ScoredTask
 from fedpact.types import Vector
+
+#: Of evaluation.json.
+FORMAT = "fedpact-evaluations-1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +80,7 @@ def evaluate_run(
     absent: Collection[str] = (),
     code: Path | None = None,
 ) -> Evaluation:
-    """Measure the model of the run in this folder on tables that nobody trained on, and keep the result there.
+    """Measure the model of the run in this folder on tables that nobody trained on, and add the result to the folder.
 
     file:   the job of the run
     tables: by owner, in the place of the job's [holdout]; sites have their own
@@ -99,10 +108,24 @@ def evaluate_run(
             f"{unknown[0]!r} is not an owner of this run; its owners are: {', '.join(file.owners)}",
             code="FP-OPTION-839",
         )
+    refuse_signed(folder, file, owners)
     with open_session(file, engine) as session:
         found = evaluate(trained.task, trained.w, owners, session, trained=known)
-    keep(folder, found)
-    return found
+    return add(folder, found)
+
+
+def refuse_signed(folder: Path, file: JobFile, owners: Mapping[str, Held]) -> None:
+    """Raise DataError for a table that its owner signed to have trained on, whatever its file is called by now."""
+    if not (folder / EVIDENCE).exists():
+        return
+    evidence, _ = read_evidence(folder)
+    for name, held in owners.items():
+        if held is None or name not in file.keys or name not in evidence.said:
+            continue
+        assert isinstance(held, str | Path)
+        commitment = commit(Identity.load(file.keys[name]), digest_of_files(Path(held)))
+        if commitment == evidence.said[name].statement["table"]:
+            refuse_trained(name)
 
 
 def evaluate_party_run(
@@ -129,10 +152,14 @@ def evaluate_party_run(
                 f"{holder!r} holds the labels or the groups, without which nothing can be measured; it must take part",
                 code="FP-DATA-982",
             )
+    own = {party: Path(path) for party, path in file.owners.items() if party in given and Path(path).exists()}
+    same = [digest_of_files(path) == digest_of_files(given[party]) for party, path in own.items()]
+    # Without a party the people of the training show what that party is worth.
+    if same and all(same) and not absent and server is None:
+        refuse_trained(next(iter(own)))
     with open_session(file, engine) as session:
         found = evaluate_parties(task, model, sources, session, server=server)
-    keep(folder, found)
-    return found
+    return add(folder, found)
 
 
 def score_party_run(
@@ -202,9 +229,31 @@ def open_session(file: JobFile, engine: Engine | str | None) -> Session:
     return Session(engine or file.solve.get("engine", "in-process"), **settings)
 
 
-def keep(folder: Path, found: Evaluation) -> None:
-    """Write evaluation.json."""
-    (folder / EVALUATION).write_text(json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n")
+def add(folder: Path, found: Evaluation) -> Evaluation:
+    """Append to evaluation.json; the evaluation with its time. Earlier ones stay: who looks twice has looked twice."""
+    dated = replace(found, time=datetime.now(UTC).isoformat(timespec="seconds"))
+    stated = [one.to_json() for one in (*read_evaluations(folder), dated)]
+    text = json.dumps({"format": FORMAT, "evaluations": stated}, indent=1, allow_nan=False)
+    written = folder / f"{EVALUATION}.new"
+    written.write_text(text + "\n")
+    os.replace(written, folder / EVALUATION)  # at once: an interrupted one leaves the history as it was
+    return dated
+
+
+def read_evaluations(folder: Path) -> tuple[Evaluation, ...]:
+    """All evaluations of a run, the oldest first. OptionError for a file that is not such a list."""
+    path = folder / EVALUATION
+    try:
+        found = json.loads(path.read_text())
+        if found["format"] != FORMAT:
+            raise ValueError(f"this is not {FORMAT}")
+        return tuple(map(Evaluation.from_json, found["evaluations"]))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise OptionError(
+            f"{path} cannot be read as a list of evaluations ({error}); move it away", code="FP-OPTION-315"
+        ) from error
 
 
 def refuse_code(folder: Path) -> None:

@@ -26,6 +26,7 @@ from fedpact.federation.gate import digest_of
 from fedpact.federation.identity import signed_by
 from fedpact.fitting import Fit
 from fedpact.fitting.evidence import Evidence, Testimony, digest_of_pair
+from fedpact.jobs.evaluation import read_evaluations
 from fedpact.jobs.evidence_file import FILE, REPORT, digest_of_file, files_of, read_evidence, signed_part
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.own_code import with_own_code
@@ -205,7 +206,10 @@ def check_report(folder: Path, found: Verification) -> Iterator[Failed]:
     record = Record.load(folder)
     coefficients = read_coefficients(folder, record)
     written = replace(found, own_term=read_evidence(folder)[0].job.get("server") is not None)
-    pages = [page(report(record, replace(written, pinned=pinned), coefficients)) for pinned in (False, True)]
+    evaluations = read_evaluations(folder)
+    pages = []
+    for pinned in (False, True):
+        pages.append(page(report(record, replace(written, pinned=pinned), coefficients, evaluations)))
     if (folder / REPORT).read_bytes() not in [text.encode() for text in pages]:
         yield Failed(REPORT, "it is not the page of this run; write it anew: fedpact report RUN")
 

@@ -15,6 +15,7 @@ from fedpact.report.charts import Estimate, Forest
 from fedpact.report.coefficients import Coefficient
 from fedpact.report.content import NONE, Block, Cell, Charts, Items, Report, Row, Section, Table, capital, cell
 from fedpact.report.course import charts
+from fedpact.report.evaluations import evaluated, summarize_evaluation
 from fedpact.report.figures import thin
 from fedpact.report.language import say
 from fedpact.report.measures import INFERENCE, data, measured, model, tabulate
@@ -23,6 +24,7 @@ from fedpact.report.prices import prices
 from fedpact.report.quality import quality, trade_off
 from fedpact.report.record import Record, Step, Verification
 from fedpact.report.wording import named
+from fedpact.statistics.evaluation import Evaluation
 from fedpact.tasks.base import Bounded
 
 MARKS = {
@@ -42,13 +44,19 @@ ROWS = 50
 DRAWN = 24
 
 
-def report(record: Record, evidence: Verification | None = None, coefficients: Sequence[Coefficient] = ()) -> Report:
+def report(
+    record: Record,
+    evidence: Verification | None = None,
+    coefficients: Sequence[Coefficient] = (),
+    evaluations: Sequence[Evaluation] = (),
+) -> Report:
     """The report on a run; sections without content are left out.
 
     evidence:     what checking it found; None: nobody signed
     coefficients: of its model
+    evaluations:  of its model on rows that nobody trained on, the oldest first
     """
-    verdict = wording.verdict(record)
+    verdict = wording.verdict(record, evaluations)
     if evidence is not None and not evidence.holds:
         verdict = assurance.unverified(evidence)
     elif evidence is not None and evidence.own_term:
@@ -60,8 +68,12 @@ def report(record: Record, evidence: Verification | None = None, coefficients: S
         started=record.started,
         took=duration(record.seconds),
     )
-    sections = _list_sections(record, evidence, coefficients)
-    return Report(record.title, record.asked, made, verdict, tuple(_figures(record)), tuple(sections))
+    sections = [*_list_sections(record, evidence, coefficients)]
+    figures = [*_figures(record)]
+    if evaluations:
+        sections.insert(0, evaluated(evaluations))
+        figures[:0] = summarize_evaluation(evaluations[-1])
+    return Report(record.title, record.asked, made, verdict, tuple(figures), tuple(sections))
 
 
 def _list_sections(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from fedpact.problem.certificate import TOGETHER
@@ -12,6 +13,7 @@ from fedpact.report.content import Verdict, capital
 from fedpact.report.language import say
 from fedpact.report.numbers import given, number
 from fedpact.report.record import Record
+from fedpact.statistics.evaluation import Evaluation, Outcome
 from fedpact.tasks.base import Bounded
 
 State = Literal["met", "within tolerance", "within one row", "made", "not made", "not met", "not known", "withheld"]
@@ -85,7 +87,7 @@ def placed(owner: str) -> str:
     return say("at {owner}", owner=named(owner))
 
 
-def limit(one: Bounded) -> str:
+def limit(one: Bounded | Outcome) -> str:
     """\"at least 0.9\"."""
     if one.least:
         return say("at least {bound}", bound=given(one.bound))
@@ -279,8 +281,54 @@ def is_one_class(record: Record) -> bool:
 # -------------------------------------------------------------------------------------------------------------- verdict
 
 
-def verdict(record: Record) -> Verdict:
-    """Good only if status, certificate and every constraint agree."""
+def verdict(record: Record, evaluations: Sequence[Evaluation] = ()) -> Verdict:
+    """Good only if status, certificate and every constraint agree, and the last evaluation contradicts none of them.
+
+    evaluations: of its model on rows that nobody trained on, the oldest first
+    """
+    found = _verdict_of_training(record)
+    judged = [one for one in evaluations if one.bounds]
+    if not judged:
+        return found
+    sentences = (*describe_evaluation(judged), *found.sentences)
+    if not judged[-1].contradicted:
+        return replace(found, sentences=sentences)
+    todo = say(
+        "Do not rely on these bounds for rows like those of the evaluation. Find out how they differ from the rows "
+        "trained on, and train again with rows like them."
+    )
+    headline = say(
+        "Contradicted by new rows: {count:,} of {total:,} constraints",
+        count=judged[-1].count("contradicted"),
+        total=len(judged[-1].bounds),
+    )
+    return Verdict(False, headline, sentences, todo)
+
+
+def describe_evaluation(evaluations: Sequence[Evaluation]) -> list[str]:
+    """What the last evaluation shows of the bounds, and how many before it contradicted one."""
+    last = evaluations[-1]
+    words = say(
+        "Last evaluation, on rows that nobody trained on ({time}): of {total:,} bounds {met:,} borne out, {missed:,} "
+        "contradicted, {open:,} open.",
+        time=last.time,
+        total=len(last.bounds),
+        met=last.count("borne out"),
+        missed=last.count("contradicted"),
+        open=last.count("open"),
+    )
+    if len(evaluations) > 1:
+        contradicting = sum(one.contradicted for one in evaluations)
+        words += " " + say(
+            "Of {total:,} evaluations in all {count:,} contradicted a bound.",
+            total=len(evaluations),
+            count=contradicting,
+        )
+    return [words]
+
+
+def _verdict_of_training(record: Record) -> Verdict:
+    """What the run itself shows."""
     if not record.usable:
         return _unsolved(record)
     total = len(record.bounded)

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from fedpact.alignment import People
 from fedpact.errors import DataError, OptionError, OwnerError
@@ -268,7 +268,8 @@ def listed(value: Any) -> Any:
 class Source(ABC):
     """What an owner holds: builds its share of any task, where the data is. Stands for the owner in `Session.open`.
 
-    unseen: rows that nobody trains on, for tasks that are `evaluating`; None: it has none
+    unseen: rows that nobody trains on, for tasks that are `evaluating`; None: it has none; itself: what was trained on
+            is not known here, and not needed
     secret: file of the key of keyed hashes, which parties share and the coordinator has not; None: it has none
     """
 
@@ -286,6 +287,8 @@ class Source(ABC):
                 code="FP-OWNER-416",
             )
         if asked.evaluating:
+            if self._has_trained_on_unseen():
+                refuse_trained(self.owner)
             return asked.evaluation(self.owner, self._taken(asked, rows), lambda: self.held(asked))
         return asked.share(self.owner, self._taken(asked, rows))
 
@@ -321,6 +324,14 @@ class Source(ABC):
         if rows is None:
             return held
         return task.take(held, rows)
+
+    def _has_trained_on_unseen(self) -> bool:
+        if self.unseen is None or self.unseen is self:
+            return False
+        try:
+            return self.unseen.digest() == self.digest()
+        except DataError:  # a table that is gone by now is not this one
+            return False
 
     def _unseen(self, task: Task) -> Any:
         """What `Task.read` gives of the rows that nobody trains on. DataError where there are none."""
@@ -382,6 +393,15 @@ class HeldSource(Source):
 
     def digest(self) -> str:
         return digest(self._held)
+
+
+def refuse_trained(owner: str) -> NoReturn:
+    """Raise DataError: a model is to be measured, as if on new rows, on a table that it was trained on."""
+    raise DataError(
+        f"owner {owner!r}: the model was trained on this very table, so that it says nothing about new rows; give a "
+        "table that nobody trained on",
+        code="FP-DATA-316",
+    )
 
 
 def _read_secret(path: Path) -> bytes:
