@@ -70,7 +70,7 @@ def test_the_common_threshold_is_the_lowest_of_the_owners(asked: Requirement) ->
     spread = np.std(np.concatenate([score(found, rows) for rows in given.values()]))
     assert chosen <= limit
     assert chosen >= limit - 1e-4 * spread
-    assert {bound.promise for name in given for bound in told(found, name)} == {"kept"}
+    assert {bound.promise for name in given for bound in told(found, name)} == {"made"}
 
 
 def told(found: fp.Fit, name: str) -> list[Any]:
@@ -180,7 +180,7 @@ def test_a_gap_that_no_test_can_bear_out_is_told_with_the_rows_it_needs() -> Non
     assert not found.solved
     assert found.unproven
     assert "held-out rows" in found.advice
-    assert {bound.promise for name in given for bound in told(found, name)} == {"not kept"}
+    assert {bound.promise for name in given for bound in told(found, name)} == {"not made"}
 
 
 # ------------------------------------------------------------------------------------------------------- are they kept

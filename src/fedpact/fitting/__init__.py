@@ -2,11 +2,12 @@
 
 from fedpact.fitting.alignment import Alignment, align_parties
 from fedpact.fitting.calibration import calibrate
-from fedpact.fitting.evaluation import Evaluation, evaluate
+from fedpact.fitting.evaluation import evaluate
 from fedpact.fitting.fit import fit
 from fedpact.fitting.profile import Description, profile
 from fedpact.fitting.result import Fit
 from fedpact.fitting.vertical import PartyFitting
+from fedpact.statistics.evaluation import Evaluation
 from fedpact.tasks import Calibration
 
 __all__ = [

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpact.federation import Communication, Session
 from fedpact.fitting.agreement import Measured
-from fedpact.fitting.evaluation import Evaluation, evaluate
+from fedpact.fitting.evaluation import evaluate
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.inference import summarize
 from fedpact.fitting.sources import Held
@@ -20,6 +20,7 @@ from fedpact.problem import Measure
 from fedpact.solvers import Inference, Solution
 from fedpact.solvers.solution import Status
 from fedpact.statistics import BoundPrice, ScoreCounts, Summary
+from fedpact.statistics.evaluation import Evaluation
 from fedpact.tasks import Calibration, Classification, Model, PartyModel, RegressionModel, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER, Bounded
 from fedpact.types import Vector
