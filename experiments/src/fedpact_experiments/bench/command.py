@@ -18,6 +18,7 @@ from fedpact_experiments.bench.local import local
 from fedpact_experiments.bench.networks import networks
 from fedpact_experiments.bench.newcomer import newcomer
 from fedpact_experiments.bench.neyman_pearson import neyman_pearson
+from fedpact_experiments.bench.outside import outside
 from fedpact_experiments.bench.owners import owners
 from fedpact_experiments.bench.participation import participation
 from fedpact_experiments.bench.parties import parties
@@ -43,6 +44,7 @@ def bench() -> None:
     fedpact bench speed                                      interior-point beside its arithmetic, IPOPT and SLSQP
     fedpact bench growth                                     exchanges, bytes and seconds for more owners and columns
     fedpact bench generated                                  generated problems of every kind, beside a conic solver
+    fedpact bench outside                                    suites that others wrote: CVXPY, CUTEst, Maros-Meszaros
     fedpact bench unconstrained                              beside scikit-learn and Flower's simulation
     fedpact bench local                                      what the owners compute, tuned and untuned
     fedpact bench participation                              rounds that ask a sample of the owners
@@ -75,6 +77,7 @@ for command in (
     unconstrained,
     growth,
     generated,
+    outside,
     local,
     participation,
     constrained_network,
