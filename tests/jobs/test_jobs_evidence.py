@@ -181,7 +181,7 @@ def change_json(path: Path, edit: Callable[[Any], None]) -> None:
 
 
 def better_recall(record: Any) -> None:
-    record["measured"][1]["numbers"]["recall"] = 0.99
+    record["measured"][1]["numbers"]["recall of relapse = yes"] = 0.99
 
 
 def better_comparison(record: Any) -> None:
@@ -365,7 +365,9 @@ def forge(out: Path, owner: str, folder: Path) -> str:
 
     rewrite(out, sign)
     index = OWNERS.index(owner)
-    change_json(out / "run.json", lambda record: record["measured"][index]["numbers"].update(recall=1.0))
+    change_json(
+        out / "run.json", lambda record: record["measured"][index]["numbers"].update({"recall of relapse = yes": 1.0})
+    )
     return made.public
 
 

@@ -108,8 +108,8 @@ def test_measures_are_counted_row_by_row(job: Path, people: People) -> None:
     women = people.sex == 0
     ill = people.y == 1
     assert told.numbers["rows"] == PEOPLE
-    assert told.numbers["recall"] == pytest.approx(np.mean(decided[ill]))
-    assert told.numbers["recall, sex = F"] == pytest.approx(np.mean(decided[ill & women]))
+    assert told.numbers["recall of ill = yes"] == pytest.approx(np.mean(decided[ill]))
+    assert told.numbers["recall of ill = yes, sex = F"] == pytest.approx(np.mean(decided[ill & women]))
     assert told.numbers["decided yes, sex = F"] == pytest.approx(np.mean(decided[women]))
 
 

@@ -413,8 +413,8 @@ def test_tensorboard_has_what_the_model_does(tmp_path: Path) -> None:
     folder = tracked_job(tmp_path, "tensorboard")
     record = Record.load(folder)
     for one in record.measured:
-        found = curve(folder / "tensorboard", f"model/{one.owner}/recall")
-        assert found == {record.rounds: float(np.float32(one.numbers["recall"]))}
+        found = curve(folder / "tensorboard", f"model/{one.owner}/recall_of_relapse___yes")
+        assert found == {record.rounds: float(np.float32(one.numbers["recall of relapse = yes"]))}
     texts = [
         value.tensor.string_val[0].decode()
         for path in (folder / "tensorboard").glob("events.out.tfevents.*")
@@ -445,7 +445,9 @@ def test_mlflow_has_what_the_model_does(store: str, tmp_path: Path, monkeypatch:
     (run,) = [one for one in client.search_runs([number]) if one.info.run_name == "x/run"]
     record = Record.load(folder)
     for one in record.measured:
-        assert history(client, run, f"{one.owner}/recall") == [(record.rounds, one.numbers["recall"])]
+        assert history(client, run, f"{one.owner}/recall of relapse _ yes") == [
+            (record.rounds, one.numbers["recall of relapse = yes"])
+        ]
     kept = {one.path for one in client.list_artifacts(run.info.run_id)}
     assert {"model.json", "model.npz", "certificate.json", "run.json"} <= kept
 

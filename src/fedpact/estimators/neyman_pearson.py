@@ -110,8 +110,9 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         asked = {name: self._asked(found.task, name, price) for name, price in found.prices.items() if name in clients}
         self.multipliers_ = {name: one.price for name, one in asked.items()}
         self.bounds_ = {name: one.bound for name, one in asked.items()}
-        self.measures_ = {name: _with_interval(told) for name, told in found.measures.items()}
-        self.before_ = {name: _with_interval(told) for name, told in found.before.items()}
+        rows = {name: told["recall"].rows for name, told in found.measures.items()}
+        self.measures_ = {name: _with_interval(told, rows[name]) for name, told in found.measures.items()}
+        self.before_ = {name: _with_interval(told, rows[name]) for name, told in found.before.items()}
         return self
 
     @staticmethod
@@ -127,8 +128,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         return str(equal[0] if equal.size else self.protected)
 
 
-def _with_interval(told: Mapping[str, float]) -> dict[str, float]:
-    """The measures with the confidence interval of the recall."""
-    rows = int(told["protected rows"])
+def _with_interval(told: Mapping[str, float], rows: int) -> dict[str, float]:
+    """The measures with the confidence interval of the recall. rows: that it is counted on"""
     low, high = interval(round(told["recall"] * rows), rows)
     return {**told, "recall low": low, "recall high": high}

@@ -345,7 +345,7 @@ def list_measured(found: Fit) -> Iterator[Measured]:
         withheld = [found.task.measure_name(name) for name in found.withheld.get(owner, ()) if name not in hidden]
         for name in RATES:
             if name in found.before.get(owner, {}) and name in told:
-                numbers[f"{name} without constraints"] = found.before[owner][name]
+                numbers[f"{found.task.measure_name(name)} without constraints"] = found.before[owner][name]
         intervals = {}
         for name, value in told.items():
             is_rate = name.partition(" of group ")[0] in ESTIMATED and name not in hidden

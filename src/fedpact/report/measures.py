@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from fedpact.report import wording
@@ -144,8 +144,10 @@ def _draw_measures(record: Record, names: Sequence[str]) -> Iterable[Forest]:
     """A chart for every measure that has intervals; the groups of each owner stand together in one."""
     estimated = [name for name in names if any(name in one.intervals for one in record.measured)]
     charts: dict[str, dict[str, str]] = {}
-    for name in estimated:  # "recall", or "recall of sex = f"
-        what, of, group = name.partition(" of ")
+    for name in estimated:  # "recall of ill = yes", the same "where sex = f", or "accuracy of sex = f"
+        what, of, group = name.partition(" where ")
+        if not of and not is_of_class(name, estimated):
+            what, of, group = name.partition(" of ")
         charts.setdefault(say("{what} by group", what=what) if of else what, {})[name] = group
     for place, (name, parts) in enumerate(charts.items()):
         rows = []
@@ -193,6 +195,18 @@ def data(record: Record) -> Section | None:
     )
     table = Table("Rows by owner", ("Owner", *names), tuple(rows))
     return Section("data", "Data by owner", (about, table))
+
+
+def is_recall(name: str, names: Container[str]) -> bool:
+    """Whether it is the recall of a class on all rows: that has a specificity beside it."""
+    return name.startswith("recall") and name.replace("recall", "specificity", 1) in names
+
+
+def is_of_class(name: str, names: Container[str]) -> bool:
+    """Whether it is the recall or the specificity of a class on all rows: each has the other beside it."""
+    return is_recall(name, names) or (
+        name.startswith("specificity") and name.replace("specificity", "recall", 1) in names
+    )
 
 
 def is_about_data(name: str) -> bool:

@@ -18,7 +18,7 @@ from fedpact.report.course import charts
 from fedpact.report.evaluations import evaluated, summarize_evaluation
 from fedpact.report.figures import thin
 from fedpact.report.language import say
-from fedpact.report.measures import INFERENCE, data, measured, model, tabulate
+from fedpact.report.measures import INFERENCE, data, is_recall, measured, model, tabulate
 from fedpact.report.numbers import duration, given, number, size
 from fedpact.report.prices import prices
 from fedpact.report.quality import quality, trade_off
@@ -126,15 +126,19 @@ def _figures(record: Record) -> Iterable[tuple[str, str, str]]:
 
 def _lowest_recall(record: Record) -> Iterable[tuple[str, str, str]]:
     """Where something else is bounded to guard it, such as a loss: the recall is what readers look for."""
-    told = [one for one in record.measured if math.isfinite(one.numbers.get("recall", math.nan))]
-    if not told or any(one.what.startswith("recall") for one in record.bounded):
+    found = {name for one in record.measured for name in one.numbers if is_recall(name, one.numbers)}
+    if not found or any(one.what.startswith("recall") for one in record.bounded):
         return
-    lowest = min(told, key=lambda one: one.numbers["recall"])
+    name = min(found)
+    told = [one for one in record.measured if math.isfinite(one.numbers.get(name, math.nan))]
+    if not told:
+        return
+    lowest = min(told, key=lambda one: one.numbers[name])
     remark = wording.placed(lowest.owner)
-    if "recall" in lowest.intervals:
-        low, high = lowest.intervals["recall"]
+    if name in lowest.intervals:
+        low, high = lowest.intervals[name]
         remark += "; " + say("{low} to {high}", low=f"{low:.3f}", high=f"{high:.3f}")
-    yield say("Lowest recall"), number(lowest.numbers["recall"]), remark
+    yield say("Lowest recall"), number(lowest.numbers[name]), remark
 
 
 # ---------------------------------------------------------------------------------------------------------- constraints

@@ -260,6 +260,16 @@ class AskedTask(ScoredTask, GroupedTask):
         return found.pop()
 
     @property
+    def reported_class(self) -> int:
+        """The class that "recall" and "specificity" are of among the measures, whatever is bounded.
+
+        Of two classes the positive one, the last, as elsewhere; of several the guarded one, or the last.
+        """
+        if len(self.classes) == 2 or self.guarded_class is None:
+            return len(self.classes) - 1
+        return self.guarded_class
+
+    @property
     def minimises_others(self) -> bool:
         """Whether the objective is about the rows that no constraint guards, and not about all.
 

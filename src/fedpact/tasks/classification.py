@@ -190,7 +190,13 @@ class Classification(AskedTask):
         for k in range(len(self.classes)):
             if name == f"decided as class {k}":
                 return f"decided as {self._class_in_words(k)}"
-        return super().measure_name(name)
+        of_class = self._class_in_words(self.reported_class)
+        if name in ("recall", "specificity"):
+            return f"{name} of {of_class}"
+        found = super().measure_name(name)
+        if name.startswith("recall of group "):
+            return found.replace("recall of ", f"recall of {of_class} where ", 1)
+        return found
 
     def _class_in_words(self, k: int) -> str:
         return f"{self.label} = {self.classes[k]}"
@@ -210,9 +216,8 @@ class Classification(AskedTask):
         rates = [value for name, value in told.items() if name.startswith("positive rate of group ")]
         if rates and len(self.classes) == 2:
             return all(value == k for value in rates)
-        guarded = len(self.classes) - 1 if self.guarded_class is None else self.guarded_class
         decided = (told.get("recall"), told.get("specificity"))
-        if k == guarded:
+        if k == self.reported_class:
             return decided == (1.0, 0.0)
         return len(self.classes) == 2 and decided == (0.0, 1.0)
 

@@ -51,8 +51,8 @@ def describe_decisions(rows: Holding, w: Vector, at: float) -> dict[str, Measure
     number = len(y)
     told = {"rows": Measure.count(number)}
     if task.guarded_class is not None or (rows.classes == 2 and rows.group is None):
-        k = rows.classes - 1 if task.guarded_class is None else task.guarded_class
-        told |= _class_measures(score, decided, y, k)
+        guarded = rows.classes - 1 if task.guarded_class is None else task.guarded_class
+        told |= _class_measures(score, decided, y, guarded, task.reported_class)
     elif rows.classes > 2:
         told |= {f"decided as class {k}": Measure(_mean(decided == k), number) for k in range(rows.classes)}
     told["accuracy"] = Measure(float(np.mean(decided == y)), number)
@@ -61,15 +61,22 @@ def describe_decisions(rows: Holding, w: Vector, at: float) -> dict[str, Measure
     return told | _constrained_measures(rows, decided)
 
 
-def _class_measures(score: Matrix, decided: Labels, y: Labels, k: int) -> dict[str, Measure]:
-    inside = y == k
+def _class_measures(score: Matrix, decided: Labels, y: Labels, guarded: int, k: int) -> dict[str, Measure]:
+    """Rows and loss of the guarded class, recall and specificity of class k."""
+    inside = y == guarded
     own = int(inside.sum())
     others = len(y) - own
     cell = min(own, others)  # what is told of one side, beside all rows, tells of the other
-    found = decided == k
-    return {
+    told = {
         "protected rows": Measure.count(own, cell),
-        "loss": Measure(_mean(losses(score[inside], k)), own, cell),
+        "loss": Measure(_mean(losses(score[inside], guarded)), own, cell),
+    }
+    inside = y == k
+    own = int(inside.sum())
+    others = len(y) - own
+    cell = min(own, others)
+    found = decided == k
+    return told | {
         "recall": Measure(_mean(found[inside]), own, cell),
         "specificity": Measure(1 - _mean(found[~inside]), others, cell),
     }

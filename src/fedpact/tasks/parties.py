@@ -437,6 +437,12 @@ class Vertical(Task):
         between = f"any two groups of {' and of '.join(self.protected)}"
         return f"{asked}; the gap of mean loss between {between}, over {rows}, is at most {self.max_gap:g}."
 
+    def measure_name(self, name: str) -> str:
+        rate, comma, group = name.partition(", ")
+        if rate in ("recall", "specificity"):
+            return f"{rate} of {self.label} = {self.classes[-1]}{comma}{group}"
+        return super().measure_name(name)
+
     def one_class(self, told: Mapping[str, float]) -> str:
         """Everyone gets one class where all of it are found and none of the other; of several, as it is told."""
         if self.outputs > 1:
