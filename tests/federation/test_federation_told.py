@@ -423,7 +423,7 @@ def test_the_final_looks_are_no_oracle(step: Any, tmp_path: Path) -> None:
     oracle = Oracle(sites, 0.5)
     order: Order = Finished(w=np.zeros(3))
     if step is conclude:
-        order = Conclude(w=np.zeros(3), iteration=-1, coupled=np.zeros(0), far=np.zeros(3))
+        order = Conclude(w=np.zeros(3), iteration=-1, coupled=np.zeros(0), ray=np.zeros(3))
     with raises_code("FP-REFUSED-041"):
         for _ in range(40):
             oracle.ask(step, order)

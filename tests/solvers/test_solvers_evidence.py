@@ -8,7 +8,7 @@ from fedpact.cones import Nonnegative, Zero
 from fedpact.functions import Affine, LogisticLoss, Quadratic, Smooth
 from fedpact.problem import prove_infeasible
 from fedpact.solvers import Run
-from fedpact.solvers.evidence import falls_forever
+from fedpact.solvers.evidence import find_ray
 
 METHODS = ["proximal-al", "centralized-proximal-al"]
 
@@ -136,21 +136,21 @@ def test_a_proof_needs_weights_that_balance_and_a_positive_value():
     assert prove_infeasible(boxed, w, [None, [1.0]]) == ("north",)
 
 
-def better_afar(objective, constraint=None, regularizer=None):
-    """Is the far point beyond w = (-1, 0), seen from the start at 0, as feasible and much better?"""
+def has_ray(objective, constraint=None, regularizer=None):
+    """Does the way from the start at 0 to w = (-1, 0) go on falling forever?"""
     problem = fp.FederatedProblem([fp.Share(objective, constraint, name="a")], regularizer=regularizer)
     w = np.array([-1.0, 0.0])
     with fp.Session() as session:
         session.open({"a": problem.shares[0]})
         run = Run(problem, session, session.ledger.read(), "accelerated", np.zeros(2), (1e-3, 1e-3), 100)
-        return falls_forever(run, w, fp.certify(problem, w, [None, None]), objective.value(w))
+        return find_ray(run, w, fp.certify(problem, w, [None, None]), objective.value(w)) is not None
 
 
-def test_falls_forever_needs_a_feasible_and_clearly_better_far_point():
+def test_a_ray_is_feasible_and_falls_forever():
     linear = Quadratic(np.zeros((2, 2)), [1.0, 0.0])
-    assert better_afar(linear)
-    assert better_afar(linear, fp.Constraint(Affine([[1.0, 0.0]], [-5.0]), Nonnegative(1)))  # w_0 <= 5
-    assert not better_afar(linear, fp.Constraint(Affine([[-1.0, 0.0]], [-5.0]), Nonnegative(1)))  # w_0 >= -5
-    assert not better_afar(linear, regularizer=fp.prox.Box(-5, 5))
-    assert not better_afar(Smooth(lambda w: (float(10 + np.tanh(w[0])), np.zeros(2)), dim=2))  # by a fiftieth
-    assert not better_afar(Smooth(lambda w: (float(w @ w), 2 * w), dim=2))
+    assert has_ray(linear)
+    assert has_ray(linear, fp.Constraint(Affine([[1.0, 0.0]], [-5.0]), Nonnegative(1)))  # w_0 <= 5
+    assert not has_ray(linear, fp.Constraint(Affine([[-1.0, 0.0]], [-5.0]), Nonnegative(1)))  # w_0 >= -5
+    assert not has_ray(linear, regularizer=fp.prox.Box(-5, 5))
+    assert not has_ray(Smooth(lambda w: (float(10 + np.tanh(w[0])), np.zeros(2)), dim=2))  # by a fiftieth
+    assert not has_ray(Smooth(lambda w: (float(w @ w), 2 * w), dim=2))

@@ -1,7 +1,7 @@
 """Ends that are not a solution, decided by evidence and not by patience.
 
 Infeasible: a weighted sum of convex constraints that stays positive.
-Unbounded: a far point that is feasible and better.
+Unbounded: a ray that all constraints admit and along which the objective falls forever.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 from fedpact.federation import Answers, Largest, Order, Reply, Summed, client_step
 from fedpact.problem import Certificate, Evidence, Share, conflict, coupled_evidence, owner_evidence
 from fedpact.problem.infeasibility import add
+from fedpact.problem.ray import NEARLY, recede
 from fedpact.solvers.run import Run, Verdict
-from fedpact.solvers.steps import MOST, At, Holder, far_point, is_better_afar, probe
-from fedpact.types import Vector
+from fedpact.solvers.steps import MOST, At, Holder, Ray, bend, judge_afar, probe
+from fedpact.types import Matrix, Vector
 
 UNBOUNDED = (
     "the objective keeps falling without end and stays feasible: it has no minimiser (separable data without a "
@@ -35,12 +36,74 @@ INFEASIBLE = (
 # ------------------------------------------------------------------------------------------------------------ unbounded
 
 
-def falls_forever(run: Run, w: Vector, certificate: Certificate, objective: float) -> bool:
-    """One exchange: is a far point beyond w as feasible as w, and better by a tenth?"""
-    far = far_point(run, w)
+#: How far out, in margins, an objective is looked at for directions that it is not bent in, and what counts as bent.
+FLATTER = ((0.0, 1e-2), (10.0, 1e-3), (100.0, 1e-6), (1000.0, 1e-10))
+#: Exchanges of that, and of a look along the ray that is found.
+LOOKS = len(FLATTER) + 2
+#: A matrix of more variables is not asked for this.
+MOST_VARIABLES = 500
+
+
+def find_ray(
+    run: Run, w: Vector, certificate: Certificate, objective: float, ray: Vector | None = None
+) -> Vector | None:
+    """A ray from w along which the objective falls forever; None where none is found.
+
+    ray: one that was looked along and is nearly one; otherwise two are tried: from the start to w, and the last way
+    """
+    if ray is not None:
+        return _straighten(run, w, certificate, objective, ray)
+    for way in (recede(run.problem.regularizer, w, w - run.w0), run.way(w)):
+        if run.rounds_left <= 1:
+            return None
+        far = _look(run, w, way, certificate, objective)
+        if far == 0:
+            return way
+        if far <= NEARLY and (found := _straighten(run, w, certificate, objective, way)) is not None:
+            return found
+    return None
+
+
+def _look(run: Run, w: Vector, ray: Vector, certificate: Certificate, objective: float) -> float:
+    """One exchange: how far from a ray along which the objective falls forever."""
     asked = run.problem.own(w, np.zeros(run.problem.server.multiplier_length))[0]
-    replies = run.ask(probe, At(w=far, coupled_length=asked.coupled_length))
-    return is_better_afar(run, far, replies, certificate, objective)
+    order = Ray(w=w, coupled_length=asked.coupled_length, ray=ray)
+    return judge_afar(run, w, ray, run.ask(probe, order), certificate, objective)
+
+
+def _straighten(run: Run, w: Vector, certificate: Certificate, objective: float, ray: Vector) -> Vector | None:
+    """What is left of the ray without directions in which the objective is bent however far out one looks.
+
+    Rows that are tied by the ray stay bent, and those that it separates do not. A few exchanges.
+    """
+    problem = run.problem
+    plain = problem.convex and problem.has_hessian and not problem.private and problem.own(w, np.zeros(0))[0] is problem
+    if not plain or w.size > MOST_VARIABLES or run.rounds_left <= LOOKS:
+        return None
+    first = _bends(run, run.w0)
+    diagonal = np.diagonal(first)
+    units = 1 / np.sqrt(np.where(diagonal > 0, diagonal, np.max(diagonal, initial=1.0)))
+    for far, least in FLATTER:
+        margin = np.sqrt(max(float(ray @ first @ ray), 0.0))
+        if margin == 0:
+            break
+        bends = _bends(run, w + far / margin * ray)
+        values, vectors = np.linalg.eigh(bends * np.outer(units, units))
+        flat = vectors[:, values <= least]
+        ray = units * (flat @ (flat.T @ (ray / units)))
+        ray = np.where(np.abs(ray / units) > 1e-14 * np.max(np.abs(ray / units), initial=0.0), ray, 0.0)
+    ray = recede(problem.regularizer, w, ray)
+    if not np.any(ray) or _look(run, w, ray, certificate, objective) > 0:
+        return None
+    return ray
+
+
+def _bends(run: Run, w: Vector) -> Matrix:
+    """One exchange: the Hessian of all objectives; that of the server's own is added."""
+    found = run.ask(bend, At(w=w)).total.hessian
+    if run.problem.server.objective is not None:
+        found = found + run.problem.server.objective.hessian(w)
+    return found
 
 
 # ----------------------------------------------------------------------------------------------------------- infeasible

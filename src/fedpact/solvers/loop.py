@@ -19,11 +19,13 @@ from fedpact.errors import OUT_OF_RANGE, FedpactError, OwnerError, OwnerLost
 from fedpact.federation import NotFinite
 from fedpact.federation.messages import copy_with
 from fedpact.problem import Certificate
+from fedpact.problem.ray import NEARLY
 from fedpact.solvers.base import Solver
-from fedpact.solvers.evidence import ASTRAY, UNBOUNDED, falls_forever, infeasible
+from fedpact.solvers.evidence import ASTRAY, UNBOUNDED, find_ray, infeasible
 from fedpact.solvers.run import HAND_OVER, SOLVED, Best, Iterate, Run, Stop, Verdict
 from fedpact.solvers.solution import Solution
 from fedpact.solvers.steps import equip_all, judge_point
+from fedpact.types import Vector
 
 #: Where nothing improves any more and the method knows no better reason.
 HINT = "is the problem well scaled?"
@@ -170,8 +172,8 @@ class Watch:
             doubtful = self._is_idle(iterate, certificate) or doubtful
         if (doubtful or iterate.conflict) and (found := self._conflict(iterate, state)):
             return found
-        if (doubtful or iterate.escape) and self._escapes(iterate):
-            return Verdict("unbounded", UNBOUNDED)
+        if (doubtful or iterate.escape) and (ray := self._escape(iterate)) is not None:
+            return Verdict("unbounded", UNBOUNDED, ray=ray)
         return iterate.end or self._stalled(iterate, state)
 
     def _is_idle(self, iterate: Iterate, certificate: Certificate) -> bool:
@@ -197,14 +199,14 @@ class Watch:
         reason = f"no progress in {idle} iterations; {excuse}"
         return Verdict("stalled", reason, then=self.solver.fallback(state))
 
-    def _escapes(self, iterate: Iterate) -> bool:
-        """One exchange: does the objective fall forever beyond this point?"""
+    def _escape(self, iterate: Iterate) -> Vector | None:
+        """A few exchanges at most: a ray from here along which the objective falls forever."""
         run = self.run
         if self.solver.needs.columns or run.problem.monotone or run.rounds_left <= self.solver.reserve:
-            return False
+            return None
         if iterate.judged is None or np.array_equal(iterate.w, run.w0):
-            return False
-        return falls_forever(run, iterate.w, *iterate.judged)
+            return None
+        return find_ray(run, iterate.w, *iterate.judged)
 
     def _conflict(self, iterate: Iterate, state: Any) -> Verdict | None:
         """Infeasible, when it can be proved that no point meets all constraints: a few exchanges at most.
@@ -267,8 +269,12 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
         verdict = SOLVED
     elif verdict.status == "solved":
         verdict = Verdict("stalled", "the certificate of the returned pair misses the tolerances")
-    if verdict.status == "solved" and ending.unbounded:
-        verdict = Verdict("unbounded", UNBOUNDED)
+    if verdict.status == "solved" and ending.afar <= NEARLY:
+        ray = ending.ray
+        if ending.afar > 0 and not solver.needs.columns:
+            ray = find_ray(run, best.w, ending.certificate, ending.objective, ray)
+        if ending.afar == 0 or ray is not None:
+            verdict = Verdict("unbounded", UNBOUNDED, ray=ray)
     if ending.wrong:
         verdict = _doubt(verdict, ending.wrong)
     answer = run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)

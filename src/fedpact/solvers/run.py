@@ -11,6 +11,7 @@ import numpy as np
 
 from fedpact.federation import Answers, Communication, Order, Reply, Session, add_up, named
 from fedpact.problem import Certificate, FederatedProblem, Proof
+from fedpact.problem.ray import recede
 from fedpact.solvers.solution import History, InnerRecord, LocalRecord, OuterRecord, Solution, Status
 from fedpact.types import Vector
 
@@ -211,6 +212,7 @@ class Run:
     best: Best = field(init=False)
     started: Iterate | None = None  # the start, as the first method judged it
     latest: int = -1  # number of the latest iterate
+    passed: list[tuple[int, Vector]] = field(default_factory=list)  # points on the way, a fifth of it apart
     _judged_at: int = 0
     _gradients: int = 0
     _hessians: int = 0
@@ -260,6 +262,18 @@ class Run:
             missed = certificate.feasibility
         return certificate.meets(self.tol) and missed <= MARGIN * self.tol[1]
 
+    def way(self, w: Vector | None = None) -> Vector:
+        """The change of w in the last iterations before the best one (or this latest one); zero where there were none.
+
+        Private variables are known from their start only, so w then counts as at rest while they go on.
+        """
+        number = self.best.iteration if w is None else self.latest
+        end = self.best.w if w is None else w
+        before = [point for when, point in self.passed if when < number and point.size == end.size]
+        if not before or self.problem.private:
+            return np.zeros_like(end)
+        return recede(self.problem.regularizer, end, end - before[-1])
+
     def note(self, text: str) -> None:
         """A choice made on the way, for the history."""
         self.history.notes.append(text)
@@ -267,6 +281,8 @@ class Run:
     def follow(self, iterate: Iterate) -> None:
         """Write an iterate down, remember it if it is the best, and tell the callbacks, who may say Stop."""
         self.latest = iterate.number
+        if not self.passed or iterate.number > 1.25 * self.passed[-1][0]:
+            self.passed.append((iterate.number, iterate.w))
         self._gradients += iterate.gradients
         self._hessians += iterate.hessians
         if isinstance(iterate.record, InnerRecord):
@@ -339,6 +355,7 @@ class Run:
         if verdict.status == "solved" and not self.problem.convex:
             reason += STATIONARY
         _, user_w, server_price, coupled = self.problem.own(w, multiplier)
+        ray = None if verdict.ray is None else self.problem.own(verdict.ray, multiplier)[1]
         return Solution(
             w=user_w,
             multipliers=[server_price, *prices],
@@ -353,7 +370,7 @@ class Run:
             communication=self.communication,
             conflict=verdict.conflict,
             proof=verdict.proof,
-            ray=verdict.ray,
+            ray=ray,
             convex=self.problem.convex,
         )
 

@@ -27,9 +27,10 @@ from fedpact.problem import (
     find_wrong_parts,
     owner_terms,
 )
+from fedpact.problem.ray import RayTerms, add_rays, holder_terms, judge_ray, reach_of
 from fedpact.problem.share import evaluate
 from fedpact.solvers.run import Run
-from fedpact.types import Vector
+from fedpact.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from fedpact.solvers.inference import Inference
@@ -318,64 +319,87 @@ def judge_point(run: Run, w: Vector) -> tuple[Certificate, float]:
 
 # ---------------------------------------------------------------------------------------------------------------- probe
 
-#: What is not finite counts as this much.
-HUGE = 1e300
-#: Numbers are cut off here in a secure sum, which holds numbers of limited size; an objective downwards sooner, so that
-#: one holder for whom the far point is much worse outweighs the others.
+#: Numbers are cut off here in a secure sum, which holds numbers of limited size; downwards sooner, so that one holder
+#: for whom the far point is much worse outweighs the others.
 MOST = 1e20
-LEAST_OBJECTIVE = -1e19
+LEAST = -1e19
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ray(At):
+    """A direction to look along from w; zero: along that of private variables alone."""
+
+    ray: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probed(Reply):
-    """Objective, violation and part of the coupled constraint at a far point, where overflow counts as huge."""
+    """The fields of `RayTerms`, on their way to the server."""
 
+    slope: Summed[float]
+    terms: Summed[float]
+    back_slope: Summed[float]
+    far_slope: Summed[float]
+    far_terms: Summed[float]
     far_objective: Summed[float]
     far_violation: Largest[float]
     far_coupled: Summed[Vector]
+    side_coupled: Summed[Vector]
 
 
-def probe_fields(share: Share, far: Vector, coupled_length: int, secure: bool) -> dict[str, Any]:
+def probe_fields(
+    share: Share, w: Vector, ray: Vector, coupled_length: int, secure: bool, reach: float
+) -> dict[str, Any]:
     """The fields of `Probed` for one share, in the user's variables."""
-    own, w, _ = share.own(far, np.zeros(share.multiplier_length))
-    objective = 0.0
-    violation = 0.0
-    coupled = np.zeros(coupled_length)
-    with np.errstate(all="ignore"):
-        if own.objective is not None:
-            objective = own.objective.value(w)
-        if own.constraint is not None:
-            violation = own.constraint.cone.violation(own.constraint.function.value(w))
-        if own.coupled is not None:
-            coupled = own.coupled.value(w)
-    if not math.isfinite(objective):
-        objective = float(np.nan_to_num(objective, nan=HUGE, posinf=HUGE, neginf=-HUGE))
-    if not math.isfinite(violation):
-        violation = HUGE
-    if not is_finite(coupled):
-        coupled = np.nan_to_num(coupled, nan=HUGE, posinf=HUGE, neginf=-HUGE)
-    if secure:
-        objective = float(np.clip(objective, LEAST_OBJECTIVE, MOST))
-        coupled = np.clip(coupled, -MOST, MOST)
-    return {"far_objective": objective, "far_violation": violation, "far_coupled": coupled}
+    none = np.zeros(share.multiplier_length)
+    own, user_w, _ = share.own(w, none)
+    along = share.own(ray, none)[1]
+    found = vars(holder_terms(own, user_w, along, coupled_length, reach))
+    if not secure:
+        return found
+    cut = {name: np.clip(np.asarray(value), LEAST, MOST) for name, value in found.items() if name != "far_violation"}
+    return {**found, **{name: value if value.ndim else float(value) for name, value in cut.items()}}
 
 
 @client_step
-def probe(share: Share, state: Any, order: At) -> tuple[Any, Probed]:
+def probe(share: Share, state: Any, order: Ray) -> tuple[Any, Probed]:
+    """What the owner's part of the problem does along a ray."""
     latest = share.first_private
     if share.private and isinstance(state, Holder):
         latest = state.private.values
-    far = far_private(share, order.w, latest)
-    return state, Probed(**probe_fields(share, far, order.coupled_length, order.secure))
+    w, ray = with_private(share, order.w, order.ray, latest)
+    return state, Probed(
+        **probe_fields(share, w, ray, order.coupled_length, order.secure, reach_of(order.w, order.ray))
+    )
 
 
-#: How much farther than w the far point lies, on the way from the start.
-FAR = 1e6
+def with_private(share: Share, w: Vector, ray: Vector, private: Vector) -> tuple[Vector, Vector]:
+    """w and the ray with an owner's private variables, which go on their own way from the start.
+
+    Where they go alone, how far they went does not matter, and is not shown.
+    """
+    way = private - share.first_private
+    if not np.any(ray):
+        way = way / np.max(np.abs(way), initial=1e-300)
+    return np.concatenate([w, private]), np.concatenate([ray, way])
 
 
-def far_private(share: Share, far: Vector, private: Vector) -> Vector:
-    """The far point with an owner's private variables as far on their own way from the start."""
-    return np.concatenate([far, private + FAR * (private - share.first_private)])
+@dataclass(frozen=True, kw_only=True)
+class Bends(Reply):
+    """The Hessian of the owner's objective."""
+
+    hessian: Summed[Matrix]
+
+
+@client_step
+def bend(share: Share, state: Any, order: At) -> tuple[Any, Bends]:
+    """How the owner's objective is bent at a point."""
+    if share.objective is None:
+        return state, Bends(hessian=np.zeros((order.w.size, order.w.size)))
+    hessian = np.asarray(share.objective.hessian(order.w), dtype=np.float64)
+    if not is_finite(hessian):
+        hessian = np.zeros_like(hessian)
+    return state, Bends(hessian=hessian)
 
 
 # ------------------------------------------------------------------------------------------------------------- conclude
@@ -383,17 +407,17 @@ def far_private(share: Share, far: Vector, private: Vector) -> Vector:
 
 @dataclass(frozen=True, kw_only=True)
 class Conclude(Order):
-    """The point to return, the iteration whose prices belong to it, the coupled constraint's price, and a far point."""
+    """The point to return, the iteration whose prices belong to it, the coupled constraint's price, and a ray."""
 
     w: Vector
     iteration: int
     coupled: Vector
-    far: Vector
+    ray: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class Concluded(Judged):
-    """The owner's price, and the terms of the certificate of exactly that price; and the far point, as in `Probed`.
+    """The owner's price, and the terms of the certificate of exactly that price; and the ray, as in `Probed`.
 
     Price and residuals are told owner by owner here, and nowhere else: they are part of the answer.
 
@@ -404,21 +428,28 @@ class Concluded(Judged):
     violation: float
     private: float
     multiplier: Vector
+    slope: Summed[float]
+    terms: Summed[float]
+    back_slope: Summed[float]
+    far_slope: Summed[float]
+    far_terms: Summed[float]
     far_objective: Summed[float]
     far_violation: Largest[float]
     far_coupled: Summed[Vector]
+    side_coupled: Summed[Vector]
     wrong: str
 
 
 @client_step
 def conclude(share: Share, state: Any, order: Conclude) -> tuple[Any, Concluded]:
-    """Hand out the price of this owner's constraint, judge it anew, check derivatives, and look at the far point."""
+    """Hand out the price of this owner's constraint, judge it anew, check derivatives, and look along the ray."""
     point = point_of(share, state, order.w, order.iteration)
     own, w, price = share.own(point, price_of(share, state, order.iteration))
     at = evaluate(own, w, order.coupled.size)
     terms = owner_terms(own, w, price, order.coupled, at)
     private = point[order.w.size :]
-    far = probe_fields(share, far_private(share, order.far, private), order.coupled.size, order.secure)
+    start, ray = with_private(share, order.w, order.ray, private)
+    far = probe_fields(share, start, ray, order.coupled.size, order.secure, reach_of(order.w, order.ray))
     wrong = ", ".join(find_wrong_parts(own, w, at))
     reply = Concluded(multiplier=price, wrong=wrong, **term_fields(terms), **far)
     return remember(own, state, w, order.iteration), reply
@@ -428,7 +459,8 @@ def conclude(share: Share, state: Any, order: Conclude) -> tuple[Any, Concluded]
 class Ending:
     """What the last exchange brings: the owners' prices, and certificate and objective of the pair that is returned.
 
-    unbounded: does a far point show that the objective falls forever beyond it?
+    afar:      how far the last way is from a ray along which the objective falls forever (`judge_ray`)
+    ray:       that way
     wrong:     whose derivatives do not belong to their functions, in words; empty when all do
     scores:    of all people, in a vertical problem
     inference: standard errors there, where they were asked for
@@ -437,7 +469,8 @@ class Ending:
     certificate: Certificate
     objective: float
     prices: list[Vector]
-    unbounded: bool = False
+    afar: float = math.inf
+    ray: Vector | None = None
     wrong: str = ""
     scores: Vector | None = None
     inference: Inference | None = None
@@ -450,37 +483,41 @@ def conclude_all(run: Run) -> Ending:
     """One exchange about the best point."""
     best = run.best
     coupled = run.problem.own(best.w, best.multiplier)[3]
-    far = far_point(run, best.w)
-    order = Conclude(w=best.w, iteration=best.iteration, coupled=coupled, far=far)
+    ray = run.way()
+    order = Conclude(w=best.w, iteration=best.iteration, coupled=coupled, ray=ray)
     replies = run.ask(conclude, order)
     certificate, objective = certificate_of(run.problem, best.w, best.multiplier, replies)
     prices = replies.column("multiplier")
-    unbounded = is_better_afar(run, far, replies, certificate, objective)
+    afar = judge_afar(run, best.w, ray, replies, certificate, objective)
     asked, user_w, _, _ = run.problem.own(best.w, best.multiplier)
     found = {asked.server.label: ", ".join(find_wrong_parts(asked.server, user_w))}
     found |= dict(zip(run.problem.names, replies.column("wrong"), strict=True))
     wrong = "; ".join(WRONG_DERIVATIVES.format(name, roles) for name, roles in found.items() if roles)
-    return Ending(certificate, objective, prices, unbounded, wrong)
+    return Ending(certificate, objective, prices, afar, ray, wrong)
 
 
-def far_point(run: Run, w: Vector) -> Vector:
-    """Where the objective is probed for falling forever."""
-    return w + FAR * (w - run.w0)
+def judge_afar(
+    run: Run, w: Vector, ray: Vector, replies: Answers[Any], certificate: Certificate, objective: float
+) -> float:
+    """How far the ray from w is from one along which the objective falls forever, as `judge_ray`.
 
-
-def is_better_afar(run: Run, far: Vector, replies: Answers[Any], certificate: Certificate, objective: float) -> bool:
-    """Are w and the far point feasible, and is that better by a tenth? `replies` have the fields of `Probed`.
-
-    Then the certificate says little: a minimiser, if there is one, lies a million times farther out. Operators have no
-    objective that could fall.
+    replies: with the fields of `Probed`. Operators have no objective that could fall. Where the problem may not be
+    convex, slopes at two points prove nothing about what lies between: then the far point has to be better by a tenth.
     """
-    if run.problem.monotone:
-        return False
-    asked, user_far, _, _ = run.problem.own(far, np.zeros(run.problem.server.multiplier_length))
-    own = probe_fields(asked.server, user_far, 0, secure=False)
-    violations = [own["far_violation"], replies.total.far_violation]
-    if asked.coupled_cone is not None:
-        violations.append(asked.coupled_cone.violation(replies.total.far_coupled))
-    there = own["far_objective"] + replies.total.far_objective + run.problem.regularizer.value(far)
-    feasible = max(certificate.violation, *violations) <= run.tol[1]  # else nothing is known of what is feasible
-    return bool(feasible and np.isfinite(there) and there < objective - 0.1 * abs(objective))
+    problem = run.problem
+    walks = np.any(ray) or problem.private
+    if problem.monotone or not walks or certificate.violation > run.tol[1]:  # nothing is known of what is feasible
+        return math.inf
+    asked, user_w, _, _ = problem.own(w, np.zeros(problem.server.multiplier_length))
+    user_ray = problem.own(ray, np.zeros(problem.server.multiplier_length))[1]
+    reach = reach_of(w, ray)
+    own = RayTerms(**probe_fields(asked.server, user_w, user_ray, asked.coupled_length, False, reach))
+    told = RayTerms(**{name: getattr(replies.total, name) for name in vars(own)})
+    total = add_rays([own, told])
+    h = problem.regularizer
+    certified = certificate.meets(run.tol)
+    found = judge_ray(total, h, asked.coupled_cone, w, ray, run.tol[1], certified)
+    if problem.convex or found > 0:
+        return found
+    there = total.far_objective + h.value(w + reach * ray)
+    return 0.0 if there < objective - 0.1 * abs(objective) else math.inf

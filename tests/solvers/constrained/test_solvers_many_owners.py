@@ -272,7 +272,7 @@ def test_states_and_replies_are_those_of_single_owners(build: Callable[[], fp.Fe
         joint = many_owners.advance_all(shares, joint[0], order)
         assert isinstance(joint[1], System)
         assert_parts(joint, singles)
-    last = Conclude(w=joint[0].latest.w[0], iteration=7, coupled=none, far=rng.normal(size=dim))
+    last = Conclude(w=joint[0].latest.w[0], iteration=7, coupled=none, ray=rng.normal(size=dim))
     singles = [conclude(share, state, last) for share, (state, _) in zip(shares, singles, strict=True)]
     assert_parts(many_owners.conclude_all(shares, joint[0], last), singles)
 

@@ -23,6 +23,7 @@ from fedpact.federation import read_record
 from fedpact.federation.messages import summed_fields
 from fedpact.fitting.agreement import Finished, measure
 from fedpact.functions import Affine, Function, LogisticLoss, MeanProbability, Quadratic, Smooth
+from fedpact.problem.ray import ALONE
 from fedpact.solvers import METHODS, Run
 from fedpact.solvers.constrained.accelerated_owner import Moved
 from fedpact.solvers.constrained.interior_point import InteriorPoint, Server
@@ -271,7 +272,7 @@ def noting() -> fp.FederatedProblem:
 def traces(data: bytes, values: set[float]) -> list[float]:
     """Those of the values that the data hold, as a double or as text; fewer digits than ten may be a coincidence."""
     found = []
-    for value in values - {0.0}:
+    for value in values - {0.0, ALONE, -ALONE}:  # everybody knows how far they are walked
         texts = (repr(value), f"{value:.10g}", f"{value:.10e}")
         if np.float64(value).tobytes() in data or any(text.encode() in data for text in texts):
             found.append(value)

@@ -20,6 +20,8 @@ from fedpact.federation.crew import Held, twin_of
 from fedpact.federation.messages import build, is_finite
 from fedpact.functions.many import ManyFunctions, ManyMaps, join_functions, join_maps
 from fedpact.problem import Share
+from fedpact.problem.ray import FLAT as LEVEL
+from fedpact.problem.ray import HUGE, REACH, aside, reach_of
 from fedpact.problem.share import Curvature, Local
 from fedpact.solvers.constrained.condensation import (
     FIRM,
@@ -43,7 +45,7 @@ from fedpact.solvers.constrained.interior_point import (
     move_to,
     origin_of,
 )
-from fedpact.solvers.steps import HUGE, Conclude, Concluded, conclude
+from fedpact.solvers.steps import Conclude, Concluded, conclude
 from fedpact.types import Matrix, Vector
 
 #: The orthant: what is used of it acts on every entry, or on the last axis, of arrays of any shape.
@@ -173,13 +175,19 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
     if not np.array_equal(order.w, state.latest.w[0]):
         local, _ = owners.expand(order.w)
     coupled, _ = owners.no_rows
-    far_value = coupled
+    reach = reach_of(order.w, order.ray)
+    far = order.w + reach * order.ray
+    beside = order.w + reach * aside(order.ray)
+    along = order.ray[None, :].repeat(owners.count, axis=0)
+    sizes = np.abs(along)
+    back_gradient = owners.objective.expand(order.w - reach / REACH * order.ray)[1]
+    far_objective, far_gradient, _ = owners.objective.expand(far)
+    side_gradient = owners.objective.expand(beside)[1]
+    far_violation = owners.zero
     if owners.constraint is not None:
-        far_value = owners.constraint.value(order.far)
-    far_violation = np.where(np.isfinite(far_value).all(axis=1), ORTHANT.violations(far_value), HUGE)
-    far_objective = owners.objective.value(order.far)
-    if not is_finite(far_objective):
-        far_objective = np.nan_to_num(far_objective, nan=HUGE, posinf=HUGE, neginf=-HUGE)
+        missed = owners.constraint.value(far) - LEVEL * np.nan_to_num(np.abs(owners.constraint.value(beside)), nan=0.0)
+        far_violation = np.max(missed, axis=1, initial=0.0)
+        far_violation = np.where(np.isfinite(missed).all(axis=1), far_violation, HUGE)
     reply: dict[str, Any] = {
         "objective": local.objective,
         "gradient": local.gradient + priced(local.jacobian, price),
@@ -189,11 +197,22 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
         "private": owners.zero,
         "multiplier": price,
         "wrong": "",  # a function that can be joined is of the library itself
-        "far_objective": far_objective,
+        "slope": finite(dot(local.gradient, along), HUGE),
+        "terms": finite(dot(np.abs(local.gradient), sizes), HUGE),
+        "back_slope": finite(dot(back_gradient, along), HUGE),
+        "far_slope": finite(dot(far_gradient, along), HUGE),
+        "far_terms": finite(dot(np.abs(side_gradient), sizes), 0.0),
+        "far_objective": finite(far_objective, HUGE),
         "far_violation": far_violation,
         "far_coupled": coupled,
+        "side_coupled": coupled,
     }
     return state, build(Concluded, reply)
+
+
+def finite(values: Vector, instead: float) -> Vector:
+    """As `fedpact.problem.ray.finite`, of every owner."""
+    return np.nan_to_num(values, nan=instead, posinf=instead, neginf=-instead)
 
 
 # ---------------------------------------------------------------------------------------------------- the condensation

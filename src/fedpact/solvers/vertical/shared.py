@@ -16,10 +16,12 @@ from fedpact.problem import Certificate, Party, Piece, VerticalProblem
 from fedpact.problem.party import NewRows, read_table
 from fedpact.solvers.base import Needs, Solver, option
 from fedpact.solvers.run import Run
-from fedpact.solvers.steps import FAR, Ending
+from fedpact.solvers.steps import Ending
 from fedpact.types import Vector
 
 S = TypeVar("S")
+#: How much farther than where the parties are the far point lies.
+FAR = 1e6
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,8 @@ class VerticalSolver(Solver[S]):
         run.best.w = problem.join([*parts, at.own])
         run.best.multiplier = problem.multiplier(at.net)
         unbounded = _falls_forever(problem, z, penalty, max(certificate.violation, run.tol[1]))
-        return Ending(certificate, objective, [np.zeros(0) for _ in problem.shares], unbounded, scores=z)
+        prices = [np.zeros(0) for _ in problem.shares]
+        return Ending(certificate, objective, prices, 0.0 if unbounded else np.inf, scores=z)
 
 
 def start_of(problem: VerticalProblem) -> Reached:
