@@ -299,6 +299,7 @@ CODES = {
     "FP-CHECKPOINT-306": "another run is at work on this checkpoint; let it end, or use another folder",
     "FP-CHECKPOINT-307": "the checkpoint is of another format; resume with the version that wrote it",
     "FP-CHECKPOINT-308": "the checkpoint is of a solve with other settings; use the same, or another folder",
+    "FP-CHECKPOINT-483": "another run is at work in the folder; let it end, or state another folder",
     "FP-WIRE-301": "a value of this type cannot travel; use numbers, texts and arrays of numbers",
     "FP-WIRE-302": "these bytes were not written by this version of fedpact; install the same version everywhere",
     "FP-WIRE-303": "the bytes are truncated or damaged; send them, or restore them, again",
@@ -376,7 +377,7 @@ CODES = {
     "FP-OPTION-386": "the job states no features; list the columns that every site has",
     "FP-OPTION-387": "the owners have different columns; give all the same, or list the common ones as features",
     "FP-OPTION-388": "an owner lacks a column that the job names; correct the name, or the owner's table",
-    "FP-OPTION-395": "the output folder holds a run already; --resume goes on with it, --force replaces it",
+    "FP-OPTION-395": "the output folder holds a run already; --resume continues it, --force replaces it",
     "FP-OPTION-396": "the output folder cannot be written; state another one",
     # ---- tasks, data, fitting, estimators, alignment and postprocess: numbers from 400
     # alignment
@@ -465,9 +466,12 @@ CODES = {
     "FP-DATA-478": 'a party has no columns; give them, or recheck the gap and predict with missing="mean"',
     "FP-DATA-479": "no party has columns; give those of one party at least",
     "FP-480": "the saved model cannot be read; save it again",
+    "FP-483": "the model in the folder is not that of its run; restore it from a copy, or run the job again",
     "FP-DATA-482": "all rows are of one group; a gap needs two groups or more",
     "FP-OPTION-471": "the method takes gaps of mean loss only; use vertical-exact for gaps of decisions",
     "FP-OPTION-472": "this vertical model has no standard errors; ask for them when it is fitted, by inference",
+    "FP-OPTION-483": "the output folder holds a file that the run reads; give runs a folder of their own",
+    "FP-OPTION-484": "the output folder is where a disk is mounted and cannot be replaced; state a folder in it",
     "FP-DATA-481": "there are more or fewer blocks of columns than parties; give all, or a mapping from names",
     # ---- tasks: constraints on decisions, and promises
     "FP-OPTION-800": "a constraint has an unknown kind; choose one of the list",

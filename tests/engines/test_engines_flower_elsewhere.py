@@ -32,7 +32,7 @@ from fedpact.report.record import Record
 
 pytest.importorskip("flwr", reason="needs the extra 'flower'")
 
-from test_engines_flower_solve import COLUMNS, tables, wait_until
+from test_engines_flower_solve import COLUMNS, assert_refused_leaves_whole, tables, wait_until
 from test_engines_flower_transport import QUICK, load_deployment, search_path
 
 pytestmark = [pytest.mark.flower, pytest.mark.xdist_group("flower")]  # one deployment, on one worker
@@ -281,6 +281,10 @@ def test_a_secret_that_is_wrong_is_refused(
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"[{code}]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_run_that_a_site_refuses_leaves_the_old_one_whole(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    assert_refused_leaves_whole(elsewhere.write_remote_job(tmp_path), elsewhere.fedpact)
 
 
 def test_a_coordinator_that_is_killed_is_resumed_from_its_own_folder(elsewhere: Elsewhere, tmp_path: Path) -> None:

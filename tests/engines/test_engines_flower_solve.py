@@ -329,6 +329,38 @@ def test_a_job_whose_site_never_comes_ends_as_lost(clinics: Clinics, tmp_path: P
     assert f"go on with: fedpact run {job} --resume" in done.stderr
 
 
+def assert_refused_leaves_whole(job: Path, fedpact: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """A run that sites refuse at the door changes no file of the run that is there, and is in the way of none."""
+    run = job.parent / "run"
+    asked = job.read_text()
+    refused = asked.replace('label = "y"', 'label = "z"')
+    assert refused != asked
+    for old in (False, True):
+        before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+        job.write_text(refused)
+        done = fedpact("run", str(job), *(["--force"] if old else []))
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert "FP-REFUSED" in done.stderr
+        if old:
+            assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+            assert fedpact("verify", str(run)).returncode == 0
+        job.write_text(asked)
+        if not old:
+            done = fedpact("run", str(job))  # and needs no --force
+            assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.name for path in job.parent.iterdir() if path.name.startswith("run")] == ["run"]
+
+
+def test_a_run_that_a_site_refuses_leaves_the_old_one_whole(clinics: Clinics, tmp_path: Path) -> None:
+    def fedpact(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from fedpact.cli.main import main; main()", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
+    job = clinics.write_job(tmp_path)
+    job.write_text(job.read_text().replace(f"folder = {json.dumps('.')}", 'folder = "run"'))
+    assert_refused_leaves_whole(job, fedpact)
+
+
 def test_a_site_killed_in_the_middle_goes_on_after_a_restart(clinics: Clinics, tmp_path: Path) -> None:
     run = clinics.submit(tmp_path)
     with clinics.halfway(tmp_path, "hospital 2"):

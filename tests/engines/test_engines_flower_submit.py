@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -60,10 +61,11 @@ def coordinate(monkeypatch: pytest.MonkeyPatch, job: Path) -> Callable[[BaseExce
 
     def arrange(error: BaseException | None) -> None:
         def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[bytes]:
-            resume = "resume=true" in command[-1]
+            config = dict(one.split("=", 1) for one in command[-1].split(" "))
             if error is not None:
+                file, answer = read_job(job), Path(json.loads(config["answer"]))
                 with suppress(FedpactError, KeyboardInterrupt):  # Flower prints it
-                    run_job(read_job(job), engine=Raising(error), resume=resume)
+                    submit.answer_run(file, answer, lambda: run_job(file, engine=Raising(error)))
             return subprocess.CompletedProcess(command, 1)
 
         monkeypatch.setattr(submit.subprocess, "run", run)

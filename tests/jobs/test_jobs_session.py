@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -219,6 +220,7 @@ def test_a_run_interrupted_in_any_exchange_is_resumed_to_the_same_bits(folder: P
     straight = run_job(read_job(job), engine=watched)
     expected = bits(folder)
     steps = [step for _, step in watched.asked]
+    shutil.rmtree(folder / "run")  # nothing to go back to for the first, which ends before an exchange
     ends = []
     for number in range(1, len(steps), len(OWNERS)):
         ends.append(stopped(job, Watched(interrupt(number)), force=True))

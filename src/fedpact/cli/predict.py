@@ -18,6 +18,7 @@ from fedpact.federation import ENGINES
 from fedpact.jobs import JobFile, find_threshold, read_job
 from fedpact.jobs.evaluation import job_of, score_party_run
 from fedpact.jobs.own_code import require_code
+from fedpact.jobs.run_folder import load_run
 from fedpact.report.files import explain_write_errors
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.model import Model, ModuleModel, PartyModel, RegressionModel, load_model
@@ -74,10 +75,13 @@ def predict(
     fedpact predict parties/run --table bank=new_bank.csv --table shop=new_shop.csv
     fedpact predict parties/run --table bank=new_bank.csv --absent shop
     """
+    record = load_run(run)
     model = load_model(run)
     if isinstance(model, ModuleModel):
         own = require_code(code, run, model.code.digest)
         model = replace(model, code=replace(model.code, path=own))
+    if not record.usable:
+        click.echo(f"warning: the run in {run} ended {record.status}: {record.reason}", err=True)
     if isinstance(model, PartyModel) != (table is None) or (table is not None and tables):
         needed = "one --table PARTY=FILE for each party" if isinstance(model, PartyModel) else "one TABLE"
         raise OptionError(f"this model predicts from {needed}; give that, and nothing else", code="FP-OPTION-955")

@@ -13,6 +13,7 @@ from fedpact.errors import OptionError, OwnerLost
 from fedpact.federation import ENGINES
 from fedpact.jobs import JobFile, read_job, run_job
 from fedpact.jobs.evidence_file import FILE as EVIDENCE
+from fedpact.jobs.run_folder import folder_of
 from fedpact.jobs.running import RATES
 from fedpact.report import wording
 from fedpact.report.record import Measured, Record
@@ -45,7 +46,7 @@ LEGEND = {
 @click.argument("job", type=click.Path(path_type=Path))
 @click.option("--engine", type=click.Choice(list(ENGINES)), help="Replaces the engine that the job names.")
 @click.option("--resume", is_flag=True, help="Continue the run in the output folder.")
-@click.option("--force", is_flag=True, help="Replace the run in the output folder.")
+@click.option("--force", is_flag=True, help="Replace the run in the output folder, once this one has ended.")
 @click.option("--check", is_flag=True, help="Only read the job and print what it asks for.")
 def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -> None:
     """Train the model of a job, under its constraints at every owner.
@@ -59,9 +60,10 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
     fedpact run hospitals/job.toml
     fedpact report hospitals/run
 
-    Ctrl-C leaves a checkpoint; --resume continues from it and gives the same model. Exit code 0 when all constraints
-    are met and the certificate is within the tolerance (of a network: when all are met by count), 1 when not, 2 when
-    the job or a table is wrong, 130 when interrupted.
+    Ctrl-C leaves a checkpoint; --resume continues from it and gives the same model. A finished run in the output
+    folder stays as it is until a new one (--force) has ended, which works in a folder beside it (run.next). Exit code
+    0 when all constraints are met and the certificate is within the tolerance (of a network: when all are met by
+    count), 1 when not, 2 when the job or a table is wrong, 130 when interrupted.
     """
     file = read_job(job)
     if check:
@@ -80,9 +82,12 @@ def run(job: Path, engine: str | None, resume: bool, force: bool, check: bool) -
         click.echo(f"client_lost: {lost}\n{again}", err=True)
         sys.exit(1)
     show(record)
-    click.echo(f"\nresults in {file.output}; a page for the auditor: fedpact report {file.output}")
-    if (file.output / EVIDENCE).exists():
-        click.echo(f"signed by its owners; check it with: fedpact verify {file.output}")
+    folder = folder_of(file.output)
+    click.echo(f"\nresults in {folder}; a page for the auditor: fedpact report {folder}")
+    if folder != file.output:
+        click.echo(f"the finished run in {file.output} stays until this one has ended")
+    if (folder / EVIDENCE).exists():
+        click.echo(f"signed by its owners; check it with: fedpact verify {folder}")
     if record.status in ("interrupted", "client_lost"):
         click.echo(f"{record.status}; {again}", err=True)
     sys.exit(0 if record.usable else EXIT.get(record.status, 1))

@@ -9,7 +9,8 @@ Where owners answer one by one, who was first is a part of what came back: each 
 handed is a record. Up to the last of them a resumed run is the same, bit for bit; then the orders under way are sent
 again, and whoever answers first is first.
 
-    checkpoint.json   which run, how many rounds, and length and checksum of the log; replaced atomically
+    checkpoint.json   which run, how many rounds (and exchanges: rounds but for the agreement on masks), and length and
+                      checksum of the log; replaced atomically
     rounds.log        one record a round or batch of replies, only ever appended to; what lies behind the stated length
                       does not count; locked while a run is at work
     owners/           the owners' own memory, when they live in this process or on this machine
@@ -33,6 +34,7 @@ from numpy.typing import NDArray
 from fedpact.errors import CheckpointError, WireError
 from fedpact.federation.memory import Step
 from fedpact.federation.messages import Order, Reply, hidden_fields, payload
+from fedpact.federation.secure_sum import agree, offer
 from fedpact.federation.wire import (
     dumps,
     frame,
@@ -114,6 +116,7 @@ class Checkpoint:
         self.about: dict[str, Any] = json.loads(json.dumps(about))
         self._past: deque[bytes] = deque()  # records of the run that is resumed, until they are recalled
         self._log = _Log()
+        self._exchanges = 0
         self._expect(resume)
         if not resume:
             folder.mkdir(parents=True, exist_ok=True)
@@ -174,11 +177,13 @@ class Checkpoint:
 
     def add(self, asked: Asked, past: Past) -> bool:
         """Append a new round. Returns whether it is time to write."""
+        self._exchanges += asked[0] not in (offer, agree)
         return self._append(_past_to_tree(asked, past))
 
     def add_batch(self, batch: Mapping[int, tuple[Asked, Past]]) -> bool:
         """Append replies to single orders, by the round of the order. Returns whether it is time to write."""
         records = [{"round": round, **_past_to_tree(asked, past)} for round, (asked, past) in batch.items()]
+        self._exchanges += 1
         return self._append({"batch": records})
 
     def _append(self, record: dict[str, Any]) -> bool:
@@ -200,6 +205,7 @@ class Checkpoint:
             "run": self.run,
             "about": self.about,
             "rounds": written.records,
+            "exchanges": self._exchanges,
             "bytes": written.length,
             "sha256": written.checksum.hexdigest(),
         }
@@ -249,6 +255,7 @@ class Checkpoint:
             self._check_about(dict(head["about"]))
             self.run = str(head["run"])
             rounds = int(head["rounds"])
+            self._exchanges = int(head.get("exchanges", rounds))
             length = int(head["bytes"])
             checksum = str(head["sha256"])
             data = (self.folder / "rounds.log").read_bytes()

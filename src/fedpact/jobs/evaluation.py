@@ -22,7 +22,8 @@ from fedpact.jobs.evidence_file import EVALUATION, read_evidence
 from fedpact.jobs.evidence_file import FILE as EVIDENCE
 from fedpact.jobs.job_file import JobFile, read_job
 from fedpact.jobs.own_code import require_code
-from fedpact.jobs.running import TASK, party_sources, session_settings
+from fedpact.jobs.run_folder import TASK, load_run
+from fedpact.jobs.running import party_sources, session_settings
 from fedpact.solvers import Solution
 from fedpact.statistics.evaluation import Evaluation
 from fedpact.tasks import PartyModel, Task, Vertical, load_model, read_task
@@ -48,6 +49,7 @@ class Trained:
     @classmethod
     def load(cls, folder: Path) -> Trained:
         """From the folder of a run; no code of it can be run yet. OptionError when there is no model in it."""
+        load_run(folder)
         try:
             stated = json.loads((folder / TASK).read_text())
             task = read_task(stated["task"])

@@ -68,6 +68,13 @@ class JobFile:
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def reads(self) -> list[Path]:
+        """The job itself, and all tables and keys that it names on this machine."""
+        tables = [] if self.superlink else [Path(path) for path in self.owners.values()]
+        server = [] if self.server is None else [self.server]
+        return [self.path, *tables, *server, *self.holdout.values(), *self.keys.values()]
+
 
 def read_job(path: str | Path) -> JobFile:
     """Read and validate a job file; relative paths are resolved against its folder.

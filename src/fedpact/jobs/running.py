@@ -8,7 +8,6 @@ import logging
 import math
 import os
 import platform
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -24,12 +23,26 @@ from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Engine, Session
 from fedpact.fitting import Fit, fit
 from fedpact.fitting.sources import Held
-from fedpact.jobs.evidence_file import EVALUATION, write_evidence
-from fedpact.jobs.evidence_file import FILE as EVIDENCE
+from fedpact.jobs.evidence_file import write_evidence
 from fedpact.jobs.job_file import JobFile
+from fedpact.jobs.run_folder import (
+    CERTIFICATE,
+    CHECKPOINT,
+    COEFFICIENTS,
+    HISTORY,
+    LEDGER,
+    MESSAGES,
+    PIECES,
+    RESULTS,
+    SOLUTION,
+    TASK,
+    TEXT_LOG,
+    digest_of_model,
+    open_run_folder,
+)
 from fedpact.problem.certificate import TOGETHER
-from fedpact.report.record import FILE, Measured, Record, Sent, Step
-from fedpact.report.tracking import forget, tracker
+from fedpact.report.record import Measured, Record, Sent, Step
+from fedpact.report.tracking import tracker
 from fedpact.solvers import Progress
 from fedpact.solvers.solution import Status
 from fedpact.statistics import interval
@@ -40,16 +53,6 @@ from fedpact.tasks.parties import GAP
 
 log = logging.getLogger("fedpact")
 
-#: Every message of the run, where the job asks for it.
-MESSAGES = "messages.log"
-#: The task as it was at last, and where its job is: what `fedpact evaluate` needs beside the solution.
-TASK = "task.json"
-#: Coefficients and prices with their standard errors, where the job asks for them.
-COEFFICIENTS = "coefficients.csv"
-#: Folder of the parties' pieces of a vertical model.
-PIECES = "pieces"
-#: Begins the line of the log that says why a run has no record; `fedpact run` on Flower reads it.
-ENDED = "ended: "
 #: Measures that are shown beside those of the model without constraints.
 RATES = ("recall", "specificity", "accuracy", "mean error", "root mean squared error", "vote")
 #: Measures that are rates, so that they have an interval; of groups too.
@@ -70,13 +73,24 @@ def run_job(
 ) -> Record:
     """Run a job and write its folder.
 
-    engine: in the place of the job's own; resume: go on with the run in the folder; force: replace a run that is there
+    engine: in the place of the job's own; resume: continue the run in the folder; force: replace the run that is there
+    when this one has ended: see `fedpact.jobs.run_folder`
 
     Raises OptionError for a folder that cannot be written or holds a run, and what `fp.fit` raises: KeyboardInterrupt
     and OwnerLost before there is a model, with a checkpoint in the folder to go on from.
     """
-    folder = file.output
-    prepare(folder, resume, force)
+    with open_run_folder(file.output, resume, force, file.reads) as folder:
+        return _run_in(folder, file, engine, resume and not force, callbacks)
+
+
+def _run_in(
+    folder: Path,
+    file: JobFile,
+    engine: Engine | str | None,
+    resume: bool,
+    callbacks: Iterable[Callable[[Progress], Any]],
+) -> Record:
+    """Run a job in a folder that is ready for it."""
     started = datetime.now(UTC)
     began = time.perf_counter()
     where = engine or file.solve.get("engine", "in-process")
@@ -91,12 +105,12 @@ def run_job(
     if file.messages:
         settings["record"] = folder / MESSAGES
     solving = {name: file.solve[name] for name in SOLVING if name in file.solve}
-    with _log_file(folder / "log.txt"), ExitStack() as stack:
-        trackers = [stack.enter_context(tracker(name, folder, resume)) for name in file.track]
+    with _log_file(folder / TEXT_LOG), ExitStack() as stack:
+        trackers = [stack.enter_context(tracker(name, folder, resume, file.output)) for name in file.track]
         session = Session(
             where,
-            checkpoint=folder / "checkpoint",
-            resume=resume and (folder / "checkpoint" / "checkpoint.json").exists(),
+            checkpoint=folder / CHECKPOINT,
+            resume=resume and (folder / CHECKPOINT / "checkpoint.json").exists(),
             **settings,
         )
         log.info("%s: %s, %d owners", file.title, file.task.name, len(file.owners))
@@ -116,7 +130,7 @@ def run_job(
         log.info("%r: %s", found.solution, found.solution.reason)
         record = make_record(file, found, name, started.isoformat(timespec="seconds"), time.perf_counter() - began)
         record = replace(record, run=session.run)
-        write(folder, found, record, file.path)  # before trackers end: one that fails takes nothing away
+        record = write(folder, found, record, file.path)  # before trackers end: one that fails takes nothing away
         for tracking in trackers:
             tracking.conclude(found.solution)
             tracking.describe(record, folder)
@@ -146,16 +160,18 @@ def session_settings(file: JobFile) -> dict[str, Any]:
     return settings | {name: file.solve[name] for name in SESSION if name in file.solve}
 
 
-def write(folder: Path, found: Fit, record: Record, job_file: Path) -> None:
-    """Everything that a run leaves; docs/reference/run-folder.md describes it."""
+def write(folder: Path, found: Fit, record: Record, job_file: Path) -> Record:
+    """Everything that a run leaves, as docs/reference/run-folder.md describes it; returns the record as written."""
     solution = found.solution
+    for name in RESULTS:
+        (folder / name).unlink(missing_ok=True)  # of the same run, when it was stopped
     if found.model is not None:
         found.model.save(folder)
         stated = {"job_file": Path(os.path.relpath(job_file, folder)).as_posix(), "task": found.task.stated()}
         (folder / TASK).write_text(json.dumps(stated, indent=1) + "\n")
     if found.inference is not None:
         found.summary().to_csv(folder / COEFFICIENTS)
-    solution.save(folder / "solution.npz")
+    solution.save(folder / SOLUTION)
     certificate = {
         "status": record.status,
         "reason": record.reason,
@@ -165,10 +181,10 @@ def write(folder: Path, found: Fit, record: Record, job_file: Path) -> None:
         "objective": solution.objective,
         "constraints": [describe_constraint(one) for one in record.bounded],
     }
-    (folder / "certificate.json").write_text(json.dumps(certificate, indent=1) + "\n")
+    (folder / CERTIFICATE).write_text(json.dumps(certificate, indent=1) + "\n")
     ledger = {"exchanges": record.rounds, "owners": [asdict(one) for one in record.sent]}
-    (folder / "ledger.json").write_text(json.dumps(ledger, indent=1) + "\n")
-    with (folder / "history.csv").open("w", newline="") as target:
+    (folder / LEDGER).write_text(json.dumps(ledger, indent=1) + "\n")
+    with (folder / HISTORY).open("w", newline="") as target:
         rows = csv.writer(target)
         names = list(dict.fromkeys(name for step in record.history for name in step.violations))
         rows.writerow(
@@ -177,7 +193,9 @@ def write(folder: Path, found: Fit, record: Record, job_file: Path) -> None:
         for step in record.history:
             told = [step.rounds, step.bytes, step.objective, step.stationarity, step.feasibility]
             rows.writerow([*told, *(step.violations.get(n, "") for n in names)])
+    record = replace(record, model=digest_of_model(folder))
     record.save(folder)  # last: a folder with a record is complete
+    return record
 
 
 def describe_constraint(one: Bounded) -> dict[str, Any]:
@@ -185,36 +203,6 @@ def describe_constraint(one: Bounded) -> dict[str, Any]:
     if written.pop("withheld"):
         written["value"] = "withheld"
     return written
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether a run in this folder came to its end and is signed: there is nothing to go on with."""
-    return (folder / EVIDENCE).exists() and Record.load(folder).status not in ("interrupted", "client_lost")
-
-
-def prepare(folder: Path, resume: bool, force: bool) -> None:
-    """Make the folder of a run. OptionError when it cannot be written, or holds a run that is not to be touched."""
-    try:
-        if force and (folder / "checkpoint").is_dir():
-            shutil.rmtree(folder / "checkpoint")
-        elif (folder / "checkpoint").exists() and not resume:
-            raise OptionError(
-                f"{folder} holds a run already; --resume goes on with it, --force replaces it, or state another folder",
-                code="FP-OPTION-395",
-            )
-        if force:
-            forget(folder)
-        for name in (EVIDENCE, EVALUATION):
-            (folder / name).unlink(missing_ok=True)  # it would not be true of what follows
-        if not resume:
-            for name in (FILE, MESSAGES):
-                (folder / name).unlink(missing_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "log.txt").open("a").close()
-    except OSError as error:
-        raise OptionError(
-            f"the output folder {folder} cannot be written ({error}); state another one", code="FP-OPTION-396"
-        ) from error
 
 
 # -------------------------------------------------------------------------------------------------- what is recorded
@@ -411,7 +399,7 @@ def _log_file(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        log.info("%s%s", ENDED, _describe(error))
+        log.info("ended: %s", _describe(error))
         raise
     finally:
         log.removeHandler(handler)

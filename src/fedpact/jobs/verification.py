@@ -30,7 +30,8 @@ from fedpact.jobs.evaluation import read_evaluations
 from fedpact.jobs.evidence_file import FILE, REPORT, digest_of_file, files_of, read_evidence, signed_part
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.own_code import with_own_code
-from fedpact.jobs.running import TASK, describe_constraint, list_bounded, list_measured
+from fedpact.jobs.run_folder import TASK
+from fedpact.jobs.running import describe_constraint, list_bounded, list_measured
 from fedpact.problem import Certificate, Share
 from fedpact.problem.certificate import TOGETHER
 from fedpact.report import wording

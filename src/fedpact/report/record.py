@@ -77,6 +77,7 @@ class Record:
     trade_off: models for other bounds, where they were asked for
     coefficients, priced: with standard errors and 95 % intervals, where the job asks for them; prices of what binds
     inference, uncovered: where the standard errors come from, and what they do not cover, in words
+    model:    digest of the files of the model; empty: there is none, or the record is of an earlier version
     trained:  whether it is a network without a certificate that meets every bound by count, and every promise
     """
 
@@ -112,6 +113,7 @@ class Record:
     inference: str = ""
     uncovered: tuple[str, ...] = ()
     trained: bool = False
+    model: str = ""
 
     @property
     def summary(self) -> Summary:
@@ -131,7 +133,9 @@ class Record:
         """Write run.json into the folder; its path."""
         target = folder / FILE
         text = json.dumps({"format": FORMAT, **_to_json(asdict(self))}, indent=1, allow_nan=False)
-        target.write_text(text + "\n")
+        part = target.with_name(f"{FILE}.part")
+        part.write_text(text + "\n")
+        part.replace(target)  # the whole file or none: a folder that has it is complete
         return target
 
     @classmethod

@@ -21,7 +21,7 @@ from typing import Any
 from fedpact.engines.flower.engine import client_app as make_client_app
 from fedpact.engines.flower.engine import greet_all
 from fedpact.engines.flower.engine import server_app as make_server_app
-from fedpact.engines.flower.submit import SITES, ask_sites, engine_of, own_table
+from fedpact.engines.flower.submit import SITES, answer_run, ask_sites, engine_of, own_table
 from fedpact.errors import FedpactError, OptionError
 from fedpact.federation.policy import read_policy
 from fedpact.jobs import JobFile, evaluate_run, read_job, run_job
@@ -58,6 +58,7 @@ def make_handler(node_config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
 def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     """Run the job that the run config names with the sites of the grid. FedpactError when it is not solved.
 
+    The file `answer` gets how it ended.
     sites: list who is online instead
     ask:   have the sites recompute what they signed about the run in this folder; the file `answer` gets what differs
     evaluate: have them measure the model of the run in this folder on tables that nobody trained on; `answer` gets it
@@ -78,7 +79,12 @@ def coordinate(grid: Any, run_config: Mapping[str, Any]) -> None:
     if run_config.get("evaluate") or run_config.get("predict") or run_config.get("profile"):
         Path(str(run_config["answer"])).write_text(json.dumps(_ask_sites(file, grid, run_config)))
         return
-    record = run_job(file, engine=engine_of(file, grid), resume=bool(run_config.get("resume")))
+    resume, force = (bool(run_config.get(name)) for name in ("resume", "force"))
+    record = answer_run(
+        file,
+        Path(str(run_config["answer"])) if run_config.get("answer") else None,
+        lambda: run_job(file, engine=engine_of(file, grid), resume=resume, force=force),
+    )
     log.info("%s: %s", record.status, record.reason)
     if not record.usable:
         raise FedpactError(f"{record.status}: {record.reason}", code="FP-301")  # so that Flower's run counts as failed

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +22,10 @@ from fedpact.fitting import Description, Evaluation
 from fedpact.jobs.evaluation import evaluate_run, score_party_run
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.profile import profile_job
-from fedpact.jobs.running import ENDED, is_finished, prepare, run_job, session_settings
+from fedpact.jobs.run_folder import beside, check_run_folder, folder_of, is_signed
+from fedpact.jobs.running import run_job, session_settings
 from fedpact.jobs.verification import ask_owners
-from fedpact.report.record import FILE, Failed, Record
+from fedpact.report.record import Failed, Record
 from fedpact.tasks.base import SERVER
 from fedpact.types import Vector
 
@@ -49,6 +49,7 @@ clientapp = "fedpact.engines.flower.app:client_app"
 [tool.flwr.app.config]
 job = ""
 resume = false
+force = false
 sites = 0.0
 ask = ""
 evaluate = ""
@@ -76,12 +77,12 @@ def run_on_flower(file: JobFile, *, resume: bool = False, force: bool = False) -
     """
     superlink = SuperLink.of(file.superlink, file.flower)
     superlink.find_flwr()
-    if resume and is_finished(file.output):
+    if resume and is_signed(file.output) and not beside(file.output).exists():
         return Record.load(file.output)  # the sites have erased what they knew of it, and signed what is there
-    prepare(file.output, resume, force)
+    check_run_folder(file.output, resume, force)
     if superlink.secret is not None:
         return _run_here(file, superlink, resume, force)
-    return _run_there(file, superlink, resume)
+    return _run_there(file, superlink, resume, force)
 
 
 def _run_here(file: JobFile, superlink: SuperLink, resume: bool, force: bool) -> Record:
@@ -93,17 +94,55 @@ def _run_here(file: JobFile, superlink: SuperLink, resume: bool, force: bool) ->
         return run_job(file, engine=engine_of(file, grid), resume=resume, force=force)
 
 
-def _run_there(file: JobFile, superlink: SuperLink, resume: bool) -> Record:
-    """The coordinator's half as a process of the SuperLink; its log is followed, its record read from the folder."""
-    (file.output / FILE).unlink(missing_ok=True)
-    log = file.output / "log.txt"
-    earlier = log.stat().st_size  # of runs that are resumed
-    done = superlink.submit(*_stream(job=file.path, resume=resume), stdout=sys.stderr.fileno())
-    if (file.output / FILE).exists():
-        return Record.load(file.output)
-    raise _read_end(log.read_bytes()[earlier:].decode()) or FedpactError(
-        f"the run on Flower left no record (flwr ended with {done.returncode}); its log is printed above", code="FP-302"
-    )
+def _run_there(file: JobFile, superlink: SuperLink, resume: bool, force: bool) -> Record:
+    """The coordinator's half as a process of the SuperLink; its log is printed, and its answer says how it ended."""
+    with _answer_for(file.output) as answer:
+        done = superlink.submit(
+            *_stream(job=file.path, resume=resume, force=force, answer=answer), stdout=sys.stderr.fileno()
+        )
+        if not answer.exists():
+            raise FedpactError(
+                f"the run on Flower left no record (flwr ended with {done.returncode}); its log is printed above",
+                code="FP-302",
+            )
+        told = json.loads(answer.read_text())
+    if told.get("code") == KeyboardInterrupt.__name__:
+        raise KeyboardInterrupt
+    return Record.load(_read(told)["folder"])
+
+
+def answer_run(file: JobFile, answer: Path | None, run: Callable[[], Record]) -> Record:
+    """Run the job, and write to the file `answer` how that ended: where the record is, or the error."""
+    told = {}
+    try:
+        record = run()
+        told = {"folder": str(folder_of(file.output).resolve())}
+    except KeyboardInterrupt:
+        told = {"code": KeyboardInterrupt.__name__}
+        raise
+    except FedpactError as error:
+        told = {"code": error.code, "text": str(error)}
+        raise
+    finally:
+        if told and answer is not None:
+            answer.write_text(json.dumps(told))
+    return record
+
+
+@contextmanager
+def _answer_for(folder: Path) -> Iterator[Path]:
+    """A file for what a coordinator at the SuperLink answers about a run, where it sees it: beside the run's folder."""
+    parent = folder.resolve().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fedpact-ask-", dir=parent) as made:
+        yield Path(made, "answer.json")
+
+
+def _read(told: dict[str, Any]) -> dict[str, Any]:
+    """What was answered; raises the error that the coordinator met."""
+    if "code" in told:
+        raise class_of(told["code"])(told["text"], code=told["code"])
+    return told
 
 
 def ask_on_flower(folder: Path, file: JobFile) -> list[Failed]:
@@ -115,10 +154,8 @@ def ask_on_flower(folder: Path, file: JobFile) -> list[Failed]:
     if superlink.secret is not None:
         with superlink.take_run() as grid:
             return ask_sites(folder, file, grid)
-    folder = folder.resolve()
-    with tempfile.TemporaryDirectory(prefix="fedpact-ask-", dir=folder.parent) as made:  # where the SuperLink sees it
-        answer = Path(made, "failed.json")  # and not by the log, in which names of sites stand
-        done = superlink.submit(*_stream(job=file.path, ask=folder, answer=answer))
+    with _answer_for(folder) as answer:  # not the log, which has the names of sites
+        done = superlink.submit(*_stream(job=file.path, ask=folder.resolve(), answer=answer))
         if not answer.exists():
             raise _not_asked(done.stdout)
         return [Failed(**one) for one in json.loads(answer.read_text())]
@@ -183,15 +220,11 @@ def _ask_there(
     if server is not None:
         config["server"] = server
     config["absent"] = json.dumps(list(absent))
-    with tempfile.TemporaryDirectory(prefix="fedpact-ask-", dir=folder.resolve().parent) as made:  # it is seen there
-        answer = Path(made, "answer.json")
+    with _answer_for(folder) as answer:
         done = superlink.submit(*_stream(**config, answer=answer))
         if not answer.exists():
             raise _not_asked(done.stdout)
-        told: dict[str, Any] = json.loads(answer.read_text())
-    if "code" in told:
-        raise class_of(told["code"])(told["text"], code=told["code"])
-    return told
+        return _read(json.loads(answer.read_text()))
 
 
 def engine_of(file: JobFile, grid: Grid) -> Flower:
@@ -287,14 +320,3 @@ def _read_sites(log: str) -> list[dict[str, Any]]:
         raise FedpactError(f"the SuperLink did not say who is online:\n{log.strip()}", code="FP-660")
     found: list[dict[str, Any]] = json.loads(rest.splitlines()[0])
     return found
-
-
-def _read_end(log: str) -> BaseException | None:
-    """What ended a run before it had a model, as its log tells it; None when the log does not."""
-    end = log.rpartition(ENDED)[2].strip()
-    if end == KeyboardInterrupt.__name__:
-        return KeyboardInterrupt()
-    if told := re.fullmatch(r"(FP[A-Z0-9-]*): (.*)", end, re.DOTALL):
-        code, message = told.groups()
-        return class_of(code)(message, code=code)
-    return None

@@ -16,19 +16,23 @@ __all__ = ["TRACKERS", "CsvLog", "MLflow", "TensorBoard", "Tracker", "forget", "
 #: File of CsvLog and folder of TensorBoard, in the output folder of a run.
 LOG = "progress.csv"
 EVENTS = "tensorboard"
-#: name in a job -> (output folder of the run, resume) -> tracker
-TRACKERS: dict[str, Callable[[Path, bool], Tracker]] = {
-    "csv": lambda folder, resume: CsvLog(folder / LOG, resume=resume),
-    "tensorboard": lambda folder, resume: TensorBoard(folder / EVENTS, resume=resume),
-    "mlflow": lambda folder, resume: MLflow("/".join(folder.resolve().parts[-2:]), resume=resume),
+#: name in a job -> (folder in which the run works, its name, resume) -> tracker
+TRACKERS: dict[str, Callable[[Path, str, bool], Tracker]] = {
+    "csv": lambda folder, name, resume: CsvLog(folder / LOG, resume=resume),
+    "tensorboard": lambda folder, name, resume: TensorBoard(folder / EVENTS, resume=resume),
+    "mlflow": lambda folder, name, resume: MLflow(name, resume=resume),
 }
 
 
-def tracker(name: str, folder: str | Path, resume: bool = False) -> Tracker:
-    """The tracker of this name for a run with this output folder. OptionError if the name is unknown."""
+def tracker(name: str, folder: str | Path, resume: bool = False, output: Path | None = None) -> Tracker:
+    """The tracker of this name for a run that works in this folder. OptionError if the name is unknown.
+
+    output: the folder that the run is named after, if it works in another one
+    """
     if name not in TRACKERS:
         raise OptionError(f"tracker {name!r} is unknown; choose {', '.join(TRACKERS)}", code="FP-OPTION-501")
-    return TRACKERS[name](Path(folder), resume)
+    called = "/".join((output or Path(folder)).resolve().parts[-2:])
+    return TRACKERS[name](Path(folder), called, resume)
 
 
 def forget(folder: str | Path) -> None:
