@@ -201,7 +201,7 @@ def test_misuse(job: Path, folder: Path, arguments: list[str], code: str) -> Non
 
 
 def test_a_folder_without_a_model_is_no_run(folder: Path) -> None:
-    assert code_of(call(folder)) == "FP-OPTION-837"
+    assert code_of(call(folder)) == "FP-512"
 
 
 def test_a_job_without_tables_for_it_says_so(job: Path, folder: Path) -> None:
