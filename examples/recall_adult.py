@@ -52,14 +52,11 @@ def main() -> None:
     model = fp.NeymanPearsonClassifier(min_recall=options.min_recall).fit(table.X, table.y, client=owner)
     took = time.perf_counter() - began
 
-    rates = f"{'recall':24}{'specificity':>11}"
+    rates = f"{'recall':8}{'specificity':>11}"
     print(f"{'':10}{'rows':>7}{'>50K':>6}   {rates}   without: {rates}")
     for name, now in model.measures_.items():
         before = model.before_[name]
-        cells = [
-            f"{told['recall']:.4f} [{told['recall low']:.4f}, {told['recall high']:.4f}]  {told['specificity']:11.4f}"
-            for told in (now, before)
-        ]
+        cells = [f"{told['recall']:6.4f}  {told['specificity']:11.4f}" for told in (now, before)]
         print(f"{name:10}{now['rows']:7.0f}{now['protected rows']:6.0f}   {cells[0]}   {'':7}  {cells[1]}")
     free, paid = specificity(model.before_), specificity(model.measures_)
     print(

@@ -13,7 +13,6 @@ from raising import raises_code
 pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
 
 import sklearn
-from scipy.stats import binomtest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import recall_score
@@ -100,8 +99,7 @@ def test_bounds_hold_at_every_client_in_its_own_measure() -> None:
         assert told["protected rows"] == np.sum(rows)
         assert told["recall"] == np.mean(model.predict(X[rows]))
         assert told["specificity"] == pytest.approx(np.mean(model.predict(X[(client == name) & (y == 0)]) == 0))
-        exact = binomtest(round(told["recall"] * rows.sum()), rows.sum()).proportion_ci(0.95, method="exact")
-        assert (told["recall low"], told["recall high"]) == pytest.approx((exact.low, exact.high))
+        assert not {"recall low", "recall high"} & told.keys()  # these rows were trained on
 
 
 @pytest.mark.parametrize("classes", [2, 3])

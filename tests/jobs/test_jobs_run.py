@@ -124,8 +124,6 @@ def test_a_recall_is_met_at_every_hospital(folder: Path) -> None:
     assert record.solved
     for told in record.measured:
         assert told.numbers["recall of relapse = yes"] >= 0.9
-        low, high = told.intervals["recall of relapse = yes"]
-        assert low < told.numbers["recall of relapse = yes"] < high
     before = [told.numbers["recall of relapse = yes without constraints"] for told in record.measured]
     assert min(before) < 0.8  # the constraint was needed
 

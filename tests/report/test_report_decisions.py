@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from example_records import solved
-from scipy.stats import binomtest
 from test_report_page import both, seen
 
 from fedpact.report import sections, wording
@@ -70,19 +69,15 @@ def test_a_lower_bound_is_written_as_one() -> None:
     assert used == pytest.approx([0.5, 0.6, 1.5])  # half of the allowed misses
     assert [text for text, _ in found.column(caption, "Verdict")] == ["✓ met", "✓ met", "≈ within one row"]
     for text in both(of(RECALL, RATE)):
-        assert "Recall of ill = yes, at least 0.9 asked for: 0.9500 at “north” (95 % interval" in text
+        assert "Recall of ill = yes, at least 0.9 asked for: 0.9500 at “north” (40 rows trained on" in text
         assert "rows that the model was trained on" in text
 
 
 @pytest.mark.parametrize("one", [RECALL, RATE])
-def test_intervals_are_exact(one: Bounded) -> None:
-    hits = round(one.value * one.rows)
-    exact = binomtest(hits, one.rows).proportion_ci(0.95, method="exact")
-    assert one.interval == pytest.approx((exact.low, exact.high), abs=1e-9)
+def test_values_of_training_rows_have_no_interval(one: Bounded) -> None:
     text, value = seen(of(one)).column("Constraints by owner", "Value")[0]
     assert value == one.value
-    assert text.endswith(f"{exact.low:.3f} to {exact.high:.3f}, {one.rows} rows")
-    assert replace(one, rows=0).interval is None
+    assert text.endswith(f"{one.rows} rows")
 
 
 def test_counts_have_no_tolerance_but_one_row_of_a_gap() -> None:

@@ -38,7 +38,6 @@ MET = {
 #: Columns of the table of measures that need an explanation.
 LEGEND = {
     "before": "before: the model without the constraints",
-    "95 %": "95 %: confidence interval, from the owner's number of rows",
 }
 
 
@@ -134,27 +133,19 @@ def show(record: Record) -> None:
 
 def _show_bounded(record: Record) -> None:
     """The constraints of every owner."""
-    estimated = any(one.interval for one in record.bounded)
-    columns = ["owner", "constraint", "value", "95 %", "bound", "price", "met"]
-    if not estimated:
-        columns.remove("95 %")
-    rows = table(*columns, words=("constraint",))
+    rows = table("owner", "constraint", "value", "bound", "price", "met", words=("constraint",))
     for one in record.bounded:
         value = "withheld" if one.withheld else f"{one.value:.4f}"
-        interval = "{:.3f} to {:.3f}".format(*one.interval) if one.interval else ""
         price = "" if math.isnan(one.price) else f"{one.price:.4f}"
         met = MET.get(wording.state(one, record.tol[1]), "NO")
-        cells = {"value": value, "95 %": interval, "bound": wording.limit(one), "price": price, "met": met}
-        rows.add_row(one.owner, one.what, *(cells[name] for name in columns[2:]))
+        rows.add_row(one.owner, one.what, value, wording.limit(one), price, met)
     terminal().print(rows)
 
 
 def _explain_bounded(record: Record) -> None:
     """Which rows the values are of, and what is promised for others."""
     if any(one.counted for one in record.bounded):
-        explained = "values: counted on the rows trained on"
-        if any(one.interval for one in record.bounded):
-            explained += "; 95 %: exact confidence interval, from the number of rows"
+        explained = "values: counted on the rows trained on, to which the model was fitted: expect less on new rows"
         if any(wording.state(one, record.tol[1]) == "within one row" for one in record.bounded):
             explained += "; met: a gap may be above its bound by what one row is worth"
         click.echo(explained)
@@ -168,10 +159,8 @@ def _explain_bounded(record: Record) -> None:
 def _show_measured(record: Record, keys: list[str]) -> None:
     """These rates at every owner, beside those of the model without constraints."""
     measured = record.measured
-    # A line has room for two of them; the report has all.
-    estimated = {key for key in keys if key != "accuracy" and any(key in one.intervals for one in measured)}
     compared = {key for key in keys if any(f"{key}{BEFORE}" in one.numbers for one in measured)}
-    rows = [_measured_cells(one, keys, estimated, compared) for one in measured]
+    rows = [_measured_cells(one, keys, compared) for one in measured]
     columns = [column for column, _ in rows[0]]
     measures = table(*columns)
     for row in rows:
@@ -182,15 +171,11 @@ def _show_measured(record: Record, keys: list[str]) -> None:
         click.echo("; ".join(legend) + "\n")
 
 
-def _measured_cells(one: Measured, keys: list[str], estimated: set[str], compared: set[str]) -> list[tuple[str, str]]:
-    """The row of one owner, as (column, cell); estimated, compared: rates with an interval, or a value before."""
+def _measured_cells(one: Measured, keys: list[str], compared: set[str]) -> list[tuple[str, str]]:
+    """The row of one owner, as (column, cell); compared: rates with a value before."""
     cells = [("owner", one.owner), ("rows", _number(one, "rows", 0))]
     for key in keys:
         cells.append((key, _number(one, key)))
-        if key in estimated:
-            low, high = one.intervals.get(key, (math.nan, math.nan))
-            interval = "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"
-            cells.append(("95 %", interval))
         if key in compared:
             cells.append(("before", _number(one, f"{key}{BEFORE}")))
     return cells

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpact.estimators.horizontal import HorizontalClassifier, bound_by_client
-from fedpact.statistics import interval
 from fedpact.tasks import NeymanPearson, Task
 from fedpact.tasks.base import Bounded
 from fedpact.types import Vector
@@ -38,8 +37,8 @@ class NeymanPearsonClassifier(HorizontalClassifier):
 
     After fit: classes_, coef_ and intercept_ (in the units of X, with the common threshold), solution_, certificate_,
     history_, exchanges_, model_ (which can be saved), and by client multipliers_ (the price: what one unit more of
-    bound would save), bounds_, measures_ (rows, recall with its 95 % Clopper-Pearson interval as "recall low" and
-    "recall high", specificity, ...), before_ (the measures of the model without constraints; empty without
+    bound would save), bounds_, measures_ (rows, recall, specificity, ... on the rows trained on, without
+    intervals: the model was fitted to them), before_ (the measures of the model without constraints; empty without
     min_recall), thresholds_ (the scores above which the last class is decided).
     """
 
@@ -110,9 +109,8 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         asked = {name: self._asked(found.task, name, price) for name, price in found.prices.items() if name in clients}
         self.multipliers_ = {name: one.price for name, one in asked.items()}
         self.bounds_ = {name: one.bound for name, one in asked.items()}
-        rows = {name: told["recall"].rows for name, told in found.measures.items()}
-        self.measures_ = {name: _with_interval(told, rows[name]) for name, told in found.measures.items()}
-        self.before_ = {name: _with_interval(told, rows[name]) for name, told in found.before.items()}
+        self.measures_ = {name: dict(told) for name, told in found.measures.items()}
+        self.before_ = {name: dict(told) for name, told in found.before.items()}
         return self
 
     @staticmethod
@@ -126,9 +124,3 @@ class NeymanPearsonClassifier(HorizontalClassifier):
             return ""  # the last one
         equal = self.classes_[np.asarray(self.classes_ == self.protected)]
         return str(equal[0] if equal.size else self.protected)
-
-
-def _with_interval(told: Mapping[str, float], rows: int) -> dict[str, float]:
-    """The measures with the confidence interval of the recall. rows: that it is counted on"""
-    low, high = interval(round(told["recall"] * rows), rows)
-    return {**told, "recall low": low, "recall high": high}

@@ -45,7 +45,6 @@ from fedpact.report.record import Measured, Record, Sent, Step
 from fedpact.report.tracking import tracker
 from fedpact.solvers import Progress
 from fedpact.solvers.solution import Status
-from fedpact.statistics import interval
 from fedpact.tasks import Classification, FileSource, Model, PartySource, TableTask, Vertical
 from fedpact.tasks.base import SERVER, Bounded
 from fedpact.tasks.holding import own_threshold
@@ -55,8 +54,6 @@ log = logging.getLogger("fedpact")
 
 #: Measures that are shown beside those of the model without constraints.
 RATES = ("recall", "specificity", "accuracy", "mean error", "root mean squared error", "vote")
-#: Measures that are rates, so that they have an interval; of groups too.
-ESTIMATED = ("recall", "specificity", "accuracy", "positive rate")
 #: Keys of [solve] that `Session` takes.
 SESSION = ("secure_sum", "on_failure", "deadline", "retries")
 #: Keys of [solve] that `fit` takes.
@@ -282,7 +279,7 @@ def list_notes(found: Fit) -> Iterator[str]:
     yield from found.solution.history.notes
     yield f"{found.trials} solves in all, {found.communication.rounds} exchanges"
     task = found.task
-    about = "rates and their intervals are of the rows that the model was trained on; new rows may do worse"
+    about = "rates are of the rows that the model was trained on; new rows may do worse"
     if isinstance(task, Classification) and task.promised:
         about += ", but for what is promised"
     yield about
@@ -334,12 +331,7 @@ def list_measured(found: Fit) -> Iterator[Measured]:
         for name in RATES:
             if name in found.before.get(owner, {}) and name in told:
                 numbers[f"{found.task.measure_name(name)} without constraints"] = found.before[owner][name]
-        intervals = {}
-        for name, value in told.items():
-            is_rate = name.partition(" of group ")[0] in ESTIMATED and name not in hidden
-            if is_rate and value.rows and not math.isnan(value):
-                intervals[found.task.measure_name(name)] = interval(round(value * value.rows), value.rows)
-        yield Measured(owner, numbers, intervals, tuple(withheld), found.task.one_class(told))
+        yield Measured(owner, numbers, tuple(withheld), found.task.one_class(told))
 
 
 def find_threshold(file: JobFile, owner: str, model: Model) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from fedpact.report.figures import Panel, thin
@@ -43,7 +43,6 @@ class Chart(Panel):
     about:    what it shows, in a sentence
     band:     names of the two lines between which the area is filled, and the name of the area
     levels:   names of dashed lines without markers, such as a tolerance
-    whiskers: label of a line -> (lowest, highest) at each of its points
     whole:    whether x counts something, such as exchanges, from zero on
     unit:     whether both axes go from 0 to 1
     """
@@ -52,7 +51,6 @@ class Chart(Panel):
     about: str
     band: tuple[str, str, str] | None = None
     levels: tuple[str, ...] = ()
-    whiskers: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     whole: bool = True
     unit: bool = False
 
@@ -175,7 +173,6 @@ def svg(chart: Chart) -> str:
     values = [y for points in lines.values() for _, y in points if math.isfinite(y)]
     if not values:
         return ""
-    values += [y for sides in chart.whiskers.values() for side in sides for y in side]
     across = [x for points in lines.values() for x, _ in points]
     if chart.whole:
         across.append(0.0)
@@ -191,8 +188,6 @@ def svg(chart: Chart) -> str:
         parts.append(f'<path class="level" d="{_path(lines[label], x_axis, y_axis)}"/>')
     for order, label in enumerate(_curves(chart)):
         parts.append(f'<path class="line line-{order}" d="{_path(lines[label], x_axis, y_axis)}"/>')
-        if label in chart.whiskers:
-            parts += _whiskers(lines[label], chart.whiskers[label], order, x_axis, y_axis)
         parts += _points(label, lines[label], order, x_axis, y_axis, chart.x)
     return _svg(chart, HEIGHT, parts)
 
@@ -287,14 +282,6 @@ def _frame(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterable[str]:
     up = (TOP + BOTTOM) / 2
     yield f'<text x="{across}" y="{BOTTOM + 38}" text-anchor="middle">{escape(chart.x)}</text>'
     yield f'<text transform="translate(12 {up}) rotate(-90)" text-anchor="middle">{escape(chart.y)}</text>'
-
-
-def _whiskers(
-    points: Points, sides: tuple[Sequence[float], Sequence[float]], order: int, x_axis: Axis, y_axis: Axis
-) -> Iterable[str]:
-    """An upright line from the lowest to the highest value at each point."""
-    for (x, _), low, high in zip(points, *sides, strict=True):
-        yield f'<path class="line line-{order} whisker" d="M{x_axis.at(x)} {y_axis.at(low)}V{y_axis.at(high)}"/>'
 
 
 def _path(points: Points, x_axis: Axis, y_axis: Axis) -> str:

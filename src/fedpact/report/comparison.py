@@ -11,7 +11,7 @@ from fedpact.report.charts import Estimate, Forest
 from fedpact.report.coefficients import read_coefficients
 from fedpact.report.content import NONE, Block, Cell, Charts, Report, Section, Table, Verdict, capital, cell
 from fedpact.report.language import say
-from fedpact.report.measures import is_about_data
+from fedpact.report.measures import is_about_data, is_rate
 from fedpact.report.numbers import duration, number, size
 from fedpact.report.record import Record
 from fedpact.report.sections import MARKS, flatten
@@ -99,9 +99,8 @@ def _value(one: Bounded | None) -> Cell:
     if one is None or math.isnan(one.value):
         return Cell(NONE)
     remark = say("{limit} asked for", limit=wording.limit(one))
-    if one.interval is not None:
-        low, high = one.interval
-        remark += "; " + say("{low:.3f} to {high:.3f}, {rows:,} rows", low=low, high=high, rows=one.rows)
+    if one.rows:
+        remark += "; " + say("{rows:,} rows", rows=one.rows)
     return Cell(number(one.value), one.value, remark=remark)
 
 
@@ -125,12 +124,11 @@ def _measured(names: tuple[str, str], first: Record, second: Record) -> Section:
             values = [cell(one[owner].numbers.get(name, math.nan)) for one in told]
             rows.append((Cell(owner), Cell(name), *values, _difference(*values)))
             for number_of_run, one in enumerate(told, 1):
-                low, high = one[owner].intervals.get(name, (math.nan, math.nan))
                 value = one[owner].numbers.get(name, math.nan)
                 # The marks of what misses a bound, squares, tell the second run from the first here.
                 first_run = None if number_of_run == 1 else False
-                estimates.append(Estimate(f"{owner} ({number_of_run})", value, low, high, good=first_run))
-        if any(math.isfinite(one.low) for one in estimates) and len(drawn) < CHARTS:
+                estimates.append(Estimate(f"{owner} ({number_of_run})", value, math.nan, math.nan, good=first_run))
+        if is_rate(name) and len(drawn) < CHARTS:
             told_rows = ", ".join(f"{one.label} {number(one.value)}" for one in estimates)
             about = say("{what} by owner and run: {told}.", what=name, told=told_rows)
             rows_drawn = tuple(estimates[: 2 * DRAWN])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
 
 from fedpact.report import wording
 from fedpact.report.charts import Estimate, Forest
@@ -21,6 +20,8 @@ DRAWN = 30
 LARGEST = 700.0
 #: How the measures of the model without constraints are named.
 BEFORE = " without constraints"
+#: Rates of decisions, which charts show.
+RATES = ("recall", "specificity", "accuracy", "positive rate")
 #: How counts of rows are named, which are about the data and not about the model.
 ROWS = "rows"
 
@@ -114,7 +115,7 @@ def _draw_effects(coefficients: Sequence[Coefficient]) -> Forest:
 
 
 def measured(record: Record) -> Section:
-    """What owners measured with the model, with intervals, as charts and as a table."""
+    """What owners measured with the model, as charts and as a table."""
     if record.parties:
         return _measured_by_coordinator(record)
     found = dict.fromkeys(name for one in record.measured for name in (*one.numbers, *one.withheld))
@@ -123,10 +124,10 @@ def measured(record: Record) -> Section:
     for one in record.measured:
         rows.append((Cell(one.owner), *(_measured_cell(one, name, is_count(name, record.measured)) for name in names)))
     about = say("What each owner measured with this model on its own rows.")
-    if any(one.intervals for one in record.measured):
+    if any(is_rate(name) for name in names):
         about += " " + say(
-            "A range is a 95 % confidence interval, from the number of rows behind the value. An owner with few rows "
-            "has a wide one: on new rows its value may be anywhere in it."
+            "Rates of these rows have no confidence interval, since the model was fitted to them: expect less on new "
+            "rows, the fewer rows an owner has and the more columns there are. fedpact evaluate measures new rows."
         )
     if remarks := wording.describe_one_class(record):
         about += " " + " ".join(remarks)
@@ -141,8 +142,8 @@ def measured(record: Record) -> Section:
 
 
 def _draw_measures(record: Record, names: Sequence[str]) -> Iterable[Forest]:
-    """A chart for every measure that has intervals; the groups of each owner stand together in one."""
-    estimated = [name for name in names if any(name in one.intervals for one in record.measured)]
+    """A chart for every rate; the groups of each owner stand together in one."""
+    estimated = [name for name in names if is_rate(name)]
     charts: dict[str, dict[str, str]] = {}
     for name in estimated:  # "recall of ill = yes", the same "where sex = f", or "accuracy of sex = f"
         what, of, group = name.partition(" where ")
@@ -154,11 +155,10 @@ def _draw_measures(record: Record, names: Sequence[str]) -> Iterable[Forest]:
         for one in record.measured[: DRAWN // len(parts)]:
             for part, group in parts.items():
                 if part in one.numbers:
-                    low, high = one.intervals.get(part, (math.nan, math.nan))
                     label = f"{one.owner}, {group}" if group else one.owner
-                    rows.append(Estimate(label, one.numbers[part], low, high))
+                    rows.append(Estimate(label, one.numbers[part], math.nan, math.nan))
         told = ", ".join(f"{row.label} {number(row.value)}" for row in rows)
-        about = say("{what} by owner, with 95 % confidence intervals: {told}.", what=name, told=told)
+        about = say("{what} by owner, on the rows trained on: {told}.", what=name, told=told)
         yield Forest(key=f"measured-{place}", title=capital(name), about=about, x=name, rows=tuple(rows))
 
 
@@ -169,8 +169,8 @@ def _measured_by_coordinator(record: Record) -> Section:
     for name in _group(list(one.numbers)):
         rows.append((Cell(name), _measured_cell(one, name, is_count(name, record.measured))))
     about = say(
-        "What the coordinator counted on the people in common, with the labels and groups that it has. A range is a "
-        "95 % confidence interval, from the number of rows behind the value."
+        "What the coordinator counted on the people in common, with the labels and groups that it has. The model was "
+        "fitted to these people: expect less on others."
     )
     table = Table("Measured", ("Measure", "Value"), tuple(rows))
     remarks = wording.describe_one_class(record)
@@ -214,11 +214,15 @@ def is_about_data(name: str) -> bool:
     return name == ROWS or name.startswith(f"{ROWS} ")
 
 
+def is_rate(name: str) -> bool:
+    """Whether it is a rate of decisions: "recall", "recall of sex = f"."""
+    return name.partition(" of ")[0] in RATES and BEFORE not in name
+
+
 def is_count(name: str, told: Sequence[Measured]) -> bool:
-    """Whether a measure is an integer at every owner, without a confidence interval."""
+    """Whether a measure is an integer at every owner, and no rate."""
     values = [one.numbers[name] for one in told if name in one.numbers]
-    estimated = any(name in one.intervals for one in told)
-    return not estimated and all(float(value).is_integer() for value in values)
+    return not is_rate(name) and all(float(value).is_integer() for value in values)
 
 
 def _measured_cell(one: Measured, name: str, count: bool) -> Cell:
@@ -227,11 +231,7 @@ def _measured_cell(one: Measured, name: str, count: bool) -> Cell:
     if name not in one.numbers:
         return Cell(NONE)
     value = one.numbers[name]
-    shown = Cell(number(int(value)) if count else number(float(value)), value)
-    if name not in one.intervals:
-        return shown
-    low, high = one.intervals[name]
-    return replace(shown, remark=say("{low} to {high}", low=number(low), high=number(high)))
+    return Cell(number(int(value)) if count else number(float(value)), value)
 
 
 def _group(names: Sequence[str]) -> tuple[str, ...]:

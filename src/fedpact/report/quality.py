@@ -11,11 +11,11 @@ from fedpact.report.content import Block, Cell, Charts, Section, Table, cell
 from fedpact.report.language import say
 from fedpact.report.numbers import number
 from fedpact.report.record import Record
-from fedpact.statistics import BoundPrice, ScoreCounts, interval
+from fedpact.statistics import BoundPrice, ScoreCounts
 
 #: Groups of bins in the chart of calibration: one for every tenth of probability.
 TENTHS = 10
-#: A tenth with fewer rows is not drawn: its interval is most of the chart.
+#: A tenth with fewer rows is not drawn: its share says little.
 FEWEST = 10
 
 # ------------------------------------------------------------------------------------------------------------ trade-off
@@ -146,7 +146,6 @@ def _draw_calibration(curves: ScoreCounts) -> Chart:
     found = tenths(curves)
     given = [one for one, _, _ in found]
     share = [hits / rows for _, hits, rows in found]
-    sides = [interval(hits, rows) for _, hits, rows in found]
     label = say("model")
     perfect = say("perfect")
     told = "; ".join(
@@ -155,13 +154,12 @@ def _draw_calibration(curves: ScoreCounts) -> Chart:
     )
     return Chart(
         key="calibration",
-        title=say("Calibration, with 95 % intervals"),
+        title=say("Calibration, on the rows trained on"),
         about=say("Part of the rows that are of the second class: {told}.", told=told),
         x=say("probability given"),
         y=say("part of the rows"),
         lines={label: (given, share), perfect: ((0.0, 1.0), (0.0, 1.0))},
         levels=(perfect,),
-        whiskers={label: ([low for low, _ in sides], [high for _, high in sides])},
         log_y=False,
         whole=False,
         unit=True,

@@ -20,15 +20,14 @@ FILE = "run.json"
 class Measured:
     """What one owner measured with the model on its own rows.
 
-    numbers:   by name, e.g. "rows", "recall", "specificity"
-    intervals: 95 % confidence intervals of some of them, from the number of rows behind them
+    numbers:   by name, e.g. "rows", "recall", "specificity"; rates without intervals, since the model was fitted to
+               these rows: none would hold for others
     withheld:  names of those that rest on too few rows for the owner's policy
     one_class: the class that the model gives all rows of this owner, as "ill = yes"; empty: it tells rows apart
     """
 
     owner: str
     numbers: dict[str, float]
-    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     withheld: tuple[str, ...] = ()
     one_class: str = ""
 
@@ -224,7 +223,6 @@ def _build(kind: Any, found: dict[str, Any]) -> Any:
     if None in values.values():
         raise ValueError(f"an entry of {kind.__name__.lower()} is null")
     if kind is Measured:
-        values["intervals"] = {name: (low, high) for name, (low, high) in values["intervals"].items()}
         values["withheld"] = tuple(values.get("withheld", ()))
     if kind is Sent:
         values["fields"] = tuple(values["fields"])

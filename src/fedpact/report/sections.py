@@ -135,9 +135,6 @@ def _lowest_recall(record: Record) -> Iterable[tuple[str, str, str]]:
         return
     lowest = min(told, key=lambda one: one.numbers[name])
     remark = wording.placed(lowest.owner)
-    if name in lowest.intervals:
-        low, high = lowest.intervals[name]
-        remark += "; " + say("{low} to {high}", low=f"{low:.3f}", high=f"{high:.3f}")
     yield say("Lowest recall"), number(lowest.numbers[name]), remark
 
 
@@ -169,8 +166,8 @@ def _draw_constraints(bounded: Sequence[Bounded], tol: float) -> Iterable[Forest
             continue
         rows = []
         for one in found[:DRAWN]:
-            low, high = one.interval or (math.nan, math.nan)
-            rows.append(Estimate(one.owner, one.value, low, high, good=wording.state(one, tol) in wording.GOOD))
+            good = wording.state(one, tol) in wording.GOOD
+            rows.append(Estimate(one.owner, one.value, math.nan, math.nan, good=good))
         about = say("{what} at {count:,} owners; the dashed line is the bound.", what=what, count=len(rows))
         title = say("{what}: {limit} asked for", what=capital(what), limit=wording.limit(found[0]))
         told = ", ".join(f"{row.label} {number(row.value)}" for row in rows)
@@ -200,12 +197,10 @@ def _constraint_row(one: Bounded, tol: float) -> Row:
 
 
 def _value_cell(one: Bounded) -> Cell:
-    """The value, and how sure it is."""
-    if one.interval is None:
+    """The value, and on how many rows it was counted."""
+    if not one.rows:
         return cell(one.value)
-    low, high = one.interval
-    remark = say("{low:.3f} to {high:.3f}, {rows:,} rows", low=low, high=high, rows=one.rows)
-    return replace(cell(one.value), remark=remark)
+    return replace(cell(one.value), remark=say("{rows:,} rows", rows=one.rows))
 
 
 # --------------------------------------------------------------------------------------------------------------- proofs

@@ -146,8 +146,8 @@ def explain_constraints(record: Record) -> list[str]:
     if any(one.counted for one in bounded):
         sentences.append(
             say(
-                "Rates are counted on the rows that the model was trained on, by its decisions themselves; a range is "
-                "the exact 95 % confidence interval of a rate, from the number of rows behind it."
+                "Rates are counted on the rows that the model was trained on, by its decisions themselves. They have "
+                "no confidence interval: the model was fitted to these rows, and new rows do worse."
             )
         )
     if any(one.allowed for one in bounded):
@@ -180,14 +180,6 @@ def by_kind(record: Record) -> list[tuple[Bounded, int]]:
     return [(tightest(found), len(found)) for found in kinds.values()]
 
 
-def range_of(one: Bounded) -> str:
-    """\"95 % interval 0.812 to 0.967, 69 rows\"; empty where there is none."""
-    if one.interval is None:
-        return ""
-    low, high = one.interval
-    return say("95 % interval {low:.3f} to {high:.3f}, {rows:,} rows", low=low, high=high, rows=one.rows)
-
-
 def describe_asked(record: Record) -> list[str]:
     """What was asked for and what it came to: how many constraints are met, then a sentence for each kind of them."""
     if not record.bounded:
@@ -205,7 +197,7 @@ def describe_asked(record: Record) -> list[str]:
 
 
 def _describe_kind(one: Bounded, holders: int, tol: float) -> str:
-    """\"Recall, at least 0.9 asked for: 0.913 at “north”, the lowest of 3 (95 % interval ...).\""""
+    """\"Recall, at least 0.9 asked for: 0.913 at “north”, the lowest of 3 (60 rows trained on).\""""
     if math.isnan(one.value):
         return say("Not known: {what} {place}.", what=one.what, place=placed(one.owner))
     asked = say("{what}, {limit} asked for:", what=capital(one.what), limit=limit(one))
@@ -213,8 +205,8 @@ def _describe_kind(one: Bounded, holders: int, tol: float) -> str:
     if holders > 1:
         told += ", " + say("the one nearest to its bound, of {count:,}", count=holders)
     remarks = []
-    if found := range_of(one):
-        remarks.append(found)
+    if one.rows:
+        remarks.append(say("{rows:,} rows trained on", rows=one.rows))
     if one.slack < 0 and not one.promise:
         remarks.append(_describe_excess(one, tol))
     if remarks:

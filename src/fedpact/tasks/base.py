@@ -8,7 +8,6 @@ made from that.
 from __future__ import annotations
 
 import hashlib
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -22,7 +21,6 @@ from fedpact.federation.digest import digest
 from fedpact.federation.rules import UNCOUNTED, Counts, Found
 from fedpact.problem import Party, Share, Unscaled
 from fedpact.prox import Prox
-from fedpact.statistics import interval
 from fedpact.types import Vector
 
 #: The name of who coordinates, among owners.
@@ -121,13 +119,6 @@ class Bounded:
     def counted(self) -> bool:
         """Whether the value comes from counted decisions: met or not, without a tolerance of the solver."""
         return self.rows > 0 or self.allowed > 0
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Exact 95 % confidence interval of a rate, from the rows it was counted on; None for anything else."""
-        if not self.rows or math.isnan(self.value):
-            return None
-        return interval(round(self.value * self.rows), self.rows)
 
 
 # ---------------------------------------------------------------------------------------------------------------- tasks
