@@ -16,6 +16,7 @@ from fedpact.jobs.evidence_file import FILE as EVIDENCE
 from fedpact.jobs.run_folder import folder_of
 from fedpact.jobs.running import RATES
 from fedpact.report import wording
+from fedpact.report.measures import is_of_class
 from fedpact.report.record import Measured, Record
 from fedpact.report.tables import table, terminal
 from fedpact.solvers.solution import WARNING
@@ -113,7 +114,8 @@ def show(record: Record) -> None:
     if record.bounded:
         _show_bounded(record)
         _explain_bounded(record)
-    keys = [key for key in RATES if any(key in m.numbers for m in record.measured)]
+    names = dict.fromkeys(name for one in record.measured for name in one.numbers)
+    keys = [name for name in names if name in RATES or is_of_class(name, names)]
     if keys:
         _show_measured(record, keys)
     if record.inference:
