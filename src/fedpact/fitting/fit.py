@@ -20,6 +20,7 @@ from fedpact.fitting.curves import draw_scores
 from fedpact.fitting.evidence import Evidence
 from fedpact.fitting.inference import list_undetermined
 from fedpact.fitting.result import Fit
+from fedpact.fitting.separation import name_separation
 from fedpact.fitting.sharpening import Path as DecisionPath
 from fedpact.fitting.sharpening import agree_on_cells, measure_spread, measure_together
 from fedpact.fitting.sources import Held, digests_of, source_of
@@ -307,7 +308,7 @@ class Fitting:
         found = solve(problem, session=self.session, w0=start, callbacks=self._callbacks, **settings)
         if chosen:
             found.history.notes.insert(0, f"auto chose {NETWORKS}: the model is a network")
-        return found
+        return name_separation(task, found)
 
     def _solve_shortly(self, task: Task, start: Vector, limit: int, **options: Any) -> Solution:
         """From a start that is nearly there, in so many exchanges at most."""

@@ -46,8 +46,13 @@ ALONE = 1e20
 FLAT = 1e-12
 #: A ray with less than this part may be near one that is none yet only by rounding of its direction.
 NEARLY = 1e-2
-#: Where the slope far out is zero, the fall at a certified point must be this part of the terms of the slope,
-STRICT = 1e-3
+#: Slopes far out beyond this are those of functions that overflow, which say nothing of how near to a ray a way is: then
+#: one may be that was at least this part of the size of w.
+STEEPEST = 1e20
+LATE = 1e-2
+#: Where the slope far out is zero, the fall at a certified point must be this part of the terms of the slope, more than
+#: rounding,
+STRICT = 1e-13
 #: and, as far before the point as the point is large, this part of the slopes far out beside the ray: what does not
 #: fall has slopes of rounding there.
 STEEP = 1e-9
@@ -209,6 +214,8 @@ def holder_terms(share: Share, w: Vector, ray: Vector, coupled_length: int, reac
         far_objective, gradient = share.objective.value_and_gradient(far)
         far_slope = float(gradient @ ray)
         far_terms = float(np.abs(share.objective.gradient(beside)) @ np.abs(ray))
+        if not math.isfinite(far_terms):
+            far_terms = terms + abs(back_slope)
     if share.constraint is not None:
         function = share.constraint.function
         far_violation = miss_afar(share.constraint.cone, function.value(far), function.value(beside))
@@ -292,6 +299,8 @@ def judge_ray(
     growth = risen / reach
     rise = total.far_slope + growth
     scale = total.far_terms + abs(growth)
+    if rise >= STEEPEST:
+        return NEARLY if np.max(np.abs(ray), initial=0.0) >= LATE * np.max(np.abs(w), initial=0.0) else math.inf
     if scale <= 0 or rise > NEARLY * scale:
         return math.inf
     if rise > FLAT * scale:

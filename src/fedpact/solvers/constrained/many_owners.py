@@ -183,6 +183,9 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
     back_gradient = owners.objective.expand(order.w - reach / REACH * order.ray)[1]
     far_objective, far_gradient, _ = owners.objective.expand(far)
     side_gradient = owners.objective.expand(beside)[1]
+    terms = dot(np.abs(local.gradient), sizes)
+    back = dot(back_gradient, along)
+    side = dot(np.abs(side_gradient), sizes)
     far_violation = owners.zero
     if owners.constraint is not None:
         missed = owners.constraint.value(far) - LEVEL * np.nan_to_num(np.abs(owners.constraint.value(beside)), nan=0.0)
@@ -198,10 +201,10 @@ def conclude_all(shares: Held, state: Any, order: Conclude) -> tuple[State, Conc
         "multiplier": price,
         "wrong": "",  # a function that can be joined is of the library itself
         "slope": finite(dot(local.gradient, along), HUGE),
-        "terms": finite(dot(np.abs(local.gradient), sizes), HUGE),
-        "back_slope": finite(dot(back_gradient, along), HUGE),
+        "terms": finite(terms, HUGE),
+        "back_slope": finite(back, HUGE),
         "far_slope": finite(dot(far_gradient, along), HUGE),
-        "far_terms": finite(dot(np.abs(side_gradient), sizes), 0.0),
+        "far_terms": finite(np.where(np.isfinite(side), side, terms + np.abs(back)), 0.0),
         "far_objective": finite(far_objective, HUGE),
         "far_violation": far_violation,
         "far_coupled": coupled,
