@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from fedpact.cli.main import cli
+from fedpact.solvers import METHODS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -77,6 +78,24 @@ def test_ci_runs_the_test_command_of_the_readme_before_anything_else():
     (chosen,) = re.findall(r"sed -n '/(.+)\$/p' README\.md", ci)
     assert [line for line in (ROOT / "README.md").read_text().splitlines() if line.endswith(chosen)] == commands[1:]
     assert ci.index("sed -n") < ci.index("torch==")
+
+
+def test_the_demo_of_the_readme_prints_what_it_prints():
+    pytest.importorskip("sklearn", reason="the data of the demo are in scikit-learn: pip install '.[sklearn]'")
+    (shown,) = (text for text in blocks(ROOT / "README.md", "text") if "hospital 1" in text)
+    done = CliRunner().invoke(cli, ["demo"])
+    printed = [line.rstrip() for line in done.output.splitlines()]
+    *lines, rest = shown.splitlines()
+    assert rest.strip() == "..."
+    assert len(lines) == 4
+    start = printed.index(lines[0])
+    assert printed[start : start + len(lines)] == lines
+
+
+def test_the_readme_lists_every_method():
+    (methods,) = re.findall(r"^## Methods\n(.*?)^## ", (ROOT / "README.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+    first = [line.split("|")[1] for line in methods.splitlines() if line.startswith('| `"')]
+    assert set(re.findall(r'`"([\w-]+)"`', "".join(first))) == {"auto", *METHODS}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

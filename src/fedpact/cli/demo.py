@@ -13,6 +13,7 @@ from fedpact import data
 from fedpact.fitting import Fit, fit
 from fedpact.problem import FederatedProblem, Share
 from fedpact.report.tables import table, terminal
+from fedpact.report.what_left import tell_what_left
 from fedpact.report.wording import GOOD, state
 from fedpact.solve import solve
 from fedpact.solvers import METHODS, Solution
@@ -70,7 +71,7 @@ def _show(found: Fit, pooled: Solution, seconds: float) -> None:
     answer = found.solution
     c = answer.certificate
     traffic = found.communication
-    fields = {field.split(".")[1] for owner in traffic.owners.values() for field in owner.fields}
+    fields = [field for owner in traffic.owners.values() for field in owner.fields]
     gap = abs(answer.objective - pooled.objective) / abs(pooled.objective)
     console.print(
         f"{answer.status}: {answer.reason}\n"
@@ -79,7 +80,7 @@ def _show(found: Fit, pooled: Solution, seconds: float) -> None:
         f"objective    {gap:.1e} from the pooled optimum (relative)\n"
         f"cost         {traffic.rounds} exchanges with the model without constraints, {answer.rounds} for this one, "
         f"{traffic.bytes / 1e6:.2f} MB over {len(found.measures)} hospitals, {seconds:.1f} s, {answer.method}\n"
-        f"left a site  {', '.join(sorted(fields))}",
+        f"left owners  {tell_what_left(fields)}",
         highlight=False,
         soft_wrap=True,
     )

@@ -19,6 +19,7 @@ from fedpact.report import wording
 from fedpact.report.measures import is_of_class
 from fedpact.report.record import Measured, Record
 from fedpact.report.tables import table, terminal
+from fedpact.report.what_left import tell_what_left
 from fedpact.solvers.solution import WARNING
 from fedpact.tasks import TableTask, Vertical
 
@@ -129,7 +130,8 @@ def show(record: Record) -> None:
         f"{record.status}: {record.reason}\n"
         f"certificate: stationarity {record.stationarity:.1e} (asked {record.tol[0]:g}), feasibility "
         f"{record.feasibility:.1e} (asked {record.tol[1]:g}); {record.method}, {record.rounds} exchanges, "
-        f"{record.seconds:.1f} s"
+        f"{record.seconds:.1f} s\n"
+        f"left each owner: {tell_what_left((field for one in record.sent for field in one.fields), 'ledger.json')}"
     )
 
 
