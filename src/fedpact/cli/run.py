@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -116,7 +117,7 @@ def show(record: Record) -> None:
         _show_bounded(record)
         _explain_bounded(record)
     names = dict.fromkeys(name for one in record.measured for name in one.numbers)
-    keys = [name for name in names if name in RATES or is_of_class(name, names)]
+    keys = [name for name in names if name in RATES or (is_of_class(name, names) and BEFORE not in name)]
     if keys:
         _show_measured(record, keys)
     if record.inference:
@@ -171,15 +172,21 @@ def _show_measured(record: Record, keys: list[str]) -> None:
         measures.add_row(*(cell for _, cell in row))
     terminal().print(measures)
     legend = [text for column, text in LEGEND.items() if column in columns]
+    legend += dict.fromkeys(f"recall, specificity: of {about}" for _, of, about in _parts(keys) if of)
     if legend:
         click.echo("; ".join(legend) + "\n")
+
+
+def _parts(keys: list[str]) -> Iterator[tuple[str, str, str]]:
+    """\"recall of ill = yes\" as the rate and the class that it is of, which stands below the table."""
+    return (key.partition(" of ") for key in keys)
 
 
 def _measured_cells(one: Measured, keys: list[str], compared: set[str]) -> list[tuple[str, str]]:
     """The row of one owner, as (column, cell); compared: rates with a value before."""
     cells = [("owner", one.owner), ("rows", _number(one, "rows", 0))]
     for key in keys:
-        cells.append((key, _number(one, key)))
+        cells.append((key.partition(" of ")[0], _number(one, key)))
         if key in compared:
             cells.append(("before", _number(one, f"{key}{BEFORE}")))
     return cells
