@@ -179,6 +179,7 @@ def test_a_gap_that_no_test_can_bear_out_is_told_with_the_rows_it_needs() -> Non
     found = fp.fit(task(Requirement(kind="demographic_parity", at_most=0.05)), given)
     assert not found.solved
     assert found.unproven
+    assert found.solution.status == "unproven"
     assert "held-out rows" in found.advice
     assert {bound.promise for name in given for bound in told(found, name)} == {"not made"}
 
@@ -207,3 +208,49 @@ def test_no_more_federations_than_promised_fall_short(threshold: Any) -> None:
         broken += min(recalls) < 0.9
     # with probability 0.05 each, as many or more are broken once in a thousand times at most
     assert broken < binom.ppf(0.999, federations, 0.05) + 1
+
+
+# ------------------------------------------------------------------------------------------------- owners left out
+
+
+def with_a_tiny_owner() -> dict[str, Rows]:
+    """Three owners, and the first thirty rows of another, of which too few are of the class."""
+    _, given = drawn(3)
+    _, others = drawn(4)
+    rows = next(iter(others.values()))
+    return {**given, "tiny": rows.select(np.arange(len(rows.y)) < 30)}
+
+
+def test_a_refused_owner_is_advised_what_its_rows_can_do() -> None:
+    given = with_a_tiny_owner()
+    ill = int(np.sum(given["tiny"].y == 1))
+    with raises_code("FP-DATA-803", "owner 'tiny'", "29", f"all of its {ill}", "promise_for"):
+        fp.fit(task(RECALL), given)
+    some = {name: rows for name, rows in given.items() if name != "tiny"}
+    with raises_code("FP-DATA-803", "owner", "hold out at least") as _:
+        fp.fit(task(RECALL, holdout=0.05), some)
+
+
+@pytest.mark.parametrize("threshold", ["common", "own"])
+def test_an_owner_that_is_left_out_of_the_promise_is_trained_with(threshold: str) -> None:
+    given = with_a_tiny_owner()
+    promising = tuple(name for name in given if name != "tiny")
+    found = fp.fit(task(RECALL, threshold=threshold, promise_for=promising), given)
+    assert found.solved
+    assert {bound.promise for name in promising for bound in told(found, name)} == {"made"}
+    (own,) = told(found, "tiny")
+    assert (own.promise, own.confidence) == ("", 0.0)
+    assert own.slack >= 0  # counted on its rows, all of which were trained on
+    assert found.measures["tiny"]["rows"] == 30
+    assert isinstance(found.task, Classification)
+    assert not found.task.held_out("tiny", given["tiny"].y, given["tiny"].group).any()
+
+
+def test_a_promise_is_of_owners_that_are_there() -> None:
+    _, given = drawn(3)
+    with raises_code("FP-OPTION-317", "promise_for"):
+        fp.fit(task(RECALL, promise_for=("nobody",)), given)
+    with raises_code("FP-OPTION-319"):
+        task(RECALL, confidence=0.0, promise_for=("a",))
+    with raises_code("FP-OPTION-318"):
+        task(replace(RECALL, held_by="all"), promise_for=("a",))

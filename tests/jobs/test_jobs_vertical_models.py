@@ -229,7 +229,7 @@ def test_promises_about_gaps_of_several_attributes_are_tested_on_people_held_out
         statuses[bound] = record.status
         assert len(record.bounded) == 4
         assert {one.promise for one in record.bounded} == {"made" if bound == 0.7 else "not made"}
-    assert statuses == {0.7: "solved", 0.05: "stalled"}
+    assert statuses == {0.7: "solved", 0.05: "unproven"}
 
 
 # ------------------------------------------------------------------------------------------------------------ misuse

@@ -99,7 +99,7 @@ def test_promises_say_for_which_rows_and_how() -> None:
         assert "Promises for rows not yet seen, with confidence 0.95: 1 of 1 made." in text
         assert HOW in text
         assert "exceeded" not in text  # its value here is below the bound, and decides nothing
-    broken = of(replace(PROMISE, value=0.95, promise="not made"), status="stalled", promised=HOW)
+    broken = of(replace(PROMISE, value=0.95, promise="not made"), status="unproven", promised=HOW)
     assert wording.verdict(broken).headline == "Not solved: the promises for new rows are not borne out"
     assert wording.count_met(broken) == 0
     assert wording.promise(PROMISE) == "for new rows, with confidence 0.95: made"

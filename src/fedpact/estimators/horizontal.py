@@ -148,7 +148,9 @@ class HorizontalClassifier(CertifiedClassifier):
                 max_rounds=self.max_rounds,
                 seed=self.seed,
             )
-        self._accept(found.solution)
+        if found.solution.status != "unproven":
+            self._accept(found.solution)
+        self.solution_ = found.solution
         if not found.solved:
             raise FedpactError(
                 f"no model was found in {found.trials} solves that decides as asked: {found.shortfall}; ask for less, "

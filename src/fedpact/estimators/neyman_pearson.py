@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -27,6 +27,8 @@ class NeymanPearsonClassifier(HorizontalClassifier):
     threshold:      with a confidence: one "common" threshold for all clients, or each its "own" (then `predict` needs
                     client=)
     holdout:        with a confidence: part of the protected rows that is held out of training to test the promise
+    promise_for:    with a confidence: clients that promise; None: all. The others are trained with, and their recall is
+                    counted on the rows trained on
     own_intercept:  with min_recall: every client has an intercept of its own, in place of a common one (then `predict`
                     needs client=)
     protected:      label of the protected class; None: the last one in sorted order
@@ -50,6 +52,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         confidence: float | None = None,
         threshold: Literal["common", "own"] = "common",
         holdout: float = 0.5,
+        promise_for: Sequence[Any] | None = None,
         own_intercept: bool = False,
         protected: Any = None,
         regularization: float = 1e-3,
@@ -68,6 +71,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         self.confidence = confidence
         self.threshold = threshold
         self.holdout = holdout
+        self.promise_for = promise_for
         self.own_intercept = own_intercept
         self.protected = protected
         self.regularization = regularization
@@ -101,6 +105,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
             confidence=self.confidence or 0.0,
             threshold=self.threshold,
             holdout=self.holdout,
+            promise_for=tuple(map(str, self.promise_for or ())),
             own_intercept=self.own_intercept,
             split=self.seed,
             regularization=self.regularization,

@@ -197,6 +197,8 @@ class Fitting:
             found = self._attest(found)
         if isinstance(task, Classification | Regression) and found.has_model:
             found = self._look_around(found, extras)
+        if found.has_model and found.unproven and found.missed == 0:
+            found = found.stopped("unproven", found.shortfall)
         return replace(
             found,
             communication=self.session.ledger.read(since=begun),

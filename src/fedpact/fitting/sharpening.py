@@ -384,7 +384,7 @@ class Path:
             limit = common_threshold(self.session, task, w, measure_spread(self.session, task, w))
             moved = replace(task, decide_at=limit, proven=True)
         missed = found.missed
-        if missed:
+        if missed or task.promise_for:
             missed, _ = self.count(moved, w)
         return replace(found, task=moved, missed=missed)
 

@@ -40,6 +40,11 @@ ENDINGS = {
         "Ask for less (a looser bound, a lower recall), scale the columns (standardize), add a little regularization, "
         "or choose another method. If functions are user-written, check their gradients.",
     ),
+    "unproven": (
+        "Not solved: the promises for new rows are not borne out",
+        "Give the owners more rows of the class or the groups that the promise is about, or ask for less. An owner "
+        "that cannot bear a promise may be left out of it (promise_for), and trained with all the same.",
+    ),
     "infeasible": (
         "Not solved: the constraints cannot all be met",
         "Loosen the bounds of the owners named above, or give the model more freedom (columns, less regularization). "
@@ -381,9 +386,6 @@ def _unsolved(record: Record) -> Verdict:
     elif record.status == "stalled" and missed:
         headline = "Not solved: the model's decisions miss a bound"
         todo = ASK_FOR_LESS
-    elif record.status == "stalled" and "not made" in states:
-        headline = "Not solved: the promises for new rows are not borne out"
-        todo = f"Give the owners more rows. {ASK_FOR_LESS}"
     reason = record.reason.strip() or say("no reason was recorded")
     if not reason.endswith((".", "!", "?")):
         reason += "."

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from fedpact.solvers.inference import Inference
     from fedpact.statistics import Summary
 
-Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost", "interrupted"]
+#: "unproven" is of fits only: certified, bounds met by count, and a promise that held-out rows do not bear out.
+Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost", "interrupted", "unproven"]
 FORMAT = "fedpact-solution-1"
 #: Begins a note of a history that a user should see at once.
 WARNING = "WARNING: "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 
@@ -61,6 +61,10 @@ class AskedTask(ScoredTask, GroupedTask):
         "common", "one threshold for all owners, or one of each owner's own, where a promise is made", "text",
         choices=("common", "own"),
     )  # fmt: skip
+    promise_for: tuple[str, ...] = key(
+        (), "owners that promise; the others are trained with, and their bounds are counted on the rows trained on",
+        "texts", shown="all owners", example='["north", "south"]',
+    )  # fmt: skip
     own_intercept: bool = key(
         False, "every owner has an intercept of its own, which it keeps for itself, in place of a common one", "bool"
     )
@@ -88,6 +92,7 @@ class AskedTask(ScoredTask, GroupedTask):
     def __post_init__(self) -> None:
         object.__setattr__(self, "constraints", read_requirements(self.constraints))
         object.__setattr__(self, "centre", tuple(self.centre))
+        object.__setattr__(self, "promise_for", tuple(self.promise_for))
         super().__post_init__()
         self._check_constraints()
         if self.is_network:
@@ -137,6 +142,19 @@ class AskedTask(ScoredTask, GroupedTask):
                 code="FP-OPTION-825",
                 key="own_intercept",
             )
+        if self.promise_for and not self.promised:
+            raise OptionError(
+                "promise_for says who promises, and nothing is promised; state a confidence, or leave it out",
+                code="FP-OPTION-319",
+                key="promise_for",
+            )
+        if self.promise_for and any(one.held_by == "all" for one in self.promised):
+            raise OptionError(
+                "promise_for leaves owners out of a promise that all make together; let each owner hold the bound "
+                '(held_by = "each"), or leave promise_for out',
+                code="FP-OPTION-318",
+                key="promise_for",
+            )
         if self.promised and not (self.intercept or self.own_intercept):
             raise OptionError(
                 "a promise for new rows needs a threshold that can move; let the model have an intercept",
@@ -161,6 +179,15 @@ class AskedTask(ScoredTask, GroupedTask):
                 code="FP-OPTION-907",
                 key="held_by",
             )
+
+    def among(self, names: Sequence[str]) -> Self:
+        if unknown := [name for name in self.promise_for if name not in names]:
+            raise OptionError(
+                f"promise_for names {unknown[0]!r}, which is no owner; the owners are {', '.join(names)}",
+                code="FP-OPTION-317",
+                key="promise_for",
+            )
+        return super().among(names)
 
     # ------------------------------------------------------------------------------------------------- what is asked
 
@@ -210,6 +237,11 @@ class AskedTask(ScoredTask, GroupedTask):
         """The constraints that shall hold on rows not yet seen."""
         return tuple(one for one in self.requirements if one.confidence)
 
+    def promised_by(self, owner: str) -> tuple[Requirement, ...]:
+        """The same at an owner: none where it is left out of the promise. owner: "" stands for any that promises"""
+        left_out = self.promise_for and owner and owner not in self.promise_for
+        return () if left_out else self.promised
+
     @property
     def recalled_class(self) -> int | None:
         """The class whose recall is all that is bounded, of two: then a threshold at an owner keeps its bound."""
@@ -224,7 +256,8 @@ class AskedTask(ScoredTask, GroupedTask):
     def miss_rate(self, one: Requirement) -> float:
         """How often the promise of one owner may fail: thresholds of the owners' own share what all may."""
         delta = 1 - one.confidence
-        return delta / self.owners if self.has_own_thresholds else delta
+        promising = len(self.promise_for) or self.owners
+        return delta / promising if self.has_own_thresholds else delta
 
     @property
     def has_own_thresholds(self) -> bool:

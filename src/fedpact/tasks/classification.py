@@ -114,7 +114,7 @@ class Classification(AskedTask):
         """Which rows are kept out of training to test promises: a part of every class and group that one is about."""
         chosen = np.zeros(len(y), dtype=bool)
         about = np.zeros(len(y), dtype=bool)
-        for one in self.promised:
+        for one in self.promised_by(owner):
             for rate in one.rates:
                 about |= counted_rows(rate, self.levels.class_of(one), y)
         kinds = np.zeros(len(y), dtype=np.int64) if group is None else group
@@ -255,7 +255,7 @@ class Classification(AskedTask):
     def cells_promised(self, owner: str) -> Iterator[tuple[Requirement, str, slice]]:
         """The rates that an owner promises for itself, and where their cells are among all of these."""
         start = 0
-        for one in self.promised:
+        for one in self.promised_by(owner):
             if one.held_by != "each" or owner == SERVER:
                 continue
             cells = len(self.levels_of(one).groups) if one.is_gap else 1
@@ -297,8 +297,10 @@ class Classification(AskedTask):
         if not self.proven:
             how = "what it shows does not bear the promises out"
         return (
-            "Promises are about rows not yet seen, drawn as the owners' rows were. A part of the rows "
+            "Promises are about rows not yet seen, drawn as the owners' rows were, and independently of each other: "
+            "where many rows are of one person, doctor or day they fail more often than stated. A part of the rows "
             f"({self.holdout:g} of those concerned) was held out of training: {how}."
+            + (f" They are made for {', '.join(self.promise_for)} alone." if self.promise_for else "")
         )
 
     def bounded(self, owner: str, values: Vector, price: Vector, told: Mapping[str, float]) -> Iterator[Bounded]:
@@ -323,13 +325,13 @@ class Classification(AskedTask):
                     paid,
                     least=bound.least,
                     allowed=float(told.get(row_of(bound.what), 0.0)),
-                    promise=self._promise(one),
-                    confidence=one.confidence,
+                    promise=self._promise(one, owner),
+                    confidence=one.confidence if self._promise(one, owner) else 0.0,
                     rows=counted,
                 )
 
-    def _promise(self, one: Requirement) -> str:
-        if not one.confidence:
+    def _promise(self, one: Requirement, owner: str) -> str:
+        if one not in self.promised_by("" if owner in (SERVER, TOGETHER) else owner):
             return ""
         return "made" if self.proven else "not made"
 

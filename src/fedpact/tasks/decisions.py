@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class Decisions:
     def check_promises(self) -> None:
         """Raise DataError unless the held-out rows are enough for a promise to exist at all."""
         task = self.rows.task
-        for one in task.promised:
+        for one in task.promised_by(self.rows.owner):
             promised = recall_of(one, task.levels)
             if promised is None or self.rows.owner == SERVER:
                 continue
@@ -72,10 +73,11 @@ class Decisions:
             needed = rows_needed(bound_for(bound, self.rows.owner, "at_least"), task.miss_rate(one))
             found = int(np.sum(self.kept.y == k))
             if found < needed:
+                total = found + int(np.sum(self.rows.y == k))
                 raise DataError(
                     f"owner {self.rows.owner!r}: not enough rows for a promise with confidence {one.confidence:g}: it "
-                    f"needs {needed} held-out rows with {task.label} = {task.classes[k]}, it has {found}; give it "
-                    "more, hold out a larger part, ask for less, or leave it out",
+                    f"needs {needed} held-out rows with {task.label} = {task.classes[k]}, it has {found}; "
+                    f"{advise(needed, total)}",
                     code="FP-DATA-803",
                     column=task.label,
                 )
@@ -90,7 +92,7 @@ class Decisions:
     def _own_threshold(self, w: Vector) -> float:
         """The threshold that keeps every bound on the recall of the class: an order statistic of its scores.
 
-        Those of held-out rows where the bound is a promise, else those of the rows trained on.
+        Those of held-out rows where the owner promises the bound, else those of the rows trained on.
         """
         trained = (self.rows.scores(w)[:, 1], self.rows.y)
         kept = (self.kept.scores(w)[:, 1], self.kept.y)
@@ -150,6 +152,15 @@ class Decisions:
             together = self.rows.lines("all")
             part = self.rows.count(together, w, at) - [line.allowed / self.rows.task.owners for line in together]
         return bool(np.all(excess <= ROUNDING)), np.asarray(part)
+
+
+def advise(needed: int, total: int) -> str:
+    """What helps an owner that has too few held-out rows: only what its rows can do."""
+    remedy = "give it more rows, ask for less, or leave it out of the promise: promise_for = [the other owners]"
+    if total <= needed:  # one at least is to train on
+        return f"all of its {total} would not be enough: {remedy}"
+    part = ceil(1000 * needed / total) / 1000
+    return f"hold out at least {part:g} of them (holdout_rows in a job, holdout in Python), {remedy}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -318,9 +318,10 @@ def own_threshold(
         about = recall_of(one, task.levels)
         assert about is not None
         rate = bound_for(about[1], owner, "at_least")
-        scores, y = kept if one.confidence else trained
+        promised = one in task.promised_by(owner)
+        scores, y = kept if promised else trained
         own = sign * scores[y == k]
-        if not one.confidence:
+        if not promised:
             limits.append(counted_threshold(own, rate))
             continue
         limit = promised_threshold(own, rate, task.miss_rate(one))
