@@ -46,12 +46,12 @@ ALONE = 1e20
 FLAT = 1e-12
 #: A ray with less than this part may be near one that is none yet only by rounding of its direction.
 NEARLY = 1e-2
-#: Slopes far out beyond this are those of functions that overflow, which say nothing of how near to a ray a way is: then
-#: one may be that was at least this part of the size of w.
+#: Slopes far out beyond this are those of functions that overflow, which say nothing of how near to a ray a way is:
+#: then one may be that was at least this part of the size of w.
 STEEPEST = 1e20
 LATE = 1e-2
-#: Where the slope far out is zero, the fall at a certified point must be this part of the terms of the slope, more than
-#: rounding,
+#: Where the slope far out is zero, the fall at a certified point must be this part of the terms of the slope, more
+#: than rounding,
 STRICT = 1e-13
 #: and, as far before the point as the point is large, this part of the slopes far out beside the ray: what does not
 #: fall has slopes of rounding there.
