@@ -22,8 +22,21 @@ LENIENT = {
         "rows_per_group": 0,
         "rows_per_parameter": 0.0,
         "effective_rows": 0,
+        "rows_changed": 0,
+        "same_owners": False,
     },
-    "limit": {"runs_a_day": 1000, "similar_runs": 1000, "small_cells": 0, "questions": 1000, "model_size": 1e9},
+    "limit": {
+        "runs_a_day": 1000,
+        "similar_runs": 1000,
+        "small_cells": 0,
+        "questions": 1000,
+        "questions_a_month": 10**6,
+        "releases": 10**6,
+        "exchanges": 2000,
+        "errors": 1000,
+        "model_size": 1e9,
+        "level_share": 1e9,
+    },
 }
 
 

@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "statistics": set(),
     "prox": {"cones"},
     "problem": {"cones", "functions", "notebook", "prox"},
-    "solvers": {"problem", "federation", "functions", "notebook", "prox", "cones", "statistics"},
+    "solvers": {"watching", "problem", "federation", "functions", "notebook", "prox", "cones", "statistics"},
     "engines": {"federation"},
     "engines/flower/app": None,  # programs that stand above the engine: they run jobs
     "engines/flower/submit": None,

@@ -53,6 +53,16 @@ def watching() -> Iterator[Watch]:
         _watch.reset(token)
 
 
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Inside, nothing is noted: a point is looked at of which no derivative leaves the owner, only a few numbers."""
+    token = _watch.set(None)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
 def note_weights(of: object, derivative: str, weights: Vector) -> None:
     """By how much each row enters a derivative of this function."""
     watch = _watch.get()

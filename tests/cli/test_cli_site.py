@@ -101,8 +101,12 @@ def test_a_job_waits_for_a_person_and_the_log_tells_it_all(tmp_path: Path) -> No
         waiting = fedpact_site("approve", file)
         digest = waiting.split()[0]
         assert len(digest) == 64
-        assert 'columns = ["age"]' in waiting
-        assert "bound = 0.6" in waiting
+        for words in ("study asks; north, south, coast take part", "features age; label y", "at most 0.6 at each of"):
+            assert words in waiting
+        assert len(waiting.splitlines()) < 12
+        everything = fedpact_site("approve", file, "--all")
+        assert everything.startswith(waiting.rstrip())
+        assert 'columns = ["age"]' in everything
         with raises_code("FP-OPTION-627"):
             fedpact_site("approve", file, "zz")
         assert digest in fedpact_site("approve", file, digest[:12])
@@ -114,6 +118,15 @@ def test_a_job_waits_for_a_person_and_the_log_tells_it_all(tmp_path: Path) -> No
     assert kinds[:3] == ["await approval", "refuse", "approve"]
     assert {"run", "answer"} <= set(kinds)
     assert len(fedpact_site("log", file, "--refused").splitlines()) == kinds.count("refuse")
+    budget, *runs, said = fedpact_site("ledger", file).splitlines()
+    everything = [entry for entry in entries if entry["event"] == "answer"]
+    last = [entry for entry in entries if entry["event"] == "run"][-1]["run"]
+    answers = len([entry for entry in everything if entry["run"] == last])
+    assert f"Budget of 30 days: {len(everything)} of 1000000 answers" in budget
+    assert f"asked by study, about y: {answers} answers, " in said
+    assert "all of them sums under masks over 3 owners" in said
+    assert "1 answer with numbers about us alone: feasibility (1), multiplier (1), private (1), violation (1)" in said
+    assert len(fedpact_site("ledger", file, "--full").splitlines()) == 2 + len(runs) + len(everything)
     log = next((tmp_path / "sites" / "north state" / "audit").glob("*.jsonl"))
     log.write_bytes(log.read_bytes().replace(b'"masked": true', b'"masked": false', 1))
     assert "FP-CHECKPOINT-610" in fedpact_site("log", file, code=1)

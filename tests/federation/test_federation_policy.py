@@ -47,6 +47,7 @@ OPEN = SitePolicy(
     methods=("interior-point", "vertical-exact"),
     vertical_exact=True,
     similar_runs=100,
+    same_owners=False,
     length=10**9,
     constraints=100,
 )

@@ -12,11 +12,13 @@ from typing import Any
 
 import click
 
+from fedpact.cli.site_words import describe_job, describe_releases
 from fedpact.errors import CheckpointError, OptionError, install
 from fedpact.federation.audit import read_log
 from fedpact.federation.gate import approval_file
 from fedpact.federation.identity import Identity
 from fedpact.federation.policy import SitePolicy, describe, example, read_policy, sign_roster
+from fedpact.federation.releases import Releases
 from fedpact.jobs.site import audit_folder, open_site
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -32,6 +34,7 @@ def site() -> None:
     fedpact site check site.toml     read it, and say in words what it allows
     fedpact site start site.toml     connect to the SuperLink and answer
     fedpact site approve site.toml   look at jobs that wait for a person
+    fedpact site ledger site.toml    what has left the table, in sentences, and what is left of its budget
     fedpact site log site.toml       what was asked, answered and refused; checks the chain
     """
 
@@ -110,18 +113,23 @@ def start(file: Path, **options: Any) -> None:
 @site.command()
 @click.argument("file", type=FILE)
 @click.argument("digest", required=False)
-def approve(file: Path, digest: str | None) -> None:
+@click.option("--all", "show_all", is_flag=True, help="Every key that the job states, too.")
+def approve(file: Path, digest: str | None, show_all: bool) -> None:
     """Show the jobs that wait for a person, or approve the one with this DIGEST (its first digits are enough).
 
-    A job is approved as it is stated: task, bounds, columns, method and tolerance. Another word is another digest.
+    A job waits where the policy asks for approval, and where the last run about its label was of other owners.
+    It is approved as it is stated: task, bounds, columns, method and tolerance. Another word is another digest.
     """
     policy = read_policy(file)
     waiting = _waiting(policy)
     if digest is None:
         for job, entry in waiting.items():
-            click.echo(f"{job}\n  owners: {', '.join(entry['owners'])}")
-            for name, value in entry["stated"].items():
-                click.echo(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
+            click.echo(job)
+            for line in describe_job(policy, entry):
+                click.echo(f"  {line}")
+            if show_all:
+                for name, value in entry["stated"].items():
+                    click.echo(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
         if not waiting:
             click.echo("no job is waiting")
         return
@@ -141,6 +149,27 @@ def _waiting(policy: SitePolicy) -> dict[str, dict[str, Any]]:
     """Jobs that were asked for and not approved yet, by digest."""
     entries = {e["job"]: e for e in read_log(audit_folder(policy)) if e["event"] == "await approval"}
     return {job: entry for job, entry in entries.items() if not approval_file(policy, job).exists()}
+
+
+@site.command()
+@click.argument("file", type=FILE)
+@click.option("--full", is_flag=True, help="Every answer, a line each.")
+def ledger(file: Path, full: bool) -> None:
+    """Print what has left the table, run by run, and what is left of its budget; checks the log's chain."""
+    policy = read_policy(file)
+    try:
+        entries = list(read_log(audit_folder(policy)))
+    except CheckpointError as error:
+        click.echo(f"fedpact: {error} [{error.code}]", err=True)
+        sys.exit(1)
+    first, *runs = describe_releases(policy, Releases(entries))
+    click.echo(first)
+    for line in runs:
+        click.echo(f"- {line}")
+    if full:
+        for entry in entries:
+            if entry["event"] == "answer":
+                click.echo(_line(entry))
 
 
 @site.command()

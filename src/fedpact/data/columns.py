@@ -190,6 +190,19 @@ def open_csv(path: Path) -> Iterator[TextIO]:
         raise DataError(words, code="FP-DATA-009") from error
 
 
+def file_rows(path: Path) -> Iterator[bytes]:
+    """The rows of a file as they stand there, without their order: to tell by how many two versions of it differ."""
+    if path.suffix == ".parquet":
+        names, columns = read_parquet(path, None)
+        for row in zip(*(columns[name].cells for name in names), strict=True):
+            yield repr(row).encode()
+        return
+    with open_csv(path) as file:
+        next(file, "")
+        for line in file:
+            yield line.strip().encode()
+
+
 def find_delimiter(header: str) -> str:
     """What separates the cells of a header: whichever it has most of, a comma where it has none."""
     return max(DELIMITERS, key=header.count)

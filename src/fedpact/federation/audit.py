@@ -39,10 +39,11 @@ class AuditLog:
         """Digest of the last line: noted elsewhere, it shows whether the end was cut off."""
         return self._last
 
-    def write(self, event: str, **facts: Any) -> None:
-        """Append a line, on disk when this returns."""
+    def write(self, event: str, **facts: Any) -> dict[str, Any]:
+        """Append an entry, on disk when this returns it."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": time, "event": event, **facts, "previous": self._last}, ensure_ascii=False)
+        entry = {"time": time, "event": event, **facts, "previous": self._last}
+        line = json.dumps(entry, ensure_ascii=False)
         if not self._files or self._files[-1].stat().st_size >= LARGEST:
             self._files.append(self.folder / f"audit-{len(self._files) + 1:06d}.jsonl")
         handle = os.open(self._files[-1], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
@@ -51,6 +52,7 @@ class AuditLog:
             target.flush()
             os.fsync(target.fileno())
         self._last = _digest(line.encode())
+        return entry
 
 
 def read_log(folder: str | Path) -> Iterator[dict[str, Any]]:

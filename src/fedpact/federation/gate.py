@@ -6,11 +6,14 @@ The policy decides, the audit log remembers; a site that is restarted reads from
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from datetime import UTC, datetime
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,9 @@ from fedpact.federation.audit import AuditLog, read_log
 from fedpact.federation.identity import Identity, signed_by, split_signed
 from fedpact.federation.messages import Order, Sealed, hidden_fields, is_masked, payload, sealed_size
 from fedpact.federation.policy import SitePolicy
+from fedpact.federation.releases import Releases
 from fedpact.federation.rules import (
+    ABOUT_ERRORS,
     ABOUT_ORDER,
     ABOUT_PAST,
     ABOUT_REPLY,
@@ -56,49 +61,52 @@ SHARED = ("local_steps", "splitting", "shared")
 HALF = re.compile("_(owner|party|errors)$")
 
 
-@dataclass
-class _Run:
-    """What this site has answered in one run."""
-
-    charter: str
-    method: str = ""
-    exchanges: int = 0
-    questions: int = 0
-    bytes: int = 0
+#: Steps with rules of their own: who concluded with a model may be asked once for what is near its boundaries.
+CONCLUDE = "fedpact.solvers.steps:conclude"
+INFER = "fedpact.solvers.equations:infer_share"
+#: Fields read owner by owner that hold nothing of its rows: how a share is made, who answers, how much it worked.
+# fmt: off
+NO_NUMBERS = frozenset({
+    "names", "before_names", "cell", "withheld", "uncovered", "defects", "wrong", "cone", "coupled", "dim", "split",
+    "columns", "people", "peers", "public", "signature", "job", "task", "table", "time", "model", "gradients",
+    "hessians",
+})
+# fmt: on
+#: Messages of strangers that a site writes down in a day; of more it counts the powers of ten.
+STRANGERS = 20
+#: Characters of an error that are written down.
+TEXT = 2000
 
 
 class Gate:
     """Enforces a site's policy, fail-closed, and keeps its audit log.
 
     identity: the site's key, with which its replies are signed
+    releases: what has left the table, by run
     """
 
     def __init__(self, policy: SitePolicy, identity: Identity, audit: AuditLog) -> None:
         self.policy = policy
         self.identity = identity
         self.audit = audit
-        self._runs: dict[str, _Run] = {}
+        self.releases = Releases()
         self._begun: list[dict[str, Any]] = []
         self._approved: set[str] = set()
+        self._strangers: Counter[str] = Counter()
         for entry in read_log(audit.folder):
             self._recall(entry)
 
     def _recall(self, entry: dict[str, Any]) -> None:
         """Count what the log says was answered."""
-        event = entry["event"]
-        if event == "run":
+        self.releases.note(entry)
+        if entry["event"] == "run":
             self._begun.append(entry)
-            self._runs[entry["run"]] = _Run(entry["charter"], entry.get("method", ""))
-        elif event == "answer":
-            self._count(self._runs[entry["run"]], entry)
-        elif event == "approve":
+        elif entry["event"] == "approve":
             self._approved.add(entry["job"])
 
-    @staticmethod
-    def _count(run: _Run, entry: Mapping[str, Any]) -> None:
-        run.exchanges += 1
-        run.questions += bool(entry["told"])
-        run.bytes += entry["bytes"]
+    def _write(self, event: str, **facts: Any) -> None:
+        """Write an entry to the log, and count it."""
+        self._recall(self.audit.write(event, **facts))
 
     # --------------------------------------------------------------------------------------------------- what comes in
 
@@ -117,18 +125,21 @@ class Gate:
         order: Order,
         data: Callable[[], str],
         found: Callable[[Mapping[str, Any]], Mapping[str, Found]],
+        rows: Callable[[], Iterable[bytes]] = tuple,
     ) -> Peers:
         """Judge an order before it runs: its run, its task, and what the run has asked so far.
 
-        data: gives the digest of the table; found: the fields of a task that a fit finds
+        data: gives the digest of the table; found: the fields of a task that a fit finds; rows: gives the table's rows
         Returns what the owner knows of the others, for secure sums.
         """
         charter = read_charter(message.get("charter"), coordinator)
         if charter.run != order.run:
             raise Refused(f"{self.policy.name}: an order under the charter of another run", code="FP-REFUSED-015")
+        if (known := self.releases.runs.get(charter.run)) is not None:
+            check(self.policy, ABOUT_ERRORS, known.errors)
         if message["task"] is not None:
             self.admit_task(message["task"], charter.job, found)
-        self.admit_run(charter, data)
+        self.admit_run(charter, data, rows)
         self.admit_order(str(message["step"]), order)
         job = digest_of(charter.job)
         return Peers(
@@ -141,13 +152,14 @@ class Gate:
             digest_of(charter),
         )
 
-    def admit_run(self, charter: Charter, data: Callable[[], str]) -> None:
+    def admit_run(self, charter: Charter, data: Callable[[], str], rows: Callable[[], Iterable[bytes]] = tuple) -> None:
         """Judge a run when its first order comes; later orders must belong to the same charter.
 
         data: gives the digest of the table; two runs on the same data must not differ by one owner or one category
+        rows: gives its rows; two runs on versions of one table must not differ by a few of them
         """
         digest = digest_of(charter)
-        known = self._runs.get(charter.run)
+        known = self.releases.runs.get(charter.run)
         if known is not None:
             if known.charter != digest:
                 raise Refused(
@@ -164,14 +176,17 @@ class Gate:
             "levels": _levels(charter.job),
             "held_out": _held_out(charter.job),
             "method": method_stated(charter.job),
+            "label": str(charter.job.get("label") or ""),
         }
-        past = Past(self._runs_today(), self._similar(facts), self._is_approved(job))
-        if self.policy.approval and not past.approved:
-            self.audit.write("await approval", job=job, stated=charter.job, owners=charter.owners)
+        changed = self._compare_rows(facts["data"], rows)
+        approved = self._is_approved(job)
+        others = () if approved else self._other_owners(facts)
+        past = Past(self.releases.begun_since(1), self._similar(facts), approved, self.releases.told, others, changed)
+        if (self.policy.approval or others) and not approved:
+            asked = {"stated": charter.job, "owners": charter.owners, "coordinator": charter.coordinator}
+            self.audit.write("await approval", job=job, **asked)
         check(self.policy, ABOUT_PAST, past)
-        self.audit.write("run", run=charter.run, charter=digest, job=job, **facts)
-        self._begun.append({"run": charter.run, "time": datetime.now(UTC).isoformat(), **facts})
-        self._runs[charter.run] = _Run(digest, facts["method"])
+        self._write("run", run=charter.run, charter=digest, job=job, **facts)
 
     def admit_task(
         self,
@@ -199,40 +214,66 @@ class Gate:
         check(self.policy, ABOUT_SUMS, watch)
 
     def admit_order(self, step: str, order: Order) -> None:
-        run = self._runs[order.run]
-        traffic = Traffic(method_of(step), run.exchanges + 1, run.bytes, longest(order), asked_steps(order), run.method)
+        run = self.releases.runs[order.run]
+        traffic = Traffic(
+            method_of(step),
+            run.exchanges + 1,
+            run.bytes,
+            longest(order),
+            asked_steps(order),
+            run.method,
+            self.releases.released + 1,
+        )
         check(self.policy, ABOUT_ORDER, traffic)
+        if step == INFER and (run.steps[INFER] or model_digest(order) not in run.models):
+            raise Refused(
+                f"{self.policy.name}: standard errors are told once, of a model that the run has ended with",
+                code="FP-REFUSED-649",
+            )
 
     # ---------------------------------------------------------------------------------------------------- what goes out
 
-    def release(self, step: str, order: Order, sealed: Sealed[Any]) -> None:
+    def release(self, step: str, order: Order, sealed: Sealed[Any], rows: float = math.inf) -> None:
         """Write down what leaves. Refused when it holds sums in the clear that the policy wants masked, or tells more.
 
-        Numbers of this owner alone are told as often as the policy says, in a whole run.
+        Numbers of this owner alone are told as often as the policy says, in a whole run, and in a month.
+        rows: the fewest effective rows behind its sums
         """
         masked = is_masked(sealed.sums)
         check(self.policy, ABOUT_REPLY, bool(sealed.sums.size) and not masked)
         told = told_fields(sealed)
-        run = self._runs[order.run]
+        run = self.releases.runs[order.run]
         if told:
-            check(self.policy, ABOUT_TOLD, run.questions + 1)
-        entry = {
-            "run": order.run,
-            "round": order.round,
-            "step": step,
-            "told": told,
-            "sums": int(sealed.sums.size),
-            "masked": masked,
-            "withheld": getattr(sealed.kept, "withheld", ""),
-            "bytes": sealed_size(sealed),
-        }
-        self._count(run, entry)
-        self.audit.write("answer", **entry)
+            check(self.policy, ABOUT_TOLD, (run.questions + 1, self.releases.told + 1))
+        self._write(
+            "answer",
+            run=order.run,
+            round=order.round,
+            step=step,
+            told=told,
+            sums=int(sealed.sums.size),
+            masked=masked,
+            withheld=getattr(sealed.kept, "withheld", ""),
+            bytes=sealed_size(sealed),
+            rows=None if rows == math.inf else round(rows, 1),
+            model=model_digest(order) if step == CONCLUDE else "",
+        )
 
-    def refuse(self, error: Exception, step: str) -> None:
-        """Write down a refusal, or a step that failed; the log is the owner's own, and may hold the whole text."""
+    def refuse(self, error: Exception, step: str, run: str = "") -> None:
+        """Write down a refusal, or a step that failed; the log is the owner's own, and may hold the whole text.
+
+        run: in which an order was signed; empty: nobody knows who sent the message, and many of them are not written
+        """
         code = error.code if isinstance(error, FedpactError) else type(error).__name__
-        self.audit.write("refuse", step=step, code=code, text=str(error))
+        again = {}
+        if not run:
+            today = datetime.now(UTC).date().isoformat()
+            self._strangers[today] += 1
+            number = self._strangers[today]
+            if number > STRANGERS and number != 10 ** round(math.log10(number)):
+                return
+            again = {"today": number}
+        self._write("refuse", run=run, step=step[:TEXT], code=code, text=str(error)[:TEXT], **again)
 
     def _is_approved(self, job: str) -> bool:
         """Whether a person approved the job; written down when it is first noticed."""
@@ -244,9 +285,39 @@ class Gate:
 
     # ------------------------------------------------------------------------------------------------------- the past
 
-    def _runs_today(self) -> int:
-        since = (datetime.now(UTC) - timedelta(days=1)).isoformat()
-        return sum(entry["time"] >= since for entry in self._begun)
+    def _other_owners(self, new: Mapping[str, Any]) -> tuple[str, ...]:
+        """Owners of the last run about the same label, where they are others: sums over several sets tell one apart."""
+        before = [set(entry["owners"]) for entry in self._begun if entry.get("label", "") == new["label"]]
+        if not before or before[-1] == set(new["owners"]):
+            return ()
+        return tuple(sorted(before[-1]))
+
+    def _compare_rows(self, data: str, rows: Callable[[], Iterable[bytes]]) -> int:
+        """The fewest rows by which this table differs from an earlier version that was run on; 0: from none.
+
+        Of every version a list of salted digests of its rows is kept, which tells nobody but the site anything.
+        """
+        if not data:
+            return 0
+        folder = self.policy.state / "rows"
+        file = folder / f"{data}.txt"
+        if file.exists():
+            return 0
+        salt = self.identity.sign("rows", b"salt")
+        own = Counter(blake2b(row, key=salt[:64], digest_size=8).hexdigest() for row in rows())
+        if not own:
+            return 0
+        apart = []
+        for version in {str(entry["data"]) for entry in self._begun}:
+            path = folder / f"{version}.txt"
+            if path.exists():
+                earlier = Counter(path.read_text().split())
+                apart.append((own - earlier).total() + (earlier - own).total())
+        fewest = min(apart, default=0)
+        if not 0 < fewest < self.policy.rows_changed:  # else it is refused, and nothing was run on it
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_private(file, "\n".join(sorted(own.elements())))
+        return fewest
 
     def _similar(self, new: Mapping[str, Any]) -> int:
         """Earlier runs on the same data whose sums, beside those of this run, would tell one part of them alone."""
@@ -274,12 +345,31 @@ def read_charter(content: Any, coordinator: str) -> Charter:
 
 
 def told_fields(sealed: Sealed[Any]) -> list[str]:
-    """Fields of a reply that tell numbers of this owner alone."""
+    """Fields of a reply that tell numbers of this owner alone, whatever their type."""
     if not sealed.kept.tells:
         return []
     sums = hidden_fields(type(sealed.kept), is_masked(sealed.sums))
     values = {f.name: getattr(sealed.kept, f.name) for f in fields(sealed.kept) if f.name not in sums}
-    return [name for name, value in values.items() if isinstance(value, float) or (np.ndim(value) and np.size(value))]
+    return [name for name, value in values.items() if name not in NO_NUMBERS and _is_told(value)]
+
+
+def _is_told(value: Any) -> bool:
+    """Whether a value may hold a number of the rows; a flag says one bit."""
+    if isinstance(value, bool | np.bool_) or value is None:
+        return False
+    return bool(np.size(value)) if np.ndim(value) else value != ""
+
+
+def model_digest(order: Order) -> str:
+    """Of the model that an order is about; empty where there is none."""
+    w = getattr(order, "w", None)
+    return "" if w is None else sha256(np.ascontiguousarray(w, dtype=np.float64).tobytes()).hexdigest()
+
+
+def write_private(path: Path, text: str) -> None:
+    """A file that nobody else on the machine reads."""
+    with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as target:
+        target.write(text)
 
 
 def method_of(step: str) -> str:

@@ -17,7 +17,7 @@ from fedpact.errors import OptionError, OwnerError, install
 from fedpact.types import Buffer
 
 #: What is signed: a job, an order, a reply, the key of a secure sum, evidence, a list of keys, and what salts a table.
-Purpose = Literal["job", "order", "reply", "sum key", "evidence", "roster", "table"]
+Purpose = Literal["job", "order", "reply", "sum key", "evidence", "roster", "table", "rows"]
 #: Length of a signature in bytes.
 SIGNATURE = 64
 PUBLIC = re.compile(r"[0-9a-f]{64}")

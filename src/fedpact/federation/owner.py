@@ -132,6 +132,7 @@ class Owner:
         self._admit = admit
         self._behind = behind
         self.watch = Watch()  # of the last step
+        self.repeated = False  # whether the last reply was given before
         self._peers = peers or secure_sum.Peers(name)
         self._first = source
         self._source = source
@@ -164,6 +165,8 @@ class Owner:
         """
         _check_order(self.name, order)
         self._take(task)
+        self.repeated = False
+        self.watch = Watch()
         known = self._memory or self._load(order.run)
         self._memory = known
         self._check(order, known)
@@ -179,6 +182,7 @@ class Owner:
                 raise OwnerError(
                     f"{self.name}: round {order.round} was answered before, for another order", code="FP-OWNER-003"
                 )
+            self.repeated = True
             return sealed
         if order.round <= known.round:
             raise OwnerError(
@@ -267,6 +271,8 @@ class Owner:
                 self.save()
             sealed = self._work(step, order, known)[1]
             self._looked = (key, sealed)
+        else:
+            self.repeated = True
         return sealed
 
     @property

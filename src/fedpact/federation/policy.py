@@ -103,7 +103,7 @@ class SitePolicy:
     rows: int = _key("require", "whole", "rows of the table, at least", 20)
     rows_per_class: int = _key("require", "whole", "rows of each class, at least", 5)
     rows_per_group: int = _key("require", "whole", "rows of each group, at least", 5)
-    rows_per_parameter: float = _key("require", "number", "rows for each number of the model, at least", 1.0)
+    rows_per_parameter: float = _key("require", "number", "rows for each number of the model, at least", 3.0)
     least_people: int = _key("require", "whole", "people that all parties of a vertical task have, at least", 20)
     effective_rows: float = _key(
         "require",
@@ -117,10 +117,19 @@ class SitePolicy:
         "what an owner, or a class, weighs in every sum, at least: a part of what it would if all weighed alike",
         0.33,
     )
+    rows_changed: int = _key(
+        "require", "whole", "rows by which a table differs from its earlier versions, at least, before it is run on", 5
+    )
+    same_owners: bool = _key(
+        "require", "bool", "runs about one label are of the same owners, unless a person approves the job", True
+    )
     approval: bool = _key("require", "bool", "whether a person approves each new job: `fedpact site approve`", False)
 
-    exchanges: int = _key("limit", "whole", "exchanges of a run", 2000)
+    exchanges: int = _key("limit", "whole", "exchanges of a run", 200)
+    releases: int = _key("limit", "whole", "answers of all runs together that leave the table in 30 days", 2000)
     questions: int = _key("limit", "whole", "answers of a run that tell numbers of this owner alone", 12)
+    questions_a_month: int = _key("limit", "whole", "the same of all runs together, in 30 days", 200)
+    errors: int = _key("limit", "whole", "orders of a run that fail or are refused, until it is over", 5)
     bytes: int = _key("limit", "whole", "bytes that leave in a run", 2**30)
     constraints: int = _key("limit", "whole", "constraints in the list of a job: each is a question about its rows", 12)
     bounds_apart: float = _key(
@@ -135,9 +144,11 @@ class SitePolicy:
     scales: float = _key(
         "limit", "number", "by what factor a job's scales of the columns may differ from those of the table", 1e6
     )
+    levels: int = _key("limit", "whole", "levels of a column of categories", 40)
+    level_share: float = _key("limit", "number", "the same, as a part of the rows", 0.33)
     length: int = _key("limit", "whole", "numbers in one vector that a job asks for", 2_000_000)
     local_steps: int = _key("limit", "whole", "local steps that one order may ask for", 10_000)
-    runs_a_day: int = _key("limit", "whole", "runs that may begin in 24 hours", 50)
+    runs_a_day: int = _key("limit", "whole", "runs that may begin in 24 hours", 5)
     similar_runs: int = _key(
         "limit",
         "whole",

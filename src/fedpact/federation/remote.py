@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import replace
@@ -24,7 +24,7 @@ from fedpact.federation.memory import Step
 from fedpact.federation.messages import Order, Sealed, not_finite
 from fedpact.federation.metrics import METRICS
 from fedpact.federation.owner import Owner, Sourced, named
-from fedpact.federation.rules import Finding, Found
+from fedpact.federation.rules import Finding, Found, Rowed
 from fedpact.federation.secure_sum import Peers
 from fedpact.federation.wire import (
     STEPS,
@@ -112,7 +112,7 @@ class Site:
                 return dumps(self._answer(message, coordinator))
         except Exception as error:
             if self._gate is not None:
-                self._gate.refuse(error, str(message.get("step", "")))
+                self._gate.refuse(error, str(message.get("step", "")), run_of(message) if coordinator else "")
             task = message.get("task")
             if self._full_text:
                 return _failed(replace(Failure.of(error, task), text=str(error)))
@@ -134,15 +134,20 @@ class Site:
         order: Order = from_tree(order_type(step), message["order"], "order")
         peers = self._peers
         if self._gate is not None:
-            peers = self._gate.admit(message, coordinator, order, self._digest, self._found)
-        sealed = self._owner(order.run, peers).handle(step, order, message["task"])
-        if self._gate is not None:
-            self._gate.release(message["step"], order, sealed)
+            peers = self._gate.admit(message, coordinator, order, self._digest, self._found, self._rows)
+        owner = self._owner(order.run, peers)
+        sealed = owner.handle(step, order, message["task"])
+        if self._gate is not None and not owner.repeated:  # what is answered from memory has left before
+            self._gate.release(message["step"], order, sealed, owner.watch.rows)
         return {"run": order.run, "round": order.round, "reply": sealed_to_tree(sealed)}
 
     def _found(self, task: Mapping[str, Any]) -> Mapping[str, Found]:
         """The fields of a task that a fit finds; a source that does not know of any lets none change."""
         return self._source.found(task) if isinstance(self._source, Finding) else {}
+
+    def _rows(self) -> Iterable[bytes]:
+        """Of the table, where the source knows them."""
+        return self._source.rows() if isinstance(self._source, Rowed) else ()
 
     def _digest(self) -> str:
         """Of the data, where the source knows it."""
@@ -168,6 +173,12 @@ class Site:
         """Erase old runs from the disk; where owner and coordinator are one organisation, the checkpoint has them."""
         if self._folder is not None and not self._full_text:
             forget(self._folder)
+
+
+def run_of(message: Mapping[str, Any]) -> str:
+    """The run that an order says it belongs to; empty where it says nothing."""
+    order = message.get("order")
+    return str(order.get("run", ""))[:64] if isinstance(order, Mapping) else ""
 
 
 def refuse(error: Exception, job: object = None, small_cells: int = 0) -> bytes:

@@ -83,10 +83,18 @@ class Finding(Protocol):
     def found(self, task: Mapping[str, Any]) -> Mapping[str, Found]: ...
 
 
+@runtime_checkable
+class Rowed(Protocol):
+    """What builds an owner's shares, and gives the rows of its table as they stand there: to compare versions of it."""
+
+    def rows(self) -> Iterator[bytes]: ...
+
+
 @dataclass(frozen=True)
 class Counts:
     """Of an owner's table, for one task: rows by class and group (empty: the task has none), numbers of its model.
 
+    levels: of the column with the most of them, among categories, classes and groups
     spans: deviation of every column that varies here, in the units that the task scales it by
     reach: of the value that is farthest from where the task puts zero, in the same units
     total: weight of its rows, and what the task says is that of all owners' rows (0: it says nothing)
@@ -96,6 +104,7 @@ class Counts:
     classes: tuple[int, ...] = ()
     groups: tuple[int, ...] = ()
     parameters: int = 0
+    levels: int = 0
     spans: tuple[float, ...] = ()
     reach: float = 0.0
     total: tuple[float, float] = (0.0, 0.0)
@@ -111,6 +120,7 @@ class Traffic:
 
     method: whose step the order asks for; empty for steps that all methods share
     stated: the method that the job states; "auto" and empty: any that the policy allows
+    released: answers that left the table in the last month, this one among them
     length: of the longest vector that the order holds or asks for
     steps:  local steps that the order asks for
     """
@@ -121,15 +131,24 @@ class Traffic:
     length: int
     steps: int
     stated: str = ""
+    released: int = 0
 
 
 @dataclass(frozen=True)
 class Past:
-    """What this site has done before: runs that began in the last 24 hours, and runs that the new one resembles."""
+    """What this site has done before: runs that began in the last 24 hours, and runs that the new one resembles.
+
+    told:    answers of the last month that told numbers of this owner alone
+    others:  who took part in the last run about the same label, where they are others than now
+    changed: rows by which the table differs from an earlier version that was run on, the fewest; 0: none
+    """
 
     runs_today: int
     similar: int
     approved: bool
+    told: int = 0
+    others: tuple[str, ...] = ()
+    changed: int = 0
 
 
 F = TypeVar("F")
@@ -157,6 +176,8 @@ ABOUT_PAST: tuple[Rule[Past], ...] = (
     Rule("approval", "FP-REFUSED-010", lambda p, past: past.approved or not p.approval),
     Rule("runs_a_day", "FP-REFUSED-011", lambda p, past: past.runs_today < p.runs_a_day),
     Rule("similar_runs", "FP-REFUSED-012", lambda p, past: past.similar <= p.similar_runs),
+    Rule("rows_changed", "FP-REFUSED-646", lambda p, past: not 0 < past.changed < p.rows_changed),
+    Rule("same_owners", "FP-REFUSED-647", lambda p, past: not (past.others and p.same_owners)),
 )
 #: Rules about a task, judged whenever it changes: the scaling and the bounds of a job are found on the way.
 ABOUT_TASK: tuple[Rule[Mapping[str, Any]], ...] = (
@@ -197,6 +218,11 @@ ABOUT_TABLE: tuple[Rule[Counts], ...] = (
         "FP-REFUSED-639",
         lambda p, table: all(1 / p.scales <= span <= p.scales for span in table.spans) and table.reach <= p.scales,
     ),
+    Rule(
+        "levels",
+        "FP-REFUSED-652",
+        lambda p, table: table.levels <= p.levels and table.levels <= p.level_share * table.rows,
+    ),
     Rule("total_rows", "FP-REFUSED-642", lambda p, table: not 0 < table.total[1] < table.total[0]),
 )
 #: Rules about what a step computed, judged before its reply is remembered: the rows behind its sums, and its model.
@@ -208,8 +234,14 @@ ABOUT_SUMS: tuple[Rule[Watch], ...] = (
 ABOUT_REPLY: tuple[Rule[bool], ...] = (
     Rule("secure_sums", "FP-REFUSED-007", lambda p, bare: not (bare and p.secure_sums)),
 )
-#: Rules about a reply that tells numbers of this owner alone, judged before it leaves: how many there are with it.
-ABOUT_TOLD: tuple[Rule[int], ...] = (Rule("questions", "FP-REFUSED-041", lambda p, told: told <= p.questions),)
+#: Rules about a reply that tells numbers of this owner alone, judged before it leaves: how many there are with it, in
+#: this run and in the last month.
+ABOUT_TOLD: tuple[Rule[tuple[int, int]], ...] = (
+    Rule("questions", "FP-REFUSED-041", lambda p, told: told[0] <= p.questions),
+    Rule("questions_a_month", "FP-REFUSED-650", lambda p, told: told[1] <= p.questions_a_month),
+)
+#: Rules about the orders of a run that failed or were refused: what an error tells is told, too.
+ABOUT_ERRORS: tuple[Rule[int], ...] = (Rule("errors", "FP-REFUSED-648", lambda p, errors: errors < p.errors),)
 #: Rules about an order, judged before it runs.
 ABOUT_ORDER: tuple[Rule[Traffic], ...] = (
     Rule(
@@ -224,6 +256,7 @@ ABOUT_ORDER: tuple[Rule[Traffic], ...] = (
         lambda p, traffic: not traffic.method or traffic.stated in ("", "auto", traffic.method),
     ),
     Rule("exchanges", "FP-REFUSED-040", lambda p, traffic: traffic.exchanges <= p.exchanges),
+    Rule("releases", "FP-REFUSED-651", lambda p, traffic: traffic.released <= p.releases),
     Rule("bytes", "FP-REFUSED-042", lambda p, traffic: traffic.bytes <= p.bytes),
     Rule("length", "FP-REFUSED-043", lambda p, traffic: traffic.length <= p.length),
     Rule("local_steps", "FP-REFUSED-044", lambda p, traffic: traffic.steps <= p.local_steps),

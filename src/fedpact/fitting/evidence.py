@@ -25,7 +25,7 @@ from fedpact.federation.identity import signed_by
 from fedpact.federation.messages import Summed, rebuild, seal
 from fedpact.federation.secure_sum import add_parts
 from fedpact.fitting.agreement import Finished, Measured, measure
-from fedpact.problem import Certificate, Misses, Share, weigh
+from fedpact.problem import Certificate, Misses, Share, round_up, weigh
 from fedpact.problem.certificate import TOGETHER
 from fedpact.solvers.steps import Judged, judged_terms, model_of
 from fedpact.tasks import Task, read_task
@@ -85,7 +85,9 @@ class Attested(Judged, Measured, Signed):
         now = _measured(self, MEASURED).withhold(least)
         none: dict[str, Any] = {"values": np.zeros(0), "withheld": "[]", "bare": True}
         then = replace(_measured(self, BEFORE), **none).withhold(least)
-        named = {field: getattr(then, name) for name, field in BEFORE.items()}
+        named: dict[str, Any] = {field: getattr(then, name) for name, field in BEFORE.items()}
+        if least:  # as they were told when the solve ended
+            named |= {name: round_up(getattr(self, name)) for name in ("feasibility", "violation", "private")}
         if self.promised_rows.min(initial=np.inf) < least:
             named |= {"promised_hits": np.zeros(0), "promised_rows": np.zeros(0)}
         return replace(self, **vars(now), **named)

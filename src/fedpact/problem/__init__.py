@@ -12,7 +12,7 @@ from fedpact.problem.infeasibility import (
     owner_evidence,
     prove_infeasible,
 )
-from fedpact.problem.measure import Measure, round_to_rows
+from fedpact.problem.measure import Measure, round_to_rows, round_up
 from fedpact.problem.monotone import MinimaxProblem, MonotoneProblem
 from fedpact.problem.party import DistantParty, Party, PartyLike, Piece
 from fedpact.problem.remote import Description, RemoteProblem, describe
@@ -57,6 +57,7 @@ __all__ = [
     "owner_terms",
     "prove_infeasible",
     "round_to_rows",
+    "round_up",
     "score_losses",
     "weigh",
 ]

@@ -31,6 +31,21 @@ class Measure(float):
         return cls(rows, rows, cell)
 
 
+def round_up(value: float) -> float:
+    """The next number of two significant digits that is not smaller, by size: what is left of an error, told to others.
+
+    An owner's own residual at a chosen point tells of its rows by every digit; whether it is below a tolerance of two
+    digits stays the same.
+    """
+    if value == 0 or not math.isfinite(value):
+        return value
+    rounded = float(f"{value:.1e}")
+    if abs(rounded) >= abs(value):
+        return rounded
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
+    return float(f"{value + math.copysign(step, value):.1e}")
+
+
 def round_to_rows(value: float, rows: int) -> float:
     """The number with as many significant digits as the number of rows has, two at least.
 

@@ -26,11 +26,13 @@ from fedpact.problem import (
     describe,
     find_wrong_parts,
     owner_terms,
+    round_up,
 )
 from fedpact.problem.ray import RayTerms, add_rays, holder_terms, judge_ray, reach_of
 from fedpact.problem.share import evaluate
 from fedpact.solvers.run import Run
 from fedpact.types import Matrix, Vector
+from fedpact.watching import unwatched
 
 if TYPE_CHECKING:
     from fedpact.solvers.inference import Inference
@@ -354,7 +356,8 @@ def probe_fields(
     none = np.zeros(share.multiplier_length)
     own, user_w, _ = share.own(w, none)
     along = share.own(ray, none)[1]
-    found = vars(holder_terms(own, user_w, along, coupled_length, reach))
+    with unwatched():  # far out slopes single rows out; what leaves is their sum along one way
+        found = vars(holder_terms(own, user_w, along, coupled_length, reach))
     if not secure:
         return found
     cut = {name: np.clip(np.asarray(value), LEAST, MOST) for name, value in found.items() if name != "far_violation"}
@@ -438,6 +441,14 @@ class Concluded(Judged):
     far_coupled: Summed[Vector]
     side_coupled: Summed[Vector]
     wrong: str
+
+    def withhold(self, least: int) -> Self:
+        """What is left of errors is told roughly, where the owner rounds what it tells of itself alone."""
+        if not least:
+            return self
+        names = ("feasibility", "violation", "private")
+        rounded: dict[str, Any] = {name: round_up(getattr(self, name)) for name in names}
+        return replace(self, **rounded)
 
 
 @client_step

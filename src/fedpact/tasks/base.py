@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
 from fedpact.alignment import People
+from fedpact.data.columns import file_rows
 from fedpact.errors import DataError, OptionError, OwnerError
 from fedpact.federation.aligned import Rows as RowNumbers
 from fedpact.federation.digest import digest
@@ -366,6 +367,10 @@ class FileSource(Source):
 
     def digest(self) -> str:
         return digest_of_files(self.path)
+
+    def rows(self) -> Iterator[bytes]:
+        """Its rows as they stand there."""
+        return file_rows(self.path)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy reads the file itself."""

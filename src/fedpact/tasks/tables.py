@@ -244,7 +244,8 @@ class TableTask(Task):
         return measures
 
     def count(self, held: Rows) -> Counts:
-        found = Counts(effective_rows(len(held.y), held.weight), parameters=self.parameters)
+        levels = max((len(levels) for levels in self.categories.values()), default=0)
+        found = Counts(effective_rows(len(held.y), held.weight), parameters=self.parameters, levels=levels)
         if self.total_rows:
             found = replace(found, total=(total_weight(held.X, held.weight), self.total_rows))
         if self.scaling is None:

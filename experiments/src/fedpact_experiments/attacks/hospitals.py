@@ -98,7 +98,7 @@ class Coordinator:
 
     def stamp(self, order: Order) -> Order:
         self.round += 1
-        return replace(order, run=self.run, round=self.round, after=self.round - 1, secure=self.secure)
+        return replace(order, run=self.run, round=self.round, secure=self.secure)
 
     def ask(self, step: Step, order: Order, tasks: Mapping[str, Any] | Task | None = None) -> dict[str, Sealed[Any]]:
         """The replies of all sites; tasks: one for all, or another one for each of them."""
