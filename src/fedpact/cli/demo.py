@@ -12,7 +12,7 @@ from rich.table import Table
 from fedpact import data
 from fedpact.fitting import Fit, fit
 from fedpact.problem import FederatedProblem, Share
-from fedpact.report.tables import table, terminal
+from fedpact.report.tables import print_table, table
 from fedpact.report.what_left import tell_what_left
 from fedpact.report.wording import GOOD, state
 from fedpact.solve import solve
@@ -65,15 +65,14 @@ def _pool(found: Fit, owners: Mapping[str, Rows]) -> FederatedProblem:
 
 
 def _show(found: Fit, pooled: Solution, seconds: float) -> None:
-    console = terminal()
-    console.print(_hospital_table(found))
-    console.print(_model_table(found, pooled))
+    print_table(_hospital_table(found))
+    print_table(_model_table(found, pooled))
     answer = found.solution
     c = answer.certificate
     traffic = found.communication
     fields = [field for owner in traffic.owners.values() for field in owner.fields]
     gap = abs(answer.objective - pooled.objective) / abs(pooled.objective)
-    console.print(
+    click.echo(
         f"{answer.status}: {answer.reason}\n"
         f"certificate  stationarity {c.stationarity:.1e}, feasibility {c.feasibility:.1e}, violation {c.violation:.1e} "
         f"(asked: {answer.tol[0]:g})\n"
@@ -81,8 +80,6 @@ def _show(found: Fit, pooled: Solution, seconds: float) -> None:
         f"cost         {traffic.rounds} exchanges with the model without constraints, {answer.rounds} for this one, "
         f"{traffic.bytes / 1e6:.2f} MB over {len(found.measures)} hospitals, {seconds:.1f} s, {answer.method}\n"
         f"left owners  {tell_what_left(fields)}",
-        highlight=False,
-        soft_wrap=True,
     )
 
 

@@ -15,7 +15,7 @@ from fedpact.fitting import Evaluation
 from fedpact.fitting.evaluation import RATES
 from fedpact.jobs.evaluation import evaluate_run, job_of, refuse_code
 from fedpact.jobs.evidence_file import EVALUATION
-from fedpact.report.tables import table, terminal
+from fedpact.report.tables import print_table, table
 from fedpact.statistics.evaluation import Outcome, Rate
 from fedpact.tasks.base import SERVER
 
@@ -108,7 +108,7 @@ def _show_rates(found: Evaluation) -> None:
     for owner, rates in found.rates.items():
         cells = [cell for name in names for cell in _rate_cells(rates.get(name), name in found.withheld.get(owner, ()))]
         shown.add_row(owner, _rows_of(found, owner), *cells)
-    terminal().print(shown)
+    print_table(shown)
 
 
 def _rate_cells(rate: Rate | None, withheld: bool) -> tuple[str, str]:
@@ -132,14 +132,14 @@ def _show_errors(found: Evaluation) -> None:
     for owner, measures in found.measures.items():
         cells = [f"{measures[name]:.4g}" if name in measures else "withheld" for name in names]
         shown.add_row(owner, _rows_of(found, owner), *cells)
-    terminal().print(shown)
+    print_table(shown)
 
 
 def _show_bounds(found: Evaluation) -> None:
     shown = table("owner", "constraint", "rows", "value", f"{100 * found.level:g} %", "bound", "here", "for new rows")
     for one in found.bounds:
         shown.add_row(*_bound_cells(one))
-    terminal().print(shown)
+    print_table(shown)
     click.echo(
         "here: whether the value on these rows meets the bound; for new rows: borne out or contradicted where exact "
         "tests show it, corrected for the number of bounds (Holm), else open; an interval is of one rate by itself\n"

@@ -15,7 +15,7 @@ from fedpact.fitting.profile import QUANTILES, Described, Description
 from fedpact.jobs import read_job
 from fedpact.jobs.profile import profile_job
 from fedpact.report.files import explain_write_errors
-from fedpact.report.tables import table, terminal
+from fedpact.report.tables import print_table, table
 
 #: Levels of a category that are shown in one line, the most frequent first.
 SHOWN = 6
@@ -64,13 +64,13 @@ def show(found: Description) -> None:
             rows.add_row(
                 one.name, str(found.rows - one.known), *map(_number, (one.mean, one.deviation, *one.quantiles))
             )
-        terminal().print(rows)
+        print_table(rows)
     categories = [one for one in found.columns if one.levels is not None]
     if categories:
         rows = table("column", "no value", "levels", words=("levels",))
         for one in categories:
             rows.add_row(one.name, str(found.rows - one.known), _levels(one))
-        terminal().print(rows)
+        print_table(rows)
     for column, texts in found.levels.items():
         click.echo(f"column {column!r} holds text; frequent: {', '.join(map(repr, texts)) or 'none'}")
     for wrong in found.wrong:

@@ -19,7 +19,7 @@ from fedpact.jobs.running import RATES
 from fedpact.report import wording
 from fedpact.report.measures import is_of_class
 from fedpact.report.record import Measured, Record
-from fedpact.report.tables import table, terminal
+from fedpact.report.tables import print_table, table
 from fedpact.report.what_left import tell_what_left
 from fedpact.solvers.solution import WARNING
 from fedpact.tasks import TableTask, Vertical
@@ -144,7 +144,7 @@ def _show_bounded(record: Record) -> None:
         price = "" if math.isnan(one.price) else f"{one.price:.4f}"
         met = MET.get(wording.state(one, record.tol[1]), "NO")
         rows.add_row(one.owner, one.what, value, wording.limit(one), price, met)
-    terminal().print(rows)
+    print_table(rows)
 
 
 def _explain_bounded(record: Record) -> None:
@@ -170,7 +170,7 @@ def _show_measured(record: Record, keys: list[str]) -> None:
     measures = table(*columns)
     for row in rows:
         measures.add_row(*(cell for _, cell in row))
-    terminal().print(measures)
+    print_table(measures)
     legend = [text for column, text in LEGEND.items() if column in columns]
     legend += dict.fromkeys(f"recall, specificity: of {about}" for _, of, about in _parts(keys) if of)
     if legend:

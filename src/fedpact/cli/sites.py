@@ -12,7 +12,7 @@ from fedpact.engines.flower.submit import SuperLink
 from fedpact.errors import OptionError
 from fedpact.federation.protocol import PROTOCOL
 from fedpact.jobs import read_job
-from fedpact.report.tables import table, terminal
+from fedpact.report.tables import print_table, table
 
 
 @click.command()
@@ -72,4 +72,4 @@ def show(rows: list[dict[str, Any]]) -> None:
         lines.add_row(
             row["name"] or f"node {row['node']}", row["version"], str(row["protocol"]), row["policy"][:12], note
         )
-    terminal().print(lines)
+    print_table(lines)

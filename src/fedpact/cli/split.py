@@ -24,7 +24,7 @@ from fedpact.errors import FedpactError
 from fedpact.problem.vertical_input import COORDINATOR
 from fedpact.report import figures
 from fedpact.report.files import explain_write_errors
-from fedpact.report.tables import terminal
+from fedpact.report.tables import print_table
 
 #: way to split -> its required options, its optional ones
 WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -137,7 +137,7 @@ def split(
     if plot:
         figures.save(made.draw(f"{path.name} by {by}"), picture)
         click.echo(f"wrote {picture}", err=True)
-    terminal().print(made.shown)
+    print_table(made.shown)
     click.echo(f"For a job in {out}:\n")
     if by == "vertical" and label:
         click.echo("\n".join(describe_vertical_job(table, label, group, identity)))
