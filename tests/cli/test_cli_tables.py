@@ -45,6 +45,14 @@ def test_every_cell_is_there_at_every_width(width: int | None, capsys: pytest.Ca
         assert told.count("owner") == 1  # in one piece
 
 
+def test_what_speaks_of_the_column_before_it_stays_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = table("owner", "recall", "95 %", "before", "specificity", "95 %", "before")
+    shown.add_row("hospital 1", "0.913", "0.820 to 0.967", "0.696", "0.565", "0.476 to 0.651", "0.786")
+    print_table(shown, 60)
+    headers = [line.split() for line in capsys.readouterr().out.splitlines() if "owner" in line]
+    assert headers == [["owner", name, "95", "%", "before"] for name in ("recall", "specificity")]
+
+
 def test_a_name_that_is_wider_than_the_terminal_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
     name = "a hospital whose name is longer than the line "
     assert f"{name}2" in printed(40, capsys, name=name)

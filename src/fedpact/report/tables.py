@@ -14,6 +14,8 @@ from rich.table import Column, Table
 
 #: Columns of text in a pipe or a file, where words may take lines; tables of numbers take what they need.
 WIDTH = 110
+#: Columns that speak of the one before them, as intervals do (95 %).
+FOLLOWING = ("before",)
 
 
 def table(*columns: str, words: Container[str] = ()) -> Table:
@@ -51,12 +53,18 @@ def _empty() -> Table:
 def _pieces(made: Table, width: int) -> Iterator[Table]:
     """The table, or tables of some of its columns each, that fit this width as far as their columns allow."""
     first, *rest = made.columns
-    chosen: list[Column] = []
+    groups: list[list[Column]] = []
     for column in rest:
-        if chosen and _least_width(_of(made, [first, *chosen, column])) > width:
+        if groups and (column.header in FOLLOWING or str(column.header).endswith(" %")):
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    chosen: list[Column] = []
+    for group in groups:
+        if chosen and _least_width(_of(made, [first, *chosen, *group])) > width:
             yield _of(made, [first, *chosen])
             chosen = []
-        chosen.append(column)
+        chosen += group
     yield _of(made, [first, *chosen])
 
 
