@@ -30,7 +30,8 @@ from fedpact.federation.secure_sum import Peers, add_parts
 from fedpact.fitting.evidence import Evidence, attest
 from fedpact.jobs import read_job, run_job
 from fedpact.jobs.evidence_file import FILE, read_evidence, signed_part, write_evidence
-from fedpact.jobs.verification import agree, ask_owners, check_report, check_statements, verify_run
+from fedpact.jobs.verification import agree, ask_owners, check_report, check_statements, find_changed, verify_run
+from fedpact.jobs.word import words_of_certificate, words_of_run
 from fedpact.problem import Share
 from fedpact.prox import L1
 from fedpact.report import sections
@@ -38,6 +39,7 @@ from fedpact.report.page import page
 from fedpact.report.record import Failed, Record, Verification
 from fedpact.solvers import Solution
 from fedpact.tasks import TASKS, NeymanPearson
+from fedpact.tasks.base import WORD
 
 pytest.importorskip("cryptography")
 
@@ -247,8 +249,9 @@ def test_a_failed_run_cannot_be_called_solved(folder: Path) -> None:
     assert run_job(read_job(job)).status == "max_rounds"
     out = folder / "run"
     assert failures(out) == set()
-    change_json(out / "run.json", lambda record: record.update(status="solved"))
-    change_json(out / "certificate.json", lambda stated: stated.update(status="solved"))
+    words = {"run.json": words_of_run(usable=True), "certificate.json": words_of_certificate(usable=True)}
+    for file, names in words.items():
+        change_json(out / file, lambda stated, names=names: stated.update({"status": "solved", WORD: names}))
     rewrite(out)
     assert failures(out) == {("run.json", "")}
 
@@ -291,6 +294,73 @@ def test_a_job_or_task_that_the_coordinator_changed_is_found(copied: Path) -> No
 
         rewrite(copied, loosen)
         assert failures(copied) >= {(FILE, owner) for owner in OWNERS}
+
+
+def lead_elsewhere(out: Path) -> str:
+    kept = (out / "history.csv").rename(out.parent / "history.csv")
+    (out / "history.csv").symlink_to(kept)
+    return "history.csv"
+
+
+def say_twice(out: Path) -> str:
+    text = (out / "run.json").read_text()
+    (out / "run.json").write_text(text.replace('"solved",', '"solved",\n "objective": 0.0,', 1))
+    return "run.json"
+
+
+def say_more(out: Path) -> str:
+    change_json(out / "run.json", lambda record: record["bounded"][0].update(remark="audited"))
+    return "run.json"
+
+
+def name_features(out: Path) -> str:
+    change_json(out / "model.json", lambda model: model["features"].reverse())
+    return "model.json"
+
+
+def own_threshold(out: Path) -> str:
+    change_json(out / "model.json", lambda model: model.update(threshold="own"))
+    return "model.json"
+
+
+def add_an_array(out: Path) -> str:
+    with np.load(out / "model.npz") as file:
+        np.savez(out / "model.npz", **file, more=np.zeros(1))
+    return "model.npz"
+
+
+def nest_deeply(out: Path) -> str:
+    (out / "run.json").write_text("[" * 100_000 + "]" * 100_000)
+    return "run.json"
+
+
+@pytest.mark.parametrize(
+    "edit", [lead_elsewhere, say_twice, say_more, name_features, own_threshold, add_an_array, nest_deeply]
+)
+def test_what_a_run_does_not_write_is_named(copied: Path, edit: Callable[[Path], str]) -> None:
+    """Finding 14: with the owners' keys pinned, these edits passed when all digests were stated anew."""
+    file = edit(copied)
+    rewrite(copied)
+    assert (file, "") in failures(copied, **publics(copied.parent))
+
+
+def test_a_file_that_no_run_writes_is_named(copied: Path) -> None:
+    (copied / "approval.pdf").write_text("approved")
+    assert failures(copied) == {("approval.pdf", "")}  # it came later
+    rewrite(copied)
+    assert failures(copied) == set()
+    assert "no run writes, and no owner signed: approval.pdf" in call("verify", copied).output
+
+
+def test_an_owner_of_the_roster_that_took_no_part_is_named(copied: Path) -> None:
+    assert failures(copied, **publics(copied.parent), west="1" * 64) == {(FILE, "west")}
+
+
+def test_a_task_that_is_not_the_jobs_is_found(copied: Path) -> None:
+    evidence = read_evidence(copied)[0]
+    assert find_changed(evidence) == ""
+    for name, value in {"bound": 0.9, "label": "smoker", "evaluating": True, "allowance": 2.0}.items():
+        assert find_changed(replace(evidence, task={**evidence.task, name: value})) == name
 
 
 def test_evidence_of_another_run_is_refused(copied: Path) -> None:
@@ -505,7 +575,7 @@ def test_the_certificate_follows_from_what_was_signed(
     job = read_job(folder / "job.toml")
     if kind == "sparse":
         task = Sparse(**vars(job.task))
-        job = replace(job, task=task)
+        job = replace(job, task=task, settings={**job.settings, "task": "sparse"})
     record = run_job(job)
     assert record.solved, record.reason
     out = folder / "run"

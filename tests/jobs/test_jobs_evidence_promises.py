@@ -107,6 +107,7 @@ class Inventing:
             signed = asked.gather(session, None)
             told = {name: one.told for name, one in signed.said.items()}
             made = Fit.of(moved, honest.solution, told, signed.prices, {})
+            made = replace(made, evidence=signed, communication=session.ledger.read())
             record = replace(make_record(job, made, "in-process", "2026-01-01T00:00:00+00:00", 1.0), run=session.run)
         job.output.mkdir(parents=True, exist_ok=True)
         write(job.output, made, replace(record, started=honest_time(signed)), job.path)

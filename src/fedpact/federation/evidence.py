@@ -33,6 +33,7 @@ class Signed(Reply):
     task:      digest of what the owner built its share from; empty where it holds the share as it is
     table:     commitment to its table: the same for the same table, and nothing else about it
     time:      by the owner's clock, ISO 8601
+    exchanges: of the run that the owner has answered before this one
     signature: of the `statement`, hexadecimal
     """
 
@@ -40,11 +41,14 @@ class Signed(Reply):
     task: str = ""
     table: str = ""
     time: str = ""
+    exchanges: int = 0
     signature: str = ""
 
 
-def sign_reply(run: str, sealed: Sealed[Any], peers: Peers, task: Mapping[str, Any] | None, table: str) -> Sealed[Any]:
-    """The sealed reply with its owner's signature; table: digest of what it holds.
+def sign_reply(
+    run: str, sealed: Sealed[Any], peers: Peers, task: Mapping[str, Any] | None, table: str, exchanges: int
+) -> Sealed[Any]:
+    """The sealed reply with its owner's signature; table: digest of what it holds; exchanges: answered before.
 
     OwnerError when the owner has no key, Refused when its charter is of another job.
     """
@@ -57,6 +61,7 @@ def sign_reply(run: str, sealed: Sealed[Any], peers: Peers, task: Mapping[str, A
         task="" if task is None else digest_of(task),
         table=commit(peers.identity, table),
         time=datetime.now(UTC).isoformat(timespec="seconds"),
+        exchanges=exchanges,
     )
     said = canonical(statement(run, peers.name, replace(sealed, kept=filled)))
     return replace(sealed, kept=replace(filled, signature=peers.identity.sign("evidence", said).hex()))

@@ -405,7 +405,8 @@ class Owner:
     def _sign(self, order: Order, sealed: Sealed[Any]) -> Sealed[Any]:
         task = None if self._task is None else self._stated_task()
         table = self.data or self._digest_of(self._source)
-        return sign_reply(order.run, sealed, self._peers, task, table)
+        exchanges = 0 if self._memory is None else self._memory.round
+        return sign_reply(order.run, sealed, self._peers, task, table, exchanges)
 
     def save(self) -> None:
         """Write the memory to the folder, if there is one."""

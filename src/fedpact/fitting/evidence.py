@@ -25,7 +25,7 @@ from fedpact.federation.identity import signed_by
 from fedpact.federation.messages import Summed, rebuild, seal
 from fedpact.federation.secure_sum import add_parts
 from fedpact.fitting.agreement import Finished, Measured, measure
-from fedpact.problem import Certificate, Misses, Share, round_up, weigh
+from fedpact.problem import Certificate, Measure, Misses, Share, round_up, weigh
 from fedpact.problem.certificate import TOGETHER
 from fedpact.solvers.steps import Judged, judged_terms, model_of
 from fedpact.tasks import Task, read_task
@@ -60,17 +60,20 @@ class Attested(Judged, Measured, Signed):
     """The terms of the certificate, and what the owner measures; all of it signed, its own residuals among it.
 
     model:  digest of the pair, as the owner got it
+    convex: whether its objective and constraints are known to be convex
     before, and before_...: numbers, names, counts and cells of the other model's measures, under its own task
     promised_hits, promised_rows: held-out ones in every cell of the promises that the owner makes for itself, at the
              final threshold; empty where a cell is small
     proven:  whether these bear the promises out
     together_hits, together_rows: the same of what all owners promise together
+    counted_hits, counted_rows: of the rows trained on, in every cell of what all owners bound together
     """
 
     feasibility: float
     violation: float
     private: float
     model: str
+    convex: bool
     before: Vector
     before_names: str
     before_counts: Vector
@@ -80,6 +83,8 @@ class Attested(Judged, Measured, Signed):
     proven: bool
     together_hits: Summed[Vector]
     together_rows: Summed[Vector]
+    counted_hits: Summed[Vector]
+    counted_rows: Summed[Vector]
 
     def withhold(self, least: int) -> Self:
         now = _measured(self, MEASURED).withhold(least)
@@ -114,9 +119,10 @@ def attest(share: Share, state: Any, order: Attest) -> tuple[Any, Attested]:
     return state, Attested(
         job=order.job,
         model=digest_of_pair(order.w, order.free, order.coupled, prices),
+        convex=share.convex,
         **vars(told),
         **{field: getattr(before, name) for name, field in BEFORE.items()},
-        **_test_promises(share, point),
+        **_count_decisions(share, point),
         **judged_terms(share, point, prices[share.label], order.coupled),
     )
 
@@ -128,22 +134,26 @@ def _as_compared(share: Share) -> Share:
     return replace(share, measures=share.measures.unmoved)
 
 
-def _test_promises(share: Share, point: Vector) -> dict[str, Any]:
-    """The fields of `Attested` about promises; nothing is promised where nothing is decided."""
+def _count_decisions(share: Share, point: Vector) -> dict[str, Any]:
+    """The fields of `Attested` about promises and joint bounds; there are none where nothing is decided."""
     none = (np.zeros(0), np.zeros(0))
-    own, together = none, none
+    own, together, counted = none, none, none
     proven = True
     decisions = share.measures
-    if isinstance(decisions, Decisions) and decisions.rows.task.promised:
-        own = decisions.count_promises(point)
-        proven = decisions.keeps_promises(point)
-        together = decisions.count_together(point, held_out=True)
+    if isinstance(decisions, Decisions):
+        counted = decisions.count_together(point)
+        if decisions.rows.task.promised:
+            own = decisions.count_promises(point)
+            proven = decisions.keeps_promises(point)
+            together = decisions.count_together(point, held_out=True)
     return {
         "promised_hits": own[0],
         "promised_rows": own[1],
         "proven": proven,
         "together_hits": together[0],
         "together_rows": together[1],
+        "counted_hits": counted[0],
+        "counted_rows": counted[1],
     }
 
 
@@ -281,12 +291,20 @@ class Evidence:
         return [tuple(shape) for shape in statements[0]["shapes"]]
 
     @property
-    def cells_together(self) -> int:
-        """In how many cells held-out rows are counted for what all owners promise together."""
+    def cells_together(self) -> tuple[int, int]:
+        """In how many cells rows are counted for what all owners hold together: of those held out, and trained on."""
         task = read_task(self.task)
-        if not isinstance(task, Classification) or not task.promised:
-            return 0
-        return max((cells.stop for _, _, cells in task.cells_together()), default=0)
+        if not isinstance(task, Classification):
+            return 0, 0
+        cells = max((cells.stop for _, _, cells in task.cells_together()), default=0)
+        return cells if task.promised else 0, cells
+
+    def together(self) -> dict[str, Measure]:
+        """The values of what all owners bound together, over the rows of all, as their sums give them."""
+        task = read_task(self.task)
+        if not isinstance(task, Classification) or not task.coupled:
+            return {}
+        return task.tell_together(self.total.counted_hits, self.total.counted_rows)
 
     @property
     def total(self) -> Attested:

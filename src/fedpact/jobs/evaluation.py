@@ -27,7 +27,7 @@ from fedpact.jobs.running import party_sources, session_settings
 from fedpact.solvers import Solution
 from fedpact.statistics.evaluation import Evaluation
 from fedpact.tasks import PartyModel, Task, Vertical, load_model, read_task
-from fedpact.tasks.base import SERVER, digest_of_files, refuse_trained
+from fedpact.tasks.base import SERVER, WORD, digest_of_files, refuse_trained
 from fedpact.tasks.scored import ScoredTask
 from fedpact.types import Vector
 
@@ -235,7 +235,7 @@ def add(folder: Path, found: Evaluation) -> Evaluation:
     """Append to evaluation.json; the evaluation with its time. Earlier ones stay: who looks twice has looked twice."""
     dated = replace(found, time=datetime.now(UTC).isoformat(timespec="seconds"))
     stated = [one.to_json() for one in (*read_evaluations(folder), dated)]
-    text = json.dumps({"format": FORMAT, "evaluations": stated}, indent=1, allow_nan=False)
+    text = json.dumps({"format": FORMAT, WORD: ["evaluations"], "evaluations": stated}, indent=1, allow_nan=False)
     written = folder / f"{EVALUATION}.new"
     written.write_text(text + "\n")
     os.replace(written, folder / EVALUATION)  # at once: an interrupted one leaves the history as it was

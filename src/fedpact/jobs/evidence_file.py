@@ -78,6 +78,29 @@ def files_of(folder: Path) -> Iterator[str]:
             yield name
 
 
+def links_of(folder: Path) -> Iterator[str]:
+    """Links in a run folder: what they lead to may be another thing for everybody who looks."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            yield path.relative_to(folder).as_posix()
+
+
+def read_strictly(path: Path) -> Any:
+    """A JSON file. ValueError where a key is there twice, or a number is none: readers would differ about it."""
+    return json.loads(path.read_text(), object_pairs_hook=_distinct, parse_constant=_refuse)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number")
+
+
 def digest_of_file(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 

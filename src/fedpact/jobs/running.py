@@ -40,13 +40,14 @@ from fedpact.jobs.run_folder import (
     digest_of_model,
     open_run_folder,
 )
+from fedpact.jobs.word import OF_LEDGER, OF_TASK, words_of_certificate, words_of_run
 from fedpact.problem.certificate import TOGETHER
 from fedpact.report.record import Measured, Record, Sent, Step
 from fedpact.report.tracking import tracker
 from fedpact.solvers import Progress
 from fedpact.solvers.solution import Status
 from fedpact.tasks import Classification, FileSource, Model, PartySource, TableTask, Vertical
-from fedpact.tasks.base import SERVER, Bounded
+from fedpact.tasks.base import SERVER, WORD, Bounded
 from fedpact.tasks.holding import own_threshold
 from fedpact.tasks.parties import GAP
 
@@ -165,6 +166,7 @@ def write(folder: Path, found: Fit, record: Record, job_file: Path) -> Record:
     if found.model is not None:
         found.model.save(folder)
         stated = {"job_file": Path(os.path.relpath(job_file, folder)).as_posix(), "task": found.task.stated()}
+        stated |= mark(OF_TASK, found)
         (folder / TASK).write_text(json.dumps(stated, indent=1) + "\n")
     if found.inference is not None:
         found.summary().to_csv(folder / COEFFICIENTS)
@@ -177,9 +179,10 @@ def write(folder: Path, found: Fit, record: Record, job_file: Path) -> Record:
         "violations": solution.certificate.violations,
         "objective": solution.objective,
         "constraints": [describe_constraint(one) for one in record.bounded],
+        **mark(words_of_certificate(record.usable), found),
     }
     (folder / CERTIFICATE).write_text(json.dumps(certificate, indent=1) + "\n")
-    ledger = {"exchanges": record.rounds, "owners": [asdict(one) for one in record.sent]}
+    ledger = {"exchanges": record.rounds, "owners": [asdict(one) for one in record.sent], **mark(OF_LEDGER, found)}
     (folder / LEDGER).write_text(json.dumps(ledger, indent=1) + "\n")
     with (folder / HISTORY).open("w", newline="") as target:
         rows = csv.writer(target)
@@ -193,6 +196,11 @@ def write(folder: Path, found: Fit, record: Record, job_file: Path) -> Record:
     record = replace(record, model=digest_of_model(folder))
     record.save(folder)  # last: a folder with a record is complete
     return record
+
+
+def mark(words: Iterable[str], found: Fit) -> dict[str, list[str]]:
+    """Which claims of a file are the coordinator's word; nothing where nobody signed any."""
+    return {} if found.evidence is None else {WORD: list(words)}
 
 
 def describe_constraint(one: Bounded) -> dict[str, Any]:
@@ -245,6 +253,9 @@ def make_record(file: JobFile, found: Fit, engine: str, started: str, seconds: f
         trade_off=found.trade_off,
         parties={party: list(columns) for party, columns in found.columns.items()},
         trained=found.trained,
+        coordinators_word=tuple(words_of_run(status == "solved" or found.trained))
+        if found.evidence is not None
+        else (),
         **summarized(found),
     )
 

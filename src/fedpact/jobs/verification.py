@@ -12,26 +12,40 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 from fedpact.errors import FedpactError
 from fedpact.federation import Session
 from fedpact.federation.evidence import to_bytes
 from fedpact.federation.gate import digest_of
 from fedpact.federation.identity import signed_by
+from fedpact.federation.rules import changed_field
 from fedpact.fitting import Fit
 from fedpact.fitting.evidence import Evidence, Testimony, digest_of_pair
+from fedpact.jobs.evaluation import FORMAT as EVALUATIONS
 from fedpact.jobs.evaluation import read_evaluations
-from fedpact.jobs.evidence_file import FILE, REPORT, digest_of_file, files_of, read_evidence, signed_part
+from fedpact.jobs.evidence_file import (
+    EVALUATION,
+    FILE,
+    REPORT,
+    digest_of_file,
+    files_of,
+    links_of,
+    read_evidence,
+    read_strictly,
+    signed_part,
+)
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.own_code import with_own_code
-from fedpact.jobs.run_folder import TASK
+from fedpact.jobs.run_folder import TASK, WRITTEN
 from fedpact.jobs.running import describe_constraint, list_bounded, list_measured
+from fedpact.jobs.word import OF_LEDGER, OF_TASK, words_of_certificate, words_of_run
 from fedpact.problem import Certificate, Share
 from fedpact.problem.certificate import TOGETHER
 from fedpact.report import wording
@@ -41,9 +55,9 @@ from fedpact.report.record import FILE as RECORD
 from fedpact.report.record import Failed, Record, Verification
 from fedpact.report.sections import report
 from fedpact.solvers import Solution
-from fedpact.tasks import FileSource, read_task
-from fedpact.tasks.base import SERVER, Bounded
-from fedpact.tasks.model import LinearModel
+from fedpact.tasks import Classification, Custom, FileSource, Task, read_task
+from fedpact.tasks.base import SERVER, WORD, find_task, found_fields, keys_of
+from fedpact.tasks.model import MODULE_FILE, Calibration, LinearModel, Model
 
 #: Two computations of one number agree to this, relative or absolute.
 ROUNDING = 1e-9
@@ -52,7 +66,20 @@ CLOCKS = timedelta(days=1)
 #: May be deleted when the run is finished.
 SPARE = "checkpoint/"
 #: What changed or hostile content makes reading code raise.
-UNREADABLE = (FedpactError, OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
+UNREADABLE = (
+    FedpactError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+    BadZipFile,
+)
+#: Keys of a job that name files: the signed job states their digests.
+FILES = ("functions", "model", "output", "server")
 
 
 def verify_run(folder: str | Path, roster: Mapping[str, str] | None = None, job: JobFile | None = None) -> Verification:
@@ -87,7 +114,9 @@ def _verify(
         if signed_by(stated["key"], "evidence", signed_part(stated), signature):
             coordinator = stated["key"]
     failed = [
+        *check_links(folder),
         *check_files(folder, stated["files"]),
+        *check_owners(evidence, known),
         *check_coordinator(stated["key"], coordinator, known),
         *check_signatures(evidence, signed, known),
         *check_statements(evidence),
@@ -96,7 +125,7 @@ def _verify(
     if not failed:  # numbers that nobody signed prove nothing
         failed += check_results(folder, evidence)
     own_term = evidence.job.get("server") is not None and (job is None or job.server is None)
-    return Verification(signed, coordinator, bool(known), False, tuple(failed), own_term)
+    return Verification(signed, coordinator, bool(known), False, tuple(failed), own_term, list_foreign(folder))
 
 
 def _nothing(known: Mapping[str, str], why: str) -> Verification:
@@ -111,6 +140,23 @@ def verify_for_report(folder: Path, record: Record, roster: Mapping[str, str] | 
 
 
 # ------------------------------------------------------------------------------------------------- files and signatures
+
+
+def check_links(folder: Path) -> Iterator[Failed]:
+    for name in links_of(folder):
+        yield Failed(name, "it is a link: the file itself is not in the folder")
+
+
+def list_foreign(folder: Path) -> tuple[str, ...]:
+    """Files that no run writes: they are their user's, and no owner knows of them."""
+    return tuple(name for name in files_of(folder) if name.partition("/")[0] not in WRITTEN)
+
+
+def check_owners(evidence: Evidence, known: Mapping[str, str]) -> Iterator[Failed]:
+    """Everybody took part whom the auditor's roster names."""
+    for owner in known:
+        if owner != SERVER and owner not in evidence.prices:
+            yield Failed(FILE, "it is in your roster, and took no part in this run", owner)
 
 
 def check_files(folder: Path, stated: Mapping[str, str]) -> Iterator[Failed]:
@@ -150,8 +196,10 @@ def check_signatures(evidence: Evidence, signed: Mapping[str, str], known: Mappi
 def check_statements(evidence: Evidence) -> Iterator[Failed]:
     """Everybody signed this run, and the sums that are given as its own."""
     model = digest_of_pair(evidence.w, evidence.free, evidence.coupled, evidence.prices)
-    together = [evidence.cells_together]
-    shapes = [[], [evidence.w.size], [evidence.coupled.size], together, together]
+    held_out, trained = evidence.cells_together
+    shapes = [[], *([size] for size in (evidence.w.size, evidence.coupled.size, held_out, held_out, trained, trained))]
+    if changed := find_changed(evidence):
+        yield Failed(FILE, f"{changed} of the task is neither that of the signed job nor what a fit may find")
     for name, one in evidence.said.items():
         if name not in evidence.prices:
             yield Failed(FILE, "it signed, and is none of those who took part", name)
@@ -167,6 +215,19 @@ def check_statements(evidence: Evidence) -> Iterator[Failed]:
         for what, value in expected.items():
             if one.statement.get(what) != value:
                 yield Failed(FILE, f"the {what} that it signed is not that of this run", name)
+
+
+def find_changed(evidence: Evidence) -> str:
+    """The first field of the task that does not follow from the job; empty: it is the job's task."""
+    kind = find_task(evidence.task.get("task"))
+    task = {**evidence.task}
+    if issubclass(kind, Custom):
+        task.pop("functions")  # where the file is; the job states its digest
+    asked = {"evaluating": False, "allowance": 1.0, "relaxed": 0, "constrained": True}
+    for name, value in asked.items():
+        if task.get(name, value) != value:
+            return name
+    return changed_field(task, evidence.job, found_fields(kind))
 
 
 def check_server(evidence: Evidence, job: JobFile | None) -> Iterator[Failed]:
@@ -225,6 +286,8 @@ def check_results(folder: Path, evidence: Evidence) -> Iterator[Failed]:
         certificate, objective = evidence.certificate()
         file = RECORD
         record = Record.load(folder)
+        if read_strictly(folder / RECORD) != json.loads(json.dumps(record.to_json())):
+            yield Failed(RECORD, "it states more than a run does, or in another form")
         file = "solution.npz"
         solution = Solution.load(folder / file)
         yield from _compare_solution(solution, evidence, certificate)
@@ -233,14 +296,25 @@ def check_results(folder: Path, evidence: Evidence) -> Iterator[Failed]:
         told = _fit(evidence, signed)
         yield from _compare_record(record, evidence, told, certificate, objective)
         file = "certificate.json"
-        stated = json.loads((folder / file).read_text())
-        yield from _compare_certificate(stated, record, certificate, objective)
+        yield from _compare_certificate(read_strictly(folder / file), record, certificate, objective)
+        file = "ledger.json"
+        expected = {"exchanges": record.rounds, "owners": [asdict(one) for one in record.sent], WORD: list(OF_LEDGER)}
+        yield from _compare_all(file, read_strictly(folder / file), expected)
         file = "model.json"
         if isinstance(told.model, LinearModel):
-            yield from _compare_models(LinearModel.load(folder), told.model)
+            yield from _compare_models(folder, told.model)
             file = TASK
-            stated = json.loads((folder / file).read_text())
-            yield from _compare(file, {"task": (stated["task"], evidence.task)})
+            expected = {"task": evidence.task, WORD: list(OF_TASK)}
+            stated = read_strictly(folder / file)
+            yield from _compare_all(file, stated, {**expected, "job_file": stated.get("job_file")})
+        file = MODULE_FILE
+        if code := evidence.job.get("code"):
+            yield from _compare(file, {"the file": (digest_of_file(folder / file), code)})
+        file = EVALUATION
+        if (folder / file).exists():
+            stated = read_strictly(folder / file)
+            written = {"format": EVALUATIONS, "evaluations": stated.get("evaluations"), WORD: ["evaluations"]}
+            yield from _compare_all(file, stated, written)
     except UNREADABLE as error:
         yield Failed(file, f"it cannot be read ({error})")
 
@@ -249,7 +323,8 @@ def _fit(evidence: Evidence, solution: Solution) -> Fit:
     """The fit as the owners signed it."""
     told = {name: one.told for name, one in evidence.said.items()}
     before = {name: one.before for name, one in evidence.said.items()}
-    return Fit.of(read_task(evidence.task), solution, told, evidence.prices, before)
+    found = Fit.of(read_task(evidence.task), solution, told, evidence.prices, before)
+    return replace(found, together=evidence.together())
 
 
 def _compare_record(
@@ -264,8 +339,15 @@ def _compare_record(
         "stationarity": (record.stationarity, certificate.stationarity),
         "feasibility": (record.feasibility, certificate.feasibility),
         "objective": (record.objective, objective),
+        "convex": (record.convex, all(one.statement["convex"] for one in evidence.said.values())),
+        "promised": (record.promised, _promised(told.task)),
+        "parties": (record.parties, {}),
+        WORD: (record.coordinators_word, words_of_run(record.usable)),
     }
     yield from _compare(RECORD, facts)
+    yield from _compare_settings(record.settings, evidence.job)
+    if record.rounds <= max(one.statement["exchanges"] for one in evidence.owners.values()):
+        yield Failed(RECORD, "it counts fewer exchanges than an owner answered")
     roughly = (pair[0] * (1 + ROUNDING), pair[1] * (1 + ROUNDING))
     bounded = list(list_bounded(told))
     missed = any(wording.state(one, pair[1]) == "not met" for one in bounded)
@@ -287,7 +369,7 @@ def _compare_record(
         time = one.statement["time"]
         if time and abs(datetime.fromisoformat(time) - ended) > CLOCKS:
             yield Failed(FILE, f"it was signed at {time}, the run ended at {ended.isoformat()}", owner)
-    stated = {"bounded": (_of_all(record.bounded), _of_all(bounded))}
+    stated = {"bounded": (_of(TOGETHER, record.bounded), _of(TOGETHER, bounded))}
     yield from _compare(RECORD, stated, TOGETHER)
     everyone = {one.owner for one in record.bounded if one.owner != TOGETHER}
     everyone |= {one.owner for one in record.measured}
@@ -305,9 +387,9 @@ def _compare_certificate(
         "reason": record.reason,
         "tol": record.tol,
         "constraints": [describe_constraint(one) for one in record.bounded],
+        WORD: words_of_certificate(record.usable),
     }
-    facts = {name: (stated.get(name), value) for name, value in expected.items()}
-    yield from _compare("certificate.json", facts)
+    yield from _compare_all("certificate.json", stated, expected)
 
 
 def _compare_solution(solution: Solution, evidence: Evidence, certificate: Certificate) -> Iterator[Failed]:
@@ -321,13 +403,40 @@ def _compare_solution(solution: Solution, evidence: Evidence, certificate: Certi
     yield from _compare("solution.npz", facts)
 
 
-def _compare_models(stated: LinearModel, signed: LinearModel) -> Iterator[Failed]:
-    about = stated.about()
+def _compare_models(folder: Path, signed: LinearModel) -> Iterator[Failed]:
+    about = read_strictly(folder / "model.json")
     expected = signed.about()
-    yield from _compare("model.json", {name: (about.get(name), expected[name]) for name in expected})
-    arrays = {name: found.tolist() for name, found in stated.arrays().items()}
-    facts = {name: (arrays.get(name), found.tolist()) for name, found in signed.arrays().items()}
-    yield from _compare("model.npz", facts)
+    if isinstance(signed, Model) and "calibration" in about:  # found by sums that nobody signs, and marked so
+        expected = replace(signed, calibration=Calibration(**about["calibration"])).about()
+    yield from _compare_all("model.json", about, expected)
+    with ZipFile(folder / "model.npz") as file:
+        names = sorted(name.removesuffix(".npy") for name in file.namelist())
+    arrays = {name: found.tolist() for name, found in signed.arrays().items()}
+    yield from _compare("model.npz", {"the list of arrays": (names, sorted(arrays))})
+    stated = {name: found.tolist() for name, found in LinearModel.load(folder).arrays().items()}
+    yield from _compare_all("model.npz", stated, arrays)
+
+
+def _compare_settings(stated: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Failed]:
+    """Plain values of keys of the job, as the record has them, are those of the job that was signed."""
+    declared = {name: field for name, (field, *_) in keys_of(find_task(job.get("task"))).items()}
+    solving = stated.get("solve")
+    for name, value in {**(solving if isinstance(solving, Mapping) else {}), **stated}.items():
+        signed = job.get(declared.get(name, name))
+        plain = isinstance(value, str | int | float) and isinstance(signed, str | int | float)
+        if plain and name not in FILES and not agree(value, signed):
+            yield Failed(RECORD, f"{name} in its settings is not that of the signed job")
+
+
+def _promised(task: Task) -> str:
+    return task.promise_in_words() if isinstance(task, Classification) else ""
+
+
+def _compare_all(file: str, stated: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[Failed]:
+    """As `_compare`, and nothing else is stated."""
+    yield from _compare(file, {name: (stated.get(name), value) for name, value in expected.items()})
+    for name in sorted(stated.keys() - expected.keys()):
+        yield Failed(file, f"{name} is not what was signed")
 
 
 def _compare(file: str, facts: Mapping[str, tuple[Any, Any]], owner: str = "") -> Iterator[Failed]:
@@ -347,12 +456,6 @@ def agree(a: Any, b: Any) -> bool:
         unknown = math.isnan(a) and math.isnan(b)
         return unknown or math.isclose(a, b, rel_tol=ROUNDING, abs_tol=ROUNDING)
     return bool(a == b)
-
-
-def _of_all(bounded: Iterable[Bounded]) -> list[dict[str, Any]]:
-    """What all owners hold together, without the values: those are sums that only the coordinator has seen."""
-    hidden = {"value": math.nan, "rows": 0, "allowed": 0.0}
-    return [{**asdict(one), **hidden} for one in bounded if one.owner == TOGETHER]
 
 
 def _of(owner: str, told: Any) -> list[dict[str, Any]]:

@@ -196,6 +196,9 @@ def describe_evidence(found: Verification | None, parties: bool = False) -> list
                 "signed. State the keys that you know (--roster, --key) to check that."
             )
         )
+    if found.foreign:
+        files = ", ".join(found.foreign)
+        sentences.append(say("Files in the folder that no run writes, and no owner signed: {files}.", files=files))
     if found.own_term:
         sentences.append(say(OWN_TERM))
     if found.asked and found.holds:

@@ -78,6 +78,7 @@ class Record:
     inference, uncovered: where the standard errors come from, and what they do not cover, in words
     model:    digest of the files of the model; empty: there is none, or the record is of an earlier version
     trained:  whether it is a network without a certificate that meets every bound by count, and every promise
+    coordinators_word: of a signed run, which of these no owner signed, see `fedpact.jobs.word`
     """
 
     title: str
@@ -113,6 +114,7 @@ class Record:
     uncovered: tuple[str, ...] = ()
     trained: bool = False
     model: str = ""
+    coordinators_word: tuple[str, ...] = ()
 
     @property
     def summary(self) -> Summary:
@@ -128,10 +130,14 @@ class Record:
         """Whether the model is what was asked for: certified, or a network whose decisions were counted."""
         return self.solved or self.trained
 
+    def to_json(self) -> dict[str, Any]:
+        """What run.json holds."""
+        return {"format": FORMAT, **_to_json(asdict(self))}
+
     def save(self, folder: Path) -> Path:
         """Write run.json into the folder; its path."""
         target = folder / FILE
-        text = json.dumps({"format": FORMAT, **_to_json(asdict(self))}, indent=1, allow_nan=False)
+        text = json.dumps(self.to_json(), indent=1, allow_nan=False)
         part = target.with_name(f"{FILE}.part")
         part.write_text(text + "\n")
         part.replace(target)  # the whole file or none: a folder that has it is complete
@@ -153,11 +159,12 @@ class Record:
             values["tol"] = tuple(found["tol"])
             values["notes"] = tuple(found["notes"])
             values["uncovered"] = tuple(found.get("uncovered", ()))
+            values["coordinators_word"] = tuple(found.get("coordinators_word", ()))
             return cls(**values)
         except FileNotFoundError as error:
             told = f"{source} does not exist; give the output folder of a finished `fedpact run`"
             raise FedpactError(told, code="FP-512") from error
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             told = f"{source} cannot be read as a run ({error}); run the job again"
             raise FedpactError(told, code="FP-513") from error
 
@@ -181,6 +188,7 @@ class Verification:
     asked:       whether the owners were asked again
     failed:      what does not hold
     own_term:    whether the certificate rests on a table of the coordinator's that nobody else has compared
+    foreign:     files in the folder that no run writes
     """
 
     signed: dict[str, str]
@@ -189,6 +197,7 @@ class Verification:
     asked: bool
     failed: tuple[Failed, ...]
     own_term: bool = False
+    foreign: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:

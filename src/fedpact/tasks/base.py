@@ -26,6 +26,8 @@ from fedpact.types import Vector
 
 #: The name of who coordinates, among owners.
 SERVER = "server"
+#: The key that lists, in a JSON file of a run, which of its claims no owner signed (fedpact.jobs.word).
+WORD = "coordinators_word"
 
 # ----------------------------------------------------------------------------------------------------------------- keys
 

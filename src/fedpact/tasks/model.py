@@ -17,6 +17,7 @@ from fedpact.data.cells import Cells
 from fedpact.data.encoding import Encoding, Scaling, categories_from
 from fedpact.errors import FedpactError, OptionError
 from fedpact.functions.torch_adapter import outputs_from_torch
+from fedpact.tasks.base import WORD
 from fedpact.tasks.network_file import NetworkFile
 from fedpact.tasks.scorers import Layer, pass_through
 from fedpact.types import Matrix, Vector
@@ -175,6 +176,7 @@ class Model(LinearModel):
         found["threshold"] = "own" if self.own_threshold else "common"
         if self.calibration is not None:
             found["calibration"] = asdict(self.calibration)
+            found[WORD] = ["calibration"]  # from sums over the owners that they do not sign
         return found
 
 
