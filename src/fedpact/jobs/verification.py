@@ -43,7 +43,7 @@ from fedpact.jobs.evidence_file import (
 )
 from fedpact.jobs.job_file import JobFile
 from fedpact.jobs.own_code import with_own_code
-from fedpact.jobs.run_folder import TASK, WRITTEN
+from fedpact.jobs.run_folder import TASK, WRITTEN, digest_of_model
 from fedpact.jobs.running import describe_constraint, list_bounded, list_measured
 from fedpact.jobs.word import OF_LEDGER, OF_TASK, words_of_certificate, words_of_run
 from fedpact.problem import Certificate, Share
@@ -288,6 +288,7 @@ def check_results(folder: Path, evidence: Evidence) -> Iterator[Failed]:
         record = Record.load(folder)
         if read_strictly(folder / RECORD) != json.loads(json.dumps(record.to_json())):
             yield Failed(RECORD, "it states more than a run does, or in another form")
+        yield from _compare(RECORD, {"model": (record.model, digest_of_model(folder))})
         file = "solution.npz"
         solution = Solution.load(folder / file)
         yield from _compare_solution(solution, evidence, certificate)
