@@ -240,7 +240,7 @@ def test_a_model_that_the_coordinator_changed_is_found(copied: Path) -> None:
         arrays = dict(file)
     np.savez(copied / "model.npz", **{**arrays, "coefficients": 1.1 * arrays["coefficients"]})
     rewrite(copied)
-    assert failures(copied) == {("model.npz", "")}
+    assert failures(copied) == {("model.npz", ""), ("run.json", "")}
 
 
 def test_a_failed_run_cannot_be_called_solved(folder: Path) -> None:
