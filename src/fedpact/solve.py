@@ -44,7 +44,7 @@ def solve(
     max_rounds: int | None = None,
     callbacks: Iterable[Callable[[Progress], Any]] = (),
     seed: int = 0,
-    fallback: bool = True,
+    fallback: bool | str = True,
     secure_sum: bool | None = None,
     on_failure: Literal["retry", "stale", "stop"] = "retry",
     deadline: float | None = None,
@@ -69,7 +69,7 @@ def solve(
     engine:     None or "in-process", "threads", "ray", or an engine such as fp.engines.Ray(address=...)
     max_rounds: exchanges with the owners after which the best point so far is returned as `max_rounds`
     callbacks:  called with a Progress after every step; one that returns True stops the solve (`interrupted`)
-    fallback:   whether the method that a stalled one names goes on from its best point
+    fallback:   whether the method that a stalled one names goes on from its best point; a name: that one, and no other
     options:    of the method, e.g. penalty=300 for "proximal-al"; None means its default
 
     session:    one that is open or to be opened, `fp.Session`; else one is made of engine and the next line:

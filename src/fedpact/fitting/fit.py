@@ -38,6 +38,9 @@ from fedpact.types import Vector
 
 #: Exchanges of one solve on the way to a model of decisions, where the caller states no limit.
 ON_THE_WAY = 150
+#: What goes on where "auto" stalls on smoothed rates: its exchanges cost as much each. The owners of other methods
+#: solve problems of their own, which are not convex then: minutes of CPU for the 150 exchanges of a federation of five.
+ON_RATES = "newton-al"
 #: What "auto" is for networks: minibatches, and rates that are counted.
 NETWORKS = "stochastic-al"
 #: Where standard errors may come from.
@@ -261,7 +264,10 @@ class Fitting:
             limit = self._solving["max_rounds"]
             if limit is None and self._solving["method"] != "proximal-al" and not sharper.is_network:
                 limit = ON_THE_WAY
-            return self._solve(sharper, at, fallback=not self.session.networked, max_rounds=limit)
+            fallback: bool | str = not self.session.networked
+            if fallback and sharper.width and self._solving["method"] == "auto":
+                fallback = ON_RATES
+            return self._solve(sharper, at, fallback=fallback, max_rounds=limit)
 
         path = DecisionPath(self.session, solve_once, self._server_share)
         if task.promised and task.promised_class is None:

@@ -41,7 +41,7 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
             verdict, answer = _rescue(run, solver, verdict)
             if answer is not None:
                 return answer
-        following = _fallback(run, verdict)
+        following = _fallback(run, solver, verdict)
         while following is not None:
             run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
             _hand_over(run)
@@ -50,7 +50,7 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
             verdict, state = _iterate(run, solver)
             if verdict.status in ("stalled", "max_rounds"):
                 verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
-            following = _fallback(run, verdict)
+            following = _fallback(run, solver, verdict)
         try:
             answer = _conclude(run, solver, state, verdict)
         except KeyboardInterrupt:  # all is there but the owners' last word: ask once more
@@ -234,13 +234,16 @@ class Watch:
 # ------------------------------------------------------------------------------------------------------------ hand-over
 
 
-def _fallback(run: Run, verdict: Verdict) -> Solver[Any] | None:
+def _fallback(run: Run, solver: Solver[Any], verdict: Verdict) -> Solver[Any] | None:
     """The method that goes on, when one is named, takes the problem, and has exchanges left."""
     from fedpact.solvers import METHODS  # the list of methods imports the methods, which import this
 
     if not run.fallback or not verdict.then or run.rounds_left <= HAND_OVER or run.best.certificate is None:
         return None
-    following: Solver[Any] = METHODS[verdict.then]()
+    name = run.fallback if isinstance(run.fallback, str) else verdict.then
+    if name == solver.name:
+        return None
+    following: Solver[Any] = METHODS[name]()
     takes_coupled = following.needs.coupled or not run.problem.coupled_length
     if not takes_coupled or following.needs.refusal(run.problem):
         return None

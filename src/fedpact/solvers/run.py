@@ -200,7 +200,7 @@ class Run:
     seed: int = 0
     listeners: Sequence[Callable[[Progress], Any]] = ()
     choice: str = ""  # why "auto" took this method
-    fallback: bool = True  # whether the method that this one names may go on
+    fallback: bool | str = True  # whether the method that this one names may go on; a name: that one, and no other
     given: Given | None = None  # multipliers that the first method starts from
     rescue: Callable[[Vector], Rescue] | None = None  # asked once, when interior-point stalls
     aside: Communication | None = None  # what a rescue took
