@@ -56,11 +56,12 @@ class Rescaling:
     def restore(self, answer: Solution, tol: tuple[float, float]) -> Solution:
         """The answer in the user's units, judged there unless the tolerances are relative."""
         units = self.units
-        for number, record in enumerate(answer.history.outer):
-            answer.history.outer[number] = replace(record, objective=record.objective / units.objective)
-        answer.history.notes.append(f"residuals are in units of the problem's own: factors of up to {units.spread:.2g}")
+        history = answer.history
+        outer = [replace(record, objective=record.objective / units.objective) for record in history.outer]
+        note = f"residuals are in units of the problem's own: factors of up to {units.spread:.2g}"
         answer = replace(
             answer,
+            history=replace(history, outer=outer, notes=[*history.notes, note]),
             w=units.columns * answer.w,
             multipliers=units.prices(answer.multipliers),
             coupled_multiplier=units.coupled * answer.coupled_multiplier / units.objective,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpact.federation import Communication
 from fedpact.problem import FederatedProblem, Proof
 from fedpact.problem.elastic import ElasticProblem
 from fedpact.problem.ray import RayProblem, check_ray, has_rays
@@ -34,11 +33,22 @@ def can_rescue(problem: object, method: str) -> bool:
     return problem.convex and not problem.private and problem.has_hessian
 
 
+class Spent(Exception):
+    """No exchanges are left for another solve."""
+
+
+class Interrupted(Exception):
+    """A user, or a callback, stopped a solve on the way; `answer`: the best point of the problem itself, if any."""
+
+    def __init__(self, answer: Solution | None = None) -> None:
+        self.answer = answer
+
+
 @dataclass
 class Rescuer:
     """Solves the feasibility problem of `problem`, and then the problem from where that has room.
 
-    loosened, again: how to solve the one and the other, from a start
+    loosened, again: how to solve the one and the other, from a start. They raise Spent and Interrupted.
     """
 
     problem: FederatedProblem
@@ -46,27 +56,29 @@ class Rescuer:
     again: Callable[[Vector], Solution]
 
     def __call__(self, w: Vector) -> Rescue:
+        try:
+            return self._seek(w)
+        except Spent:
+            return Rescue()
+        except Interrupted as stopped:
+            return Rescue(answer=stopped.answer, interrupted=True)
+
+    def _seek(self, w: Vector) -> Rescue:
         near = w
-        spent = Communication(0, {})
         for weight in WEIGHTS:
             elastic = ElasticProblem(self.problem, near, weight)
             found = self.loosened(elastic, elastic.start_at(near))
-            spent = spent + found.communication
-            if not np.all(np.isfinite(found.w)) or found.status == "interrupted":
-                return Rescue(spent)
+            if not np.all(np.isfinite(found.w)):
+                return Rescue()
             near = found.w[:-1]
             if found.w[-1] <= 0:  # there is room
                 break
             weights, coupled = elastic.read_weights(found.multipliers, found.coupled_multiplier)
             proof = Proof(near, tuple(weights), coupled)
             if names := proof.check(self.problem):
-                return Rescue(spent, names, proof)
+                return Rescue(names, proof)
         if has_rays(self.problem):
             found = self.loosened(RayProblem(self.problem, near), np.zeros_like(near))
-            spent = spent + found.communication
             if check_ray(self.problem, near, found.w):
-                return Rescue(spent, ray=found.w)
-        answer = self.again(near)
-        if answer.status in ("solved", "unbounded", "infeasible"):
-            return Rescue(spent, answer=answer)
-        return Rescue(spent + answer.communication)
+                return Rescue(ray=found.w)
+        return Rescue(answer=self.again(near))

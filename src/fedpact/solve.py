@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +16,11 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError
 from fedpact.federation import Engine, Session
-from fedpact.posing import pose
+from fedpact.posing import Posed, pose
 from fedpact.preparation import Problem, Start, build_solver, check_problem, prepare
 from fedpact.problem import FederatedProblem, Proof
-from fedpact.rescue import ACCURACY, ROUNDS, Rescuer, can_rescue
-from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
+from fedpact.rescue import ACCURACY, ROUNDS, Interrupted, Rescuer, Spent, can_rescue
+from fedpact.solvers import METHODS, PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
 from fedpact.solvers.steps import private_of
 from fedpact.types import Vector
 
@@ -67,7 +68,8 @@ def solve(
     multipliers0, coupled_multiplier0: to start from, as in `fp.certify` ([server, client 1, ...]) and in the `Solution`
                 of a problem that differs in a bound; of methods with multipliers of their own all but "interior-point"
     engine:     None or "in-process", "threads", "ray", or an engine such as fp.engines.Ray(address=...)
-    max_rounds: exchanges with the owners after which the best point so far is returned as `max_rounds`
+    max_rounds: exchanges with the owners after which the best point so far is returned as `max_rounds`; it bounds
+                `Solution.rounds`: keys, iterations of this method and of those that go on, a rescue, the last exchange
     callbacks:  called with a Progress after every step; one that returns True stops the solve (`interrupted`)
     fallback:   whether the method that a stalled one names goes on from its best point; a name: that one, and no other
     options:    of the method, e.g. penalty=300 for "proximal-al"; None means its default
@@ -145,7 +147,18 @@ def solve(
         if prepared.choice:
             run.note(f"auto chose {solver.name}: {prepared.choice}")
         answer = _carry_out(run, solver, session)
-        return posed.restore(_complete(posed.problem, session, run, answer))
+        try:
+            return _finish(posed, session, run, answer)
+        except KeyboardInterrupt:  # the answer is there: bring it into the user's terms once more
+            return _finish(posed, session, run, answer)
+
+
+def _finish(posed: Posed, session: Session, run: Run, answer: Solution) -> Solution:
+    """The answer to the problem of the user, judged there."""
+    found = posed.restore(_complete(posed.problem, session, run, answer))
+    if run.halted and answer.status == "solved" and found.status == "stalled":  # there, more steps might have helped
+        return replace(found, status="interrupted", reason=f"interrupted; {found.reason}")
+    return found
 
 
 def _carry_out(run: Run, solver: Solver[Any], session: Session) -> Solution:
@@ -171,31 +184,48 @@ def _complete(problem: Problem, session: Session, run: Run, answer: Solution) ->
 
 
 def _rescuer(problem: FederatedProblem, run: Run, seed: int) -> Rescuer:
-    """A rescue by interior-point alone, in sessions of its own, as long as no callback stops it."""
+    """A rescue by interior-point alone, in sessions of its own; its exchanges and callbacks are those of the run."""
 
-    def stops(progress: Progress) -> bool:
-        seen = replace(progress, w=run.start)
-        answers = [listener(seen) for listener in run.listeners]
-        return any(answer is True for answer in answers)
+    def aside(posed: FederatedProblem, start: Vector, most: int, tol: tuple[float, float]) -> tuple[Solution, bool]:
+        """Solve as a part of the run; was it interrupted? Raises Spent."""
+        left = min(run.rounds_left - 1, most)  # one for the end
+        if left < LEAST_ROUNDS:
+            raise Spent
+        first = run.latest + 1
+        before = run.communication
+        told = partial(run.report_aside, first=first, before=before)
+        solver = METHODS["interior-point"]()
+        with Session() as session:
+            prepared = prepare(posed, solver, {}, Start(start), session, {})
+            own = Run(
+                problem=posed,
+                session=session,
+                begun=session.ledger.read(),
+                method=solver.name,
+                start=prepared.start,
+                tol=tol,
+                max_rounds=left,
+                seed=seed,
+                listeners=[told],
+                fallback=False,
+            )
+            found = _complete(posed, session, own, _carry_out(own, solver, session))
+        run.aside = found.communication if run.aside is None else run.aside + found.communication
+        history = found.history.moved(first, before.rounds, before.bytes)
+        return replace(found, history=history), own.halted
 
     def loosened(elastic: FederatedProblem, start: Vector) -> Solution:
-        return solve(
-            elastic, "interior-point", tol=ACCURACY, w0=start, max_rounds=ROUNDS, fallback=False, callbacks=[stops]
-        )
+        found, halted = aside(elastic, start, ROUNDS, (ACCURACY, ACCURACY))
+        if halted:
+            raise Interrupted
+        return found
 
     def again(start: Vector) -> Solution:
         inside = problem.regularizer.prox(start, 1.0) if not problem.regularizer.contains(start) else start
-        left = max(run.rounds_left, LEAST_ROUNDS)
-        return solve(
-            problem,
-            "interior-point",
-            tol=run.tol,
-            w0=inside,
-            max_rounds=left,
-            seed=seed,
-            fallback=False,
-            callbacks=[stops],
-        )
+        found, halted = aside(problem, inside, run.max_rounds, run.tol)
+        if halted:
+            raise Interrupted(found)
+        return found
 
     return Rescuer(problem, loosened, again)
 

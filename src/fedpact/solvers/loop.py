@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,16 @@ from fedpact.types import Vector
 
 #: Where nothing improves any more and the method knows no better reason.
 HINT = "is the problem well scaled?"
+#: How a solve ends that no other method need go on with.
+DECIDED = ("solved", "infeasible", "unbounded")
+
+
+@dataclass
+class Course:
+    """Which method is at work, and what the server keeps for it (None before its first step)."""
+
+    solver: Solver[Any]
+    state: Any = None
 
 
 def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
@@ -36,53 +46,66 @@ def run_solver(run: Run, solver: Solver[Any], hidden: bool) -> Solution:
     try:
         if hidden:
             run.session.secure()
-        verdict, state = _iterate(run, solver)
-        if run.rescue is not None and verdict.status == "stalled":
-            verdict, answer = _rescue(run, solver, verdict)
-            if answer is not None:
-                return answer
-        following = _fallback(run, solver, verdict)
-        while following is not None:
-            run.note(f"{solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on")
-            _hand_over(run)
-            before = verdict
-            solver = following
-            verdict, state = _iterate(run, solver)
-            if verdict.status in ("stalled", "max_rounds"):
-                verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
-            following = _fallback(run, solver, verdict)
+        course = Course(solver)
+        verdict = _search(run, course)
         try:
-            answer = _conclude(run, solver, state, verdict)
+            answer = _conclude(run, course, verdict)
         except KeyboardInterrupt:  # all is there but the owners' last word: ask once more
             run.session.look()
-            answer = _conclude(run, solver, state, verdict)
+            answer = _conclude(run, course, verdict)
         run.session.confirm()  # all of a resumed run may be on record: is it true of the data that there are now?
         return answer
     except OwnerLost as lost:
         return _give_up(run, str(lost))
 
 
-def _rescue(run: Run, solver: Solver[Any], verdict: Verdict) -> tuple[Verdict, Solution | None]:
-    """The proof of the feasibility problem that no point exists, or the answer from where it has room, if any."""
+def _search(run: Run, course: Course) -> Verdict:
+    """Steps, a rescue, and methods that go on, until the end: whoever stops one of these stops all."""
+    try:
+        verdict = _iterate(run, course)
+        if run.rescue is not None and verdict.status == "stalled":
+            verdict = _rescue(run, course.solver, verdict)
+        while (following := _fallback(run, course.solver, verdict)) is not None:
+            run.note(
+                f"{course.solver.name}, iteration {run.best.iteration}: {verdict.reason}; {following.name} goes on"
+            )
+            _hand_over(run)
+            before = verdict
+            course.solver = following
+            course.state = None
+            verdict = _iterate(run, course)
+            if verdict.status in ("stalled", "max_rounds"):
+                verdict = replace(verdict, reason=f"{verdict.reason} (before that: {before.reason})")
+        return verdict
+    except KeyboardInterrupt:
+        return _interrupted(run, "interrupted")
+    except Stop:
+        return _interrupted(run, "stopped by a callback")
+
+
+def _rescue(run: Run, solver: Solver[Any], verdict: Verdict) -> Verdict:
+    """What the feasibility problem says: no point exists, the objective falls forever, or the end of another solve."""
     assert run.rescue is not None
     found = run.rescue(run.start)
-    run.aside = found.communication
     run.note(f"{solver.name}: {verdict.reason}; a feasibility problem was solved in between")
+    if found.answer is not None:
+        run.elsewhere = found.answer
+        run.history.outer.extend(found.answer.history.outer)
+    if found.interrupted:
+        raise KeyboardInterrupt
     best = run.best.certificate
     if found.conflict and best is not None:
-        return replace(infeasible(found.conflict, best), proof=found.proof), None
+        return replace(infeasible(found.conflict, best), proof=found.proof)
     if found.ray is not None:
-        return Verdict("unbounded", UNBOUNDED, ray=found.ray), None
-    if found.answer is None:
-        return verdict, None
-    run.history.outer.extend(found.answer.history.outer)
-    communication = run.communication + found.answer.communication
-    return verdict, replace(found.answer, history=run.history, communication=communication)
+        return Verdict("unbounded", UNBOUNDED, ray=found.ray)
+    if found.answer is not None and found.answer.status in DECIDED:
+        return Verdict(found.answer.status, found.answer.reason)
+    return verdict
 
 
-def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
-    """Steps until the end; the verdict, and what the server kept (None when it ended before the first step)."""
-    state: Any = None
+def _iterate(run: Run, course: Course) -> Verdict:
+    """Steps of one method until its end."""
+    solver = course.solver
     run.best.latest_only = solver.needs.columns
     run.best.feasible_first = solver.feasible_first
     if not solver.needs.columns and not run.problem.convex:
@@ -90,37 +113,33 @@ def _iterate(run: Run, solver: Solver[Any]) -> tuple[Verdict, Any]:
         run.best.by_objective = free or solver.feasible_first
     try:
         equip_all(run, solver.weights(run))
-        state, iterate = solver.init(run)
+        course.state, iterate = solver.init(run)
         if run.started is None and not solver.one_by_one:  # one by one, somebody has moved already
             run.started = iterate
         watch = Watch(run, solver)
         while True:
             run.follow(iterate)
-            if verdict := watch.verdict(iterate, state):
-                return verdict, state
+            if verdict := watch.verdict(iterate, course.state):
+                return verdict
             if run.rounds_left <= solver.reserve:
                 _judge_latest(run, solver, iterate)
                 reason = f"the limit of {run.max_rounds} exchanges came first"
-                if excuse := solver.excuse(run, state):
+                if excuse := solver.excuse(run, course.state):
                     reason = f"{reason}; {excuse}"
-                return Verdict("max_rounds", reason), state
-            iterate = solver.step(run, state)
-    except KeyboardInterrupt:
-        return _interrupted(run, "interrupted"), state
-    except Stop:
-        return _interrupted(run, "stopped by a callback"), state
+                return Verdict("max_rounds", reason)
+            iterate = solver.step(run, course.state)
     except NotFinite as error:
         if run.best.certificate is None:
             raise
-        following = "" if state is None else solver.fallback(state)
-        return Verdict("stalled", str(error), then=following), state
+        following = "" if course.state is None else solver.fallback(course.state)
+        return Verdict("stalled", str(error), then=following)
     except OwnerError as error:
         if error.code not in OUT_OF_RANGE or solver.needs.columns:
             raise
-        return _diverged(run, solver, state, error), state
+        return _diverged(run, course, error)
 
 
-def _diverged(run: Run, solver: Solver[Any], state: Any, error: OwnerError) -> Verdict:
+def _diverged(run: Run, course: Course, error: OwnerError) -> Verdict:
     """Stalled, where a point is known at which all numbers are in range; else the data are at fault: the error."""
     if run.best.certificate is None:
         prices = np.zeros(run.problem.server.multiplier_length + run.problem.coupled_length)
@@ -130,14 +149,15 @@ def _diverged(run: Run, solver: Solver[Any], state: Any, error: OwnerError) -> V
             raise error from None
         run.best.offer(Iterate(number=-1, w=run.start, multiplier=prices, judged=judged))
     following = ""
-    if state is not None and not run.session.looking:  # to be resumed: owners remember nothing more
-        following = solver.fallback(state)
+    if course.state is not None and not run.session.looking:  # to be resumed: owners remember nothing more
+        following = course.solver.fallback(course.state)
     return Verdict("stalled", f"numbers grew out of range: {error}", then=following)
 
 
 def _interrupted(run: Run, how: str) -> Verdict:
     """Somebody stopped the run: what follows only looks at the owners, so that it can be resumed."""
     spent = run.rounds
+    run.halted = True
     run.session.look()
     return Verdict("interrupted", f"{how} after {spent} exchanges; the best point so far is given")
 
@@ -261,12 +281,25 @@ def _hand_over(run: Run) -> None:
 # -------------------------------------------------------------------------------------------------------------- the end
 
 
-def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> Solution:
-    """One last exchange, and the status that its certificate carries."""
+def _conclude(run: Run, course: Course, verdict: Verdict) -> Solution:
+    """One last exchange, and the status that its certificate carries; or the answer from elsewhere, if it is better."""
+    elsewhere = run.elsewhere
+    if elsewhere is None:
+        return _conclude_here(run, course, verdict)
+    if elsewhere.status not in DECIDED:
+        here = _conclude_here(run, course, verdict)
+        if here.status in DECIDED or here.certificate.missed(run.tol) <= elsewhere.certificate.missed(run.tol):
+            return here
+        elsewhere = replace(elsewhere, status=here.status, reason=here.reason)
+    return replace(elsewhere, history=run.history, communication=run.communication)
+
+
+def _conclude_here(run: Run, course: Course, verdict: Verdict) -> Solution:
+    """One exchange about the best point of this run's own methods."""
     best = run.best
     if best.certificate is None:  # stopped before anything was judged
         _return_start(run, best)
-    ending = solver.finish(run, state)
+    ending = course.solver.finish(run, course.state)
     met = ending.certificate.meets(run.tol)
     if met and verdict.status in ("solved", "max_rounds", "stalled", "interrupted"):
         verdict = SOLVED
@@ -274,7 +307,7 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
         verdict = Verdict("stalled", "the certificate of the returned pair misses the tolerances")
     if verdict.status == "solved" and ending.afar <= NEARLY:
         ray = ending.ray
-        if ending.afar > 0 and not solver.needs.columns:
+        if ending.afar > 0 and not course.solver.needs.columns:
             ray = find_ray(run, best.w, ending.certificate, ending.objective, ray)
         if ending.afar == 0 or ray is not None:
             verdict = Verdict("unbounded", UNBOUNDED, ray=ray)
@@ -286,7 +319,7 @@ def _conclude(run: Run, solver: Solver[Any], state: Any, verdict: Verdict) -> So
 
 def _doubt(verdict: Verdict, wrong: str) -> Verdict:
     """Nothing is proved by derivatives that do not belong to their functions."""
-    if verdict.status in ("solved", "infeasible", "unbounded"):
+    if verdict.status in DECIDED:
         return Verdict("stalled", f"{wrong}; else it would end {verdict.status}")
     return replace(verdict, reason=f"{wrong}; {verdict.reason}")
 

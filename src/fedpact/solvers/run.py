@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -152,6 +152,13 @@ class Best:
         assert self.certificate is not None
         return self.certificate
 
+    @property
+    def residuals(self) -> tuple[float, float]:
+        """(stationarity, feasibility); infinite before a point was offered."""
+        if self.certificate is None:
+            return np.inf, np.inf
+        return self.certificate.stationarity, self.certificate.feasibility
+
 
 @dataclass(frozen=True)
 class Given:
@@ -166,17 +173,16 @@ class Given:
 class Rescue:
     """What became of a stalled solve: a proof that constraints conflict, a ray without end, or an answer.
 
-    ray:    a direction that all constraints admit and along which the objective falls
-    answer: of a solve from another start
-
-    communication: what it took, in sessions of its own
+    ray:         a direction that all constraints admit and along which the objective falls
+    answer:      of a solve from another start, which may have ended early
+    interrupted: by a user, or a callback
     """
 
-    communication: Communication
     conflict: tuple[str, ...] = ()
     proof: Proof | None = None
     ray: Vector | None = None
     answer: Solution | None = None
+    interrupted: bool = False
 
 
 @dataclass
@@ -203,7 +209,8 @@ class Run:
     fallback: bool | str = True  # whether the method that this one names may go on; a name: that one, and no other
     given: Given | None = None  # multipliers that the first method starts from
     rescue: Callable[[Vector], Rescue] | None = None  # asked once, when interior-point stalls
-    aside: Communication | None = None  # what a rescue took
+    aside: Communication | None = None  # what a rescue took, in sessions of its own
+    elsewhere: Solution | None = None  # what a rescue found
     balanced: tuple[Vector, Vector] | None = None  # of a proof of conflict: w, and the server's and coupled weights
     contradiction: tuple[tuple[str, ...], Proof] | None = None  # known before the first exchange, and who holds it
     history: History = field(default_factory=History)
@@ -213,6 +220,7 @@ class Run:
     started: Iterate | None = None  # the start, as the first method judged it
     latest: int = -1  # number of the latest iterate
     passed: list[tuple[int, Vector]] = field(default_factory=list)  # points on the way, a fifth of it apart
+    halted: bool = False  # by a user or a callback
     _judged_at: int = 0
     _gradients: int = 0
     _hessians: int = 0
@@ -236,12 +244,14 @@ class Run:
 
     @property
     def rounds(self) -> int:
-        """Exchanges of this solve so far."""
-        return self.session.ledger.rounds - self.begun.rounds
+        """Exchanges of this solve so far, a rescue included."""
+        aside = 0 if self.aside is None else self.aside.rounds
+        return self.session.ledger.rounds - self.begun.rounds + aside
 
     @property
     def bytes(self) -> int:
-        return self.session.ledger.bytes - self.begun.bytes
+        aside = 0 if self.aside is None else self.aside.bytes
+        return self.session.ledger.bytes - self.begun.bytes + aside
 
     @property
     def rounds_left(self) -> int:
@@ -317,26 +327,48 @@ class Run:
         self._hessians = 0
 
     def _report(self, iterate: Iterate) -> None:
-        """Call the listeners; raise Stop when one of them returns True."""
+        """Tell the callbacks of an iterate."""
         if not self.listeners:
             return
-        stationarity = np.inf
-        feasibility = np.inf
-        if self.best.certificate is not None:
-            stationarity = self.best.certificate.stationarity
-            feasibility = self.best.certificate.feasibility
-        progress = Progress(
-            method=self.method,
-            iteration=iterate.number,
-            inner=iterate.inner,
-            rounds=self.rounds,
-            bytes=self.bytes,
-            stationarity=stationarity,
-            feasibility=feasibility,
-            objective=self.best.objective,
-            choice=self.choice,
-            w=self.problem.own(iterate.w, iterate.multiplier)[1],
+        stationarity, feasibility = self.best.residuals
+        self._tell(
+            Progress(
+                method=self.method,
+                iteration=iterate.number,
+                inner=iterate.inner,
+                rounds=self.rounds,
+                bytes=self.bytes,
+                stationarity=stationarity,
+                feasibility=feasibility,
+                objective=self.best.objective,
+                choice=self.choice,
+                w=self.problem.own(iterate.w, iterate.multiplier)[1],
+            )
         )
+
+    def report_aside(self, progress: Progress, first: int, before: Communication) -> None:
+        """Tell the callbacks of a step of a rescue, whose iterations begin at `first`, after what had passed before."""
+        self.latest = first + progress.iteration
+        w = self.start
+        if self.best.certificate is not None:
+            w = self.problem.own(self.best.w, self.best.multiplier)[1]
+        stationarity, feasibility = self.best.residuals
+        self._tell(
+            replace(
+                progress,
+                iteration=self.latest,
+                rounds=before.rounds + progress.rounds,
+                bytes=before.bytes + progress.bytes,
+                stationarity=stationarity,
+                feasibility=feasibility,
+                objective=self.best.objective,
+                choice=self.choice,
+                w=w,
+            )
+        )
+
+    def _tell(self, progress: Progress) -> None:
+        """Call every callback; raise Stop when one of them returns True."""
         answers = [listener(progress) for listener in self.listeners]
         if any(answer is True for answer in answers):
             raise Stop

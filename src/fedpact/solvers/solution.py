@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from zipfile import BadZipFile
@@ -91,6 +91,16 @@ class History:
 
     def __len__(self) -> int:
         return len(self.outer)
+
+    def moved(self, iterations: int, rounds: int, bytes: int) -> History:
+        """The same of a solve that began after so many iterations, exchanges and bytes of another one."""
+        outer = [
+            replace(one, iteration=iterations + one.iteration, rounds=rounds + one.rounds, bytes=bytes + one.bytes)
+            for one in self.outer
+        ]
+        inner = [replace(one, iteration=iterations + one.iteration) for one in self.inner]
+        local = [replace(one, iteration=iterations + one.iteration) for one in self.local]
+        return History(outer, inner, local, self.notes)
 
     def to_frame(self) -> Any:
         """The judged iterates as a pandas DataFrame, a column for each owner's violation; FedpactError without it."""

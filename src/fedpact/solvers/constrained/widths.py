@@ -41,6 +41,8 @@ SETTLED_GROWTH = 2.0**6
 STEADY = 16.0
 #: and is far below that of a step that was dropped all the same.
 MOST_STEADY = 5e-5
+#: Scales of matrices are powers of two below this one, either way: they travel in single precision.
+LARGEST_POWER = 120
 
 
 def choose_widths(run: Run, now: Sums, first: float, step: Vector, near: bool) -> dict[str, Any]:
@@ -80,7 +82,10 @@ def fit_matrices(run: Run, now: Sums, rounding: float, near: bool) -> dict[str, 
     system = now.system
     flattest = FLATTEST * now.curvature or np.finfo(np.float32).tiny
     roots = np.sqrt(np.maximum(system.diagonal, flattest))
-    scales = np.exp2(np.rint(np.log2(roots))).astype(np.float32)  # powers of two tell owners little of the sum
+    powers = np.rint(np.log2(roots))  # powers of two tell owners little of the sum
+    if not np.max(np.abs(powers)) < LARGEST_POWER:
+        return {}
+    scales = np.exp2(powers).astype(np.float32)
     coarse = largest_of_matrices(system, scales)
     if near and not system.near_matrix.size:
         coarse = max(coarse, FIRM * now.curvature / float(scales.min()) ** 2)

@@ -15,8 +15,9 @@ from fedpact.solvers.local.base import Minimum
 SUFFICIENT_DECREASE = 1e-4
 #: Differences of values below this, relative to them, are rounding.
 ROUNDING = 1e-14
-#: Steps shorter than this part of Newton's are not tried.
+#: Steps shorter than this part of Newton's are not tried, nor those whose promise is less than a value can show.
 SHORTEST = 1e-12
+EPSILON = 1e-16
 #: A kept factor serves while every step leaves no more than this of the residual.
 HALF = 0.5
 #: So much farther out than the start, a function with negative curvature counts as unbounded below.
@@ -93,7 +94,8 @@ def _search(function: Function, point: _Point, direction: Vector, slope: float) 
     """Halve Newton's step until it descends: where it leads (None: no step helps), and the evaluations it took."""
     step = 1.0
     evaluations = 0
-    while step >= SHORTEST:
+    shortest = max(SHORTEST, EPSILON * (1 + abs(point.value)) / abs(slope))
+    while step >= min(shortest, 1.0):
         after = _evaluate(function, point.w + step * direction)
         evaluations += 1
         if after.value <= point.value + SUFFICIENT_DECREASE * step * slope:
