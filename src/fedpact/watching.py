@@ -22,7 +22,7 @@ class Watch:
     """Of the sums over rows that a step computed last, each of its functions at the last point that it looked at.
 
     behind: effective rows (Kish) by function and derivative
-    spans:  deviation of the scores by function
+    spans:  root mean square of the scores by function, in units in which slopes change
     """
 
     behind: dict[tuple[int, str], float] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Watch:
 
     @property
     def span(self) -> float:
-        """The largest deviation of scores: how large the model is, in units of the columns."""
+        """The largest size of scores: how large the model is, with its intercept, in units of the columns."""
         return max(self.spans.values(), default=0.0)
 
 
@@ -75,8 +75,13 @@ def note_weights(of: object, derivative: str, weights: Vector) -> None:
         watch.behind[id(of), derivative] = float(np.sum(part) ** 2 / (part @ part))
 
 
-def note_scores(of: object, scores: Vector) -> None:
-    """The scores of the rows of this function."""
+def note_scores(of: object, scores: Vector, unit: float = 1.0) -> None:
+    """The scores of the rows of this function.
+
+    unit: by how much a score changes until its slope does; infinite where the slope follows the score
+    """
     watch = _watch.get()
     if watch is not None and scores.size:
-        watch.spans[id(of)] = float(np.nan_to_num(np.std(scores), nan=np.inf))
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = float(np.sqrt(np.mean((scores / unit) ** 2)))
+        watch.spans[id(of)] = size if size == size else float("inf")

@@ -138,7 +138,7 @@ class SitePolicy:
     model_size: float = _key(
         "limit",
         "number",
-        "deviation of the scores that a model gives the rows, at most: larger ones single rows out",
+        "root mean square of the scores that a model gives, at most: sums of larger ones single rows out",
         30.0,
     )
     scales: float = _key(

@@ -123,7 +123,7 @@ class CoxLoss(Function):
         score = np.asarray(self.X @ w)
         log_risk = self._log_risk(score)
         slope = self.weight * (self._hazard(score, log_risk) - self.seen)
-        note_scores(self, score)
+        note_scores(self, score - np.mean(score))  # only their differences matter
         note_weights(self, "gradient", slope)
         return self._value(score, log_risk), np.asarray(self.X.T @ slope) / self.total
 

@@ -30,6 +30,7 @@ class HuberLoss(ScoredMean):
     ) -> None:
         super().__init__(X, y, weight, offset)
         self.delta = float(delta)
+        self.unit = float("inf")  # its scores are in units of the label; effective rows tell what is far out
 
     def _losses(self, score: Vector) -> Vector:
         size = np.abs(score - self.y)

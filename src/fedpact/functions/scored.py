@@ -38,6 +38,8 @@ class ScoredMean(Function):
     has_hessian = True
     #: Whether it is the negative log-likelihood of a model, up to constants and a dispersion.
     likelihood: bool = False
+    #: By how much a score changes until its slope does.
+    unit: float = 1.0
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class ScoredMean(Function):
     def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
         score = self.scores(w)
         losses, slopes, curvatures = self._expand(score)
-        note_scores(self, score)
+        note_scores(self, score, self.unit)
         note_weights(self, "gradient", self.weight * slopes)
         gradient = np.asarray(self.X.T @ (self.weight * slopes))
         return float(self.weight @ losses), gradient, partial(self._curved, curvatures)

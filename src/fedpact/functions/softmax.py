@@ -25,6 +25,7 @@ from fedpact.functions.base import Function, Indices
 from fedpact.functions.contributions import Contributions
 from fedpact.functions.scored import normalize, weight_defect
 from fedpact.types import Matrix, Vector
+from fedpact.watching import note_scores, note_weights
 
 
 class SoftmaxLoss(Function):
@@ -76,8 +77,13 @@ class SoftmaxLoss(Function):
         return value, gradient
 
     def expand(self, w: Vector) -> tuple[float, Vector, Callable[[], Matrix]]:
-        probability, losses = self.probabilities_and_losses(self._scores(w))
-        return self._mean(losses), self._pull_back(self.slopes(probability)), lambda: self._curved(probability)
+        scores = self._scores(w)
+        probability, losses = self.probabilities_and_losses(scores)
+        slopes = self.slopes(probability)
+        note_scores(self, scores - scores.mean(axis=1, keepdims=True))
+        for k in range(self.classes):
+            note_weights(self, f"gradient {k}", self._weigh(slopes[:, k]))
+        return self._mean(losses), self._pull_back(slopes), lambda: self._curved(probability)
 
     def value(self, w: Vector) -> float:
         return self._mean(self.probabilities_and_losses(self._scores(w))[1])
@@ -109,7 +115,9 @@ class SoftmaxLoss(Function):
         for k in range(self.classes):
             # 1 - p_k as the sum of the others: exact where p_k rounds to 1.
             others = np.delete(probability, k, axis=1).sum(axis=1)
-            blocks[k, :, k, :] = gram(self.X, self._weigh(probability[:, k] * others))
+            curvature = self._weigh(probability[:, k] * others)
+            note_weights(self, f"hessian {k}", curvature)
+            blocks[k, :, k, :] = gram(self.X, curvature)
             for other in range(k):
                 block = -gram(self.X, self._weigh(probability[:, k] * probability[:, other]))
                 blocks[k, :, other, :] = block

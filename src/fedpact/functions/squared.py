@@ -15,6 +15,7 @@ class SquaredLoss(ScoredMean):
     convex = True
     likelihood = True
     constant_hessian = True
+    unit = float("inf")
 
     def _losses(self, score: Vector) -> Vector:
         return 0.5 * (score - self.y) ** 2

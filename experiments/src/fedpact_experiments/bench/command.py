@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fedpact_experiments.bench.attacks import attacks
 from fedpact_experiments.bench.calibration import calibration
 from fedpact_experiments.bench.constrained_network import constrained_network
 from fedpact_experiments.bench.decisions import decisions
@@ -59,6 +60,7 @@ def bench() -> None:
     fedpact bench vertical                                   parties that hold columns: all methods, what they reveal
     fedpact bench parties                                    a vertical job from files, for more people
     fedpact bench people                                     vertical methods with more and more people
+    fedpact bench attacks                                    what a dishonest coordinator gets out of sites
     fedpact bench engines                                    what an exchange costs in process, on Ray and on Flower
     fedpact bench wire                                       bytes of an exchange, and the time to write and read them
     fedpact bench jobs                                       whole jobs on large files: CPU seconds and memory
@@ -91,6 +93,7 @@ for command in (
     vertical,
     parties,
     people,
+    attacks,
     engines,
     wire,
     jobs,
