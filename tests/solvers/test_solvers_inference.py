@@ -196,7 +196,7 @@ def test_prices_and_coefficients_under_a_loss_bound_vary_as_the_sandwich_says() 
             found = solve(weight)[1]
             ends.append(np.append(found.w, found.multipliers[1]))
         moved.append((ends[0] - ends[1]) / (2 * step))
-    errors = np.sqrt(np.sum(np.square(moved), axis=0))
+    errors = np.sqrt(30 / 29 * np.sum(np.square(moved), axis=0))  # unbiased at owners of 30 rows
     told = [one.se for one in (*summary.coefficients, *summary.prices)]
     np.testing.assert_allclose(told, errors, rtol=1e-4)
 
@@ -217,6 +217,40 @@ def test_private_variables_are_eliminated_as_columns_of_the_owner_would_be() -> 
     dummies = (OWNER[:, None] == np.arange(3)).astype(float)
     found = sm.Logit(y, np.column_stack([X, dummies])).fit(cov_type="HC0", disp=0, tol=1e-14)
     np.testing.assert_allclose(columns_of(summary)[1], found.bse[:3], rtol=1e-7)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_small_owners_are_centred_without_bias(rows: int) -> None:
+    """Against the covariance within strata by NumPy; owners of one row are about zero, as HC0 has them."""
+    X, y = rows_of("linear")
+    X, y = X[:60], y[:60]
+    shares = []
+    for i in range(60 // rows):
+        own = slice(i * rows, (i + 1) * rows)
+        shares.append(fp.Share(rows / 60 * fp.functions.SquaredLoss(X[own], y[own]), name=f"clinic {i}"))
+    problem = fp.FederatedProblem(shares)
+    answer = fp.solve(problem, tol=1e-10)
+    summary = answer.summary(problem)
+    gradients = (X * (X @ answer.w - y)[:, None]).reshape(-1, rows, 4)
+    spread = np.einsum("ird,ire->de", gradients, gradients)
+    if rows > 1:
+        spread = sum(rows * np.cov(own.T) for own in gradients)
+    inverse = np.linalg.inv(X.T @ X)
+    np.testing.assert_allclose(columns_of(summary)[1], np.sqrt(np.diag(inverse @ spread @ inverse)), rtol=1e-6)
+    assert any("one row" in note for note in summary.notes) == (rows == 1)
+
+
+def test_prices_beside_owners_of_one_row_have_no_standard_error() -> None:
+    X, y = rows_of("linear")
+    shares = [fp.Share(1 / 40 * fp.functions.SquaredLoss(X[i : i + 1], y[i : i + 1])) for i in range(40)]
+    problem = fp.FederatedProblem(shares, bounded(0.5))
+    summary = fp.solve(problem, tol=1e-9).summary(problem)
+    assert summary["w[0]"].se > 0
+    assert np.isnan([summary["server[0]"].se, summary["server[0]"].p]).all()
+    alone = fp.Constraint(fp.functions.SquaredLoss(X[:1], y[:1]) - 1e-3, fp.cones.Nonnegative(1))
+    problem = fp.FederatedProblem([*shares[1:], fp.Share(shares[0].objective, alone, name="clinic")])
+    notes = fp.solve(problem, tol=1e-9).summary(problem).notes
+    assert any("clinic" in note and "one row" in note for note in notes)
 
 
 def test_what_is_not_covered_is_said_in_words() -> None:
@@ -259,6 +293,7 @@ def test_slopes_of_a_constraint_on_few_rows_stay_with_the_owner() -> None:
         score=np.zeros(2),
         rows=9.0,
         squares=0.0,
+        alone=0.0,
         dispersed=False,
         own_system=np.ones((1, 3)),
         own_spread=np.ones((1, 3)),

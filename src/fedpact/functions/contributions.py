@@ -30,12 +30,23 @@ class Contributions:
         """The contributions to a multiple of the mean."""
         return replace(self, value=factor * self.value, gradient=factor * self.gradient)
 
+    @property
+    def alone(self) -> bool:
+        """Whether it is one row, whose spread about the mean nothing shows."""
+        return int(np.count_nonzero(self.weight)) == 1
+
     def centre(self) -> Self:
-        """By how much each row moves the mean: row i moves sum_i p_i g_i by p_i (g_i - mean).
+        """By how much each row moves the mean: row i moves sum_i p_i g_i by p_i (g_i - mean), stretched.
 
         The delta method for a mean with weights that sum to one; the same whether the number of its rows is given or
-        drawn.
+        drawn. Stretched so that the sum of squares is unbiased: by n / (n - 1) in squares, for equal weights. One row
+        is left as it is, about zero.
         """
-        value = self.value - self.weight * self.value.sum()
-        gradient = self.gradient - np.outer(self.weight, self.gradient.sum(axis=0))
+        if self.alone:
+            return self
+        squares, cubes = (float(np.sum(self.weight**power)) for power in (2, 3))
+        left = squares - 2 * cubes + squares**2
+        stretch = np.sqrt(squares / left) if left > 0 else 1.0
+        value = stretch * (self.value - self.weight * self.value.sum())
+        gradient = stretch * (self.gradient - np.outer(self.weight, self.gradient.sum(axis=0)))
         return replace(self, value=value, gradient=gradient)

@@ -47,6 +47,7 @@ class Inferred(Reply):
     squares:    of residuals; dispersed: whether the model has a dispersion that they estimate
     own_system: rows of its own constraints that bind, in K: derivatives by (w, coupled, their own prices)
     own_spread: the same in S; own_score: values of these constraints
+    alone:      1 where its objective is of one row, whose spread is not known
     near:       how many of its constraints do not bind but nearly do
     cell:       rows that its own constraints rest on, at least; it stays with the owner
     uncovered:  why there are no standard errors, a word of UNCOVERED; empty: there are
@@ -58,6 +59,7 @@ class Inferred(Reply):
     score: Summed[Vector]
     rows: Summed[float]
     squares: Summed[float]
+    alone: Summed[float]
     dispersed: bool
     own_system: Matrix
     own_spread: Matrix
@@ -78,6 +80,7 @@ class Inferred(Reply):
             score=np.zeros(size),
             rows=0.0,
             squares=0.0,
+            alone=0.0,
             dispersed=False,
             own_system=own,
             own_spread=own,
@@ -99,6 +102,7 @@ UNCOVERED = {
     "hessian": "one of its functions has no second derivatives",
     "likelihood": 'its objective is not a likelihood, or its constraints depend on its rows; use "sandwich"',
     "clusters": 'its own constraint binds, which says nothing about owners not seen; use "sandwich"',
+    "alone": "its own constraint binds and rests on one row, whose spread is not known",
     "withheld": "its own constraint rests on too few rows for its policy",
     "private": "its private variables are not determined by its rows",
 }
@@ -141,6 +145,7 @@ def part_of(share: Share, point: Vector, price: Vector, order: Infer, known: boo
         score=score[:size],
         rows=rows,
         squares=squares or 0.0,
+        alone=float(part.alone),
         dispersed=squares is not None,
         own_system=system[size:],
         own_spread=spread[size:],
@@ -193,6 +198,8 @@ class _Part:
             return "hessian"
         if self.objective is None or self.constraint is None or self.coupled is None:
             return "rows"
+        if any(one.alone for _, rows in self._binding_rows() for one in rows):
+            return "alone"
         if self.order.covariance == "clustered" and self.binding.size and any(self.constraint):
             return "clusters"
         if self.order.covariance == "model" and not self._is_likelihood():
@@ -286,6 +293,11 @@ class _Part:
         rows = sum(int(np.count_nonzero(one.weight)) for one in self.objective)
         objective = self.share.objective
         return float(rows), None if objective is None else objective.squares(self.point)
+
+    @property
+    def alone(self) -> bool:
+        """Whether its objective is of one row."""
+        return any(one.alone for one in self.objective)
 
     def cell(self) -> int:
         """Rows that the constraints which bind rest on, at least."""

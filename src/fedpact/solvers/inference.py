@@ -11,7 +11,8 @@ covariance K^-1 S K^-T (the delta method; without constraints the sandwich of Hu
 S is estimated from the rows:
 
     sandwich   sum over rows of the outer product of what a row moves (`Contributions.centre`): rows are independent,
-               owners and how many rows they have are given, and owners may differ
+               owners and how many rows they have are given, and owners may differ. With n / (n - 1) at each owner;
+               that of an owner with one row is taken about zero, as in hc0
     hc0        the same without centring at the mean of each owner: right if all rows are drawn from one population, and
                then what statsmodels calls HC0; too wide for prices and constrained coefficients where owners differ
     model      the covariance that the likelihood itself implies
@@ -69,11 +70,13 @@ class Doubts:
     vary:    the covariance of (w, prices), and how well it is known
     scatter: the same with rows taken about zero and not about means
     free:    directions of w that constraints which depend on no row leave open, one a column
+    alone:   whether owners have one row: a price that binds moves the means about which their spread should be taken
     """
 
     vary: Sandwich
     scatter: Sandwich
     free: Matrix
+    alone: bool
 
     def fixed(self, of: Matrix) -> NDArray[np.bool_]:
         """Which rows of `of` @ (w, prices) such constraints determine."""
@@ -81,6 +84,10 @@ class Doubts:
         size = np.linalg.norm(of, axis=1)
         by_w = ~of[:, dim:].any(axis=1)
         return np.asarray(by_w & (np.linalg.norm(of[:, :dim] @ self.free, axis=1) <= FREE * size))
+
+    def of_prices(self, of: Matrix) -> NDArray[np.bool_]:
+        """Which rows are about prices that owners with one row leave open."""
+        return np.asarray(self.alone & of[:, len(self.free) :].any(axis=1))
 
     def rounded(self, of: Matrix) -> NDArray[np.bool_]:
         """The variances of which rows rounding may have made, in either of the two."""
@@ -191,11 +198,12 @@ class Inference:
         fixed = self.doubts.fixed(of)
         unsettled = self.doubts.unsettled(of, self.shift[:, 1]) & ~fixed
         rounded = self.doubts.rounded(of) & ~fixed & ~unsettled
+        alone = self.doubts.of_prices(of)
         notes = []
-        for words, which in ((SEPARATED, unsettled), (ROUNDED, rounded)):
+        for words, which in ((SEPARATED, unsettled), (ROUNDED, rounded), (PRICED_ALONE, alone)):
             if which.any():
                 notes.append(words.format(", ".join(name for name, one in zip(called, which, strict=True) if one)))
-        for value, which in ((0.0, fixed), (np.nan, rounded | unsettled)):
+        for value, which in ((0.0, fixed), (np.nan, rounded | unsettled | alone)):
             covariance[which] = value
             covariance[:, which] = value
         return covariance, notes
@@ -316,7 +324,8 @@ def _conclude(
     except np.linalg.LinAlgError:
         return replace(nothing, notes=(SINGULAR,))
     shift = np.asarray(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
-    doubts = Doubts(vary, scatter, _find_free(equations, dim))
+    alone = kind == "sandwich" and total.alone > 0
+    doubts = Doubts(vary, scatter, _find_free(equations, dim), alone)
     covariance = vary.covariance
     fixed = doubts.fixed(np.eye(len(system)))
     covariance[fixed] = 0.0
@@ -325,7 +334,8 @@ def _conclude(
         order.w, equations.prices, equations.binding, covariance, kind, degrees, (), shift=shift, doubts=doubts
     )
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    notes = [*_note_weak(found, errors), *_note_near(found, server, parts), *_note_owners(kind, parts)]
+    notes = [*_note_weak(found, errors), *_note_near(found, server, parts)]
+    notes += [*_note_owners(kind, parts), *_note_alone(kind, total)]
     return replace(found, notes=tuple(notes))
 
 
@@ -343,6 +353,9 @@ SEPARATED = (
     "no standard error of {}: the solve ended further from the estimate of these rows than half a standard error;"
 )
 SEPARATED += " either the labels are separated, and no finite coefficient is best, or tol is too large"
+ALONE = "{} of the owners have one row: its spread is taken about zero, which is right where owners are alike, and too"
+ALONE += " wide where they differ"
+PRICED_ALONE = "no standard error of {}: owners have one row, about whose mean nothing is known"
 NEAR = "a constraint of {} does not bind, but is within two standard errors of it: on other rows it might; a bootstrap"
 NEAR += " counts that"
 SINGULAR = "no standard errors: the rows do not determine all coefficients (collinear columns, such as all levels of a"
@@ -397,6 +410,10 @@ def _note_owners(kind: str, parts: Mapping[str, Inferred]) -> list[str]:
     if kind != "clustered" or owners >= CLUSTERS:
         return []
     return [f"{owners} owners are few for standard errors clustered by owner, which are then too small"]
+
+
+def _note_alone(kind: str, total: Inferred) -> list[str]:
+    return [ALONE.format(int(total.alone))] if kind == "sandwich" and total.alone else []
 
 
 def relative_size(shift: Vector, errors: Vector) -> float:

@@ -43,7 +43,7 @@ coefficients, prices: share of the intervals that hold the truth, over all of th
 of a single one. A coefficient that its own bound fixes has no interval. all bind: repetitions in which all constraints
 bind that do in the population; the others are left out. sandwich: rows independent, owners given. hc0: the same without
 centring at the mean of each owner, as for rows of one population. forgotten: the sandwich of the model as if nothing
-had been bounded.
+had been bounded. nothing, 5 rows an owner: one logistic model that is right for all, 400 rows in all.
 """
 
 
@@ -159,6 +159,34 @@ COLUMNS = {
 }
 
 
+#: Rows an owner where owners are small, and rows in all of these problems.
+SIZES = (1, 2, 5, 200)
+ROWS = 400
+
+
+def cover_small(rows: int, repetitions: int, seed: int) -> Iterator[Coverage]:
+    """Whether intervals hold with owners of `rows` rows each, of one population, by kind of standard errors."""
+    owners = ROWS // rows
+    held: dict[str, list[Vector]] = {"sandwich": [], "hc0": []}
+    for number in range(repetitions):
+        draw = np.random.default_rng([seed, rows, number])
+        X = CELLS[draw.choice(len(CELLS), ROWS)]
+        y = (draw.random(ROWS) < 1 / (1 + np.exp(-X @ CENTRE))).astype(float)
+        shares = []
+        for i in range(owners):
+            own = slice(i * rows, (i + 1) * rows)
+            shares.append(fp.Share(LogisticLoss(X[own], y[own]) / owners, name=f"owner {i}"))
+        problem = fp.FederatedProblem(shares)
+        answer = fp.solve(problem, tol=TOL)
+        for method, hits in held.items():
+            summary = answer.summary(problem, covariance=method, level=LEVEL)
+            pairs = zip(summary.coefficients, CENTRE, strict=True)
+            hits.append(np.array([_holds(one, value) for one, value in pairs]))
+    for method, hits in held.items():
+        found = _summarize(f"nothing, {rows} rows an owner", method, repetitions, np.array(hits))
+        yield replace(found, owners=owners)
+
+
 @click.command()
 @among("--designs", list(DESIGNS))
 @click.option("--repetitions", type=COUNT, default=300, show_default=True, help="Draws of all rows.")
@@ -180,6 +208,9 @@ def inference(designs: Sequence[str], repetitions: int, rows: int, quick: bool, 
         for name in designs:
             click.echo(f"{name}: {repetitions} repetitions", err=True)
             yield from cover(name, DESIGNS[name], repetitions, rows, output.seed)
+        for size in SIZES:
+            click.echo(f"{size} rows an owner: {repetitions} repetitions", err=True)
+            yield from cover_small(size, repetitions, output.seed)
 
     table = Table(simulate(), COLUMNS, CAPTION, title="Coverage", text=("standard errors",))
     output.report(replace(table, section=lambda row: row.problem), title=TITLE, introduction=INTRODUCTION)
