@@ -147,6 +147,8 @@ CODES = {
     "FP-DATA-120": "no row is of a class whose mean loss is bounded; leave the class out of max_loss",
     "FP-DATA-118": "new rows have other columns than the piece of the model; give the columns of the training",
     "FP-OPTION-100": f"from_jax needs the package jax; {install('jax')}",
+    "FP-OPTION-280": "the reference of a category is none of its levels; choose one of them",
+    "FP-OPTION-281": "categories of a column are no list of levels; write one, or {levels = [...], reference = ...}",
     "FP-OPTION-881": "the precision of a torch module is unknown; choose float64 or float32",
     "FP-OPTION-883": "the kind of Hessian of a torch module is unknown; choose True, False or gauss-newton",
     "FP-OPTION-882": "the precision of a JAX function is unknown; choose float64 or float32",

@@ -21,12 +21,18 @@ class Encoding:
     """columns: the features, in this order; categories: of those that are text, all levels they may have.
 
     A column of categories becomes one column of 0 and 1 a level, called `column=level`, all others are numbers.
-    missing: "error" refuses absent values; "mean" leaves them to `Scaling`, as NaN
+    missing:    "error" refuses absent values; "mean" leaves them to `Scaling`, as NaN
+    references: of columns of categories, the level that has no column: coefficients are differences from it
     """
 
     columns: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     missing: Missing = "error"
+    references: Mapping[str, str] = field(default_factory=dict)
+
+    def levels(self, column: str) -> tuple[str, ...]:
+        """The levels that have a column of the matrix."""
+        return tuple(level for level in self.categories[column] if level != self.references.get(column))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -34,7 +40,7 @@ class Encoding:
         names: list[str] = []
         for column in self.columns:
             if column in self.categories:
-                names += [f"{column}={level}" for level in self.categories[column]]
+                names += [f"{column}={level}" for level in self.levels(column)]
             else:
                 names.append(column)
         return tuple(names)
@@ -45,7 +51,7 @@ class Encoding:
         numeric: list[bool] = []
         for column in self.columns:
             if column in self.categories:
-                numeric += [False] * len(self.categories[column])
+                numeric += [False] * len(self.levels(column))
             else:
                 numeric.append(True)
         return np.array(numeric)
@@ -60,7 +66,8 @@ class Encoding:
             return cells.numbers(column, absent)[:, None]
         levels = self.categories[column]
         codes = cells.codes(column, levels, "categories", absent)
-        return np.where(codes[:, None] < 0, np.nan, np.eye(len(levels))[codes])
+        kept = [levels.index(level) for level in self.levels(column)]
+        return np.where(codes[:, None] < 0, np.nan, np.eye(len(levels))[:, kept][codes])
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,13 @@ class Scaling:
         return own, np.asarray(-(own @ np.asarray(self.shift)))
 
 
-def categories_from(stated: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, ...]]:
-    """Levels as texts, whatever the job writes them as."""
-    return {column: tuple(str(level) for level in levels) for column, levels in stated.items()}
+def categories_from(stated: Mapping[str, Sequence[Any] | Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Levels as texts, whatever the job writes them as; of {levels = [...], reference = ...} the levels."""
+    found = {column: one["levels"] if isinstance(one, Mapping) else one for column, one in stated.items()}
+    return {column: tuple(str(level) for level in levels) for column, levels in found.items()}
+
+
+def references_from(stated: Mapping[str, Sequence[Any] | Mapping[str, Any]]) -> dict[str, str]:
+    """The reference levels of {levels = [...], reference = ...}, as texts."""
+    tables = {column: one for column, one in stated.items() if isinstance(one, Mapping)}
+    return {column: str(one["reference"]) for column, one in tables.items() if "reference" in one}

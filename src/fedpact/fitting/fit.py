@@ -31,7 +31,7 @@ from fedpact.problem import Measure, RemoteProblem, Share
 from fedpact.solve import solve
 from fedpact.solvers import COVARIANCES, METHODS, Inference, Progress, Solution, Solver, infer, steps_of
 from fedpact.statistics import BoundPrice
-from fedpact.tasks import Classification, Regression, TableTask, Task, Vertical
+from fedpact.tasks import Classification, Regression, Rows, TableTask, Task, Vertical
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.requirements import check_holder
 from fedpact.types import Vector
@@ -89,6 +89,9 @@ def fit(
             check_holder(one, server)
     solving = {"method": method, "tol": tol, "max_rounds": max_rounds, "seed": seed, **options}
     _check_inference(asked, inference)
+    as_features = any(isinstance(held, Rows) for held in owners.values())  # these columns are encoded already
+    if inference != "none" and isinstance(asked, TableTask) and not as_features:
+        asked = asked.with_references()
     _check_trade_off(asked, trade_off)
     kind = fitting_of(asked)
     extras = Extras(compare, curves, trade_off)

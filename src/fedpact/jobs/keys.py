@@ -34,6 +34,18 @@ class Kind:
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 _LEVEL = {"type": ["string", "number"]}
+_LEVELS = {"type": "array", "items": _LEVEL}
+_CATEGORY = {
+    "oneOf": [
+        _LEVELS,
+        {
+            "type": "object",
+            "properties": {"levels": _LEVELS, "reference": _LEVEL},
+            "required": ["levels"],
+            "additionalProperties": False,
+        },
+    ]
+}
 KINDS: dict[str, Kind] = {
     "text": Kind((str,), 'a text in quotes, such as "age"', {"type": "string"}),
     "file": Kind((str,), "the path of a file in quotes", {"type": "string"}),
@@ -55,6 +67,17 @@ KINDS: dict[str, Kind] = {
         "a table of lists",
         {"type": "object", "additionalProperties": {"type": "array", "items": _LEVEL}},
         entries="list",
+    ),
+    "category": Kind(
+        (list, dict),
+        'a list of levels, or {levels = ["I", "II"], reference = "I"}',
+        _CATEGORY,
+    ),
+    "categories": Kind(
+        (dict,),
+        'a table of lists, or of tables such as {levels = ["I", "II"], reference = "I"}',
+        {"type": "object", "additionalProperties": _CATEGORY},
+        entries="category",
     ),
     "columns": Kind(
         (dict,),
@@ -132,7 +155,7 @@ class JobKey:
 OPEN = {
     "owners": "name = its table, CSV or Parquet; or flower://ADDRESS, see the how-to on Flower",
     "roster": "owner = its public key, for owners that are Flower sites",
-    "categories": "column = the list of its levels",
+    "categories": 'column = the list of its levels, or {levels = [...], reference = "one of them"}',
     "attributes": "column = the list of its groups, of a vertical model",
     "columns": "party = the list of the columns that it brings to a vertical model",
     "bound": "owner = its bound, where they differ",

@@ -96,7 +96,7 @@ class Coefficients:
     def rows(self) -> Iterator[Row]:
         """All bounds, each as an upper one; then the equations."""
         for name, stated in self.ranges.items():
-            for feature in self._features(name):
+            for feature in self._of(dict.fromkeys(self._features(name), 1.0)):
                 for side, bound in stated.items():
                     yield _bound(feature, SIDES[side], bound)
         for column, direction in self.orders.items():
@@ -106,7 +106,8 @@ class Coefficients:
                 continue
             for lower, upper in pairwise(self._features(column)):
                 first, second = (lower, upper) if factor < 0 else (upper, lower)
-                yield Row(f"coefficient of {first} less that of {second}", {first: 1.0, second: -1.0}, 0.0)
+                factors = self._of({first: 1.0, second: -1.0})
+                yield Row(f"coefficient of {first} less that of {second}", factors, 0.0)
         for features in self.equal.values():
             for first, second in pairwise(features):
                 what = f"coefficient of {first} less that of {second}"
@@ -117,6 +118,10 @@ class Coefficients:
         if name not in self.encoding.categories:
             return (name,)
         return tuple(f"{name}={level}" for level in self.encoding.categories[name])
+
+    def _of(self, factors: Mapping[str, float]) -> dict[str, float]:
+        """Without the coefficients of references, which are zero."""
+        return {feature: factor for feature, factor in factors.items() if feature in self.encoding.names}
 
     def _unit(self, row: Row) -> float:
         """What one unit of the row's left side is for the scaled columns: that of the first."""

@@ -160,6 +160,14 @@ class Regression(GroupedTask):
     # ------------------------------------------------------------------------------------------------- at the owner
 
     @property
+    def has_baseline(self) -> bool:
+        return self.intercept or self.family == "cox"
+
+    @property
+    def features_named(self) -> frozenset[str]:
+        return frozenset([*self.coefficients, *(feature for features in self.equal.values() for feature in features)])
+
+    @property
     def columns_read(self) -> tuple[str, ...]:
         more = (self.offset, self.event)
         return (*super().columns_read, *(column for column in more if column))

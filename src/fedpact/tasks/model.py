@@ -75,6 +75,7 @@ class LinearModel:
             "arrays": "model.npz",
             "columns": list(self.encoding.columns),
             "categories": {column: list(levels) for column, levels in self.encoding.categories.items()},
+            **({"references": dict(self.encoding.references)} if self.encoding.references else {}),
             "missing": self.encoding.missing,
             "features": list(self.encoding.names),
         }
@@ -404,7 +405,8 @@ def load_model(folder: str | Path) -> Model | RegressionModel | PartyModel:
             return PartyModel.read(about)
         if about["format"] not in (FORMAT, NETWORK_FORMAT, MODULE_FORMAT):
             raise ValueError(f"it is not of format {FORMAT}, {NETWORK_FORMAT} or {MODULE_FORMAT}")
-        encoding = Encoding(tuple(about["columns"]), categories_from(about["categories"]), about["missing"])
+        categories = categories_from(about["categories"])
+        encoding = Encoding(tuple(about["columns"]), categories, about["missing"], about.get("references", {}))
         with np.load(source / about["arrays"], allow_pickle=False) as file:
             arrays = {key: file[key] for key in ARRAYS}
             hidden = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedpact.data import with_intercept
 from fedpact.data.cells import Cells, column_names, read_cells
 from fedpact.data.columns import free_unused
-from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from
+from fedpact.data.encoding import Encoding, Missing, Scaling, categories_from, references_from
 from fedpact.errors import DataError, OptionError
 from fedpact.federation.rules import Counts
 from fedpact.problem import RemoteProblem, Share, Unscaled
@@ -105,7 +105,10 @@ class TableTask(Task):
         (), "columns of the model", "texts", name="features", shown="all other columns", example='["age", "dose"]'
     )
     categories: Mapping[str, tuple[str, ...]] = key(
-        dict, "columns of text, and all they may hold; agreed, so that no owner tells its own", "levels"
+        dict,
+        "columns of text, and all they may hold; agreed, so that no owner tells its own; a reference has none",
+        "categories",
+        example='{grade = {levels = ["I", "II"], reference = "I"}}',
     )
     missing: Missing = key(  # noqa: RUF009 - a field
         "error", "absent values are an error, or the mean over all owners", "text", choices=("error", "mean")
@@ -122,6 +125,7 @@ class TableTask(Task):
     sample_weight: str = key("", "column of the weights of rows", "text", example='"exposure"')
     scaling: Scaling | None = found(None, least=-1e300, most=1e300)  # noqa: RUF009 - a field
     total_rows: float = found(0.0, least=0.0, when=("owners_weigh", (BY_ROWS,)))
+    references: Mapping[str, str] = field(default_factory=dict)
     resample: int = found(0, least=0, most=1000, whole=True, when=("inference", ("bootstrap",)))
 
     def __post_init__(self) -> None:
@@ -129,6 +133,15 @@ class TableTask(Task):
         self._check_columns()
         for column, levels in self.categories.items():
             check_distinct("categories", levels, 1, column)
+        for column, level in self.references.items():
+            if level not in self.categories.get(column, ()):
+                raise OptionError(
+                    f"the reference {level!r} of {column!r} is none of its levels; choose one of "
+                    f"{', '.join(self.categories.get(column, ()))}",
+                    code="FP-OPTION-280",
+                    key="categories",
+                    column=column,
+                )
         checks.check_nonnegative("regularization", self.regularization)
         checks.check_nonnegative("l1", self.l1)
         check_owners_weigh(self.owners_weigh)
@@ -166,6 +179,8 @@ class TableTask(Task):
     def _freeze(self) -> None:
         """Lists, as messages and files have them, become tuples."""
         object.__setattr__(self, "columns", tuple(self.columns))
+        check_categories(self.categories)
+        object.__setattr__(self, "references", {**self.references, **references_from(self.categories)})
         object.__setattr__(self, "categories", categories_from(self.categories))
         if isinstance(self.scaling, Mapping):
             parts = {name: tuple(values) for name, values in self.scaling.items()}
@@ -181,7 +196,7 @@ class TableTask(Task):
     @property
     def reading(self) -> object:
         levels = tuple((column, tuple(own)) for column, own in self.categories.items())
-        return self.columns, levels, self.missing, self.columns_read
+        return self.columns, levels, tuple(self.references.items()), self.missing, self.columns_read
 
     def read(self, path: Path) -> Rows:
         cells = read_cells(path, (*self.columns, *self.columns_read))
@@ -267,7 +282,33 @@ class TableTask(Task):
     @property
     def encoding(self) -> Encoding:
         """From the columns of a file to features."""
-        return Encoding(self.columns, self.categories, self.missing)
+        return Encoding(self.columns, self.categories, self.missing, self.references)
+
+    def with_references(self) -> Self:
+        """With a reference, the first level, for every column of categories that states none.
+
+        All levels of a column add up to the intercept, or to Cox's baseline: without a reference no coefficient of
+        theirs has a standard error. A column whose levels the job names one by one keeps all of them.
+        """
+        if not self.has_baseline:
+            return self
+        named = self.features_named
+        first = {
+            column: levels[0]
+            for column, levels in self.categories.items()
+            if len(levels) > 1 and not any(f"{column}={level}" in named for level in levels)
+        }
+        return replace(self, references={**first, **self.references})
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the model has something that all levels of a category add up to."""
+        return self.intercept
+
+    @property
+    def features_named(self) -> frozenset[str]:
+        """Features that the job names beside its columns, such as those with bounds on their coefficients."""
+        return frozenset()
 
     @property
     def parameters(self) -> int:
@@ -441,6 +482,19 @@ def from_files(
     asked = find_task(task)(**about)
     sources = {name: FileSource(name, path) for name, path in files.items()}
     return RemoteProblem(sources, regularizer=regularizer, task=asked)
+
+
+def check_categories(stated: Mapping[str, Any]) -> None:
+    """Raise OptionError unless each is a list of levels, or a table of them with a reference."""
+    for column, one in stated.items():
+        if isinstance(one, Mapping) and ("levels" not in one or set(one) - {"levels", "reference"}):
+            raise OptionError(
+                f"categories of {column!r} are {dict(one)}; give a list of levels, or {{levels = [...], reference = "
+                '"..."}',
+                code="FP-OPTION-281",
+                key="categories",
+                column=column,
+            )
 
 
 def check_distinct(what: str, levels: Sequence[str], least: int, column: str = "") -> None:
