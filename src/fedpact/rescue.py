@@ -48,12 +48,14 @@ class Interrupted(Exception):
 class Rescuer:
     """Solves the feasibility problem of `problem`, and then the problem from where that has room.
 
-    loosened, again: how to solve the one and the other, from a start. They raise Spent and Interrupted.
+    loosened, again: how to solve the one and the other, from a start; they raise Spent and Interrupted
+    tol: by how much constraints may be missed
     """
 
     problem: FederatedProblem
     loosened: Callable[[FederatedProblem, Vector], Solution]
     again: Callable[[Vector], Solution]
+    tol: float = 0.0
 
     def __call__(self, w: Vector) -> Rescue:
         try:
@@ -75,7 +77,7 @@ class Rescuer:
                 break
             weights, coupled = elastic.read_weights(found.multipliers, found.coupled_multiplier)
             proof = Proof(near, tuple(weights), coupled)
-            if names := proof.check(self.problem):
+            if names := proof.check(self.problem, self.tol):
                 return Rescue(names, proof)
         if has_rays(self.problem):
             found = self.loosened(RayProblem(self.problem, near), np.zeros_like(near))

@@ -227,7 +227,7 @@ def _rescuer(problem: FederatedProblem, run: Run, seed: int) -> Rescuer:
             raise Interrupted(found)
         return found
 
-    return Rescuer(problem, loosened, again)
+    return Rescuer(problem, loosened, again, run.tol[1])
 
 
 def _keep_proof(problem: FederatedProblem, session: Session, run: Run, answer: Solution) -> Solution:
@@ -241,7 +241,7 @@ def _keep_proof(problem: FederatedProblem, session: Session, run: Run, answer: S
         proof = Proof(w, (server, *owners), coupled)
     if proof is None:
         return answer
-    if proof.check(problem):
+    if proof.check(problem, run.tol[1]):
         return replace(answer, proof=proof)
     return replace(answer, status="stalled", reason=UNPROVED, conflict=(), proof=None)
 

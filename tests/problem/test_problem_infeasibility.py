@@ -168,3 +168,27 @@ def test_evidence_adds_up():
     assert total.value == sum(p.value for p in parts)
     np.testing.assert_array_equal(total.gradient, sum(p.gradient for p in parts))
     assert total.size == sum(p.size for p in parts)
+
+
+def test_a_miss_within_the_tolerance_is_no_proof() -> None:
+    """w >= 1e-5 and w <= 0: a point between them misses both by less than 1e-4, and by more than 1e-6."""
+    above = fp.Share(None, fp.Constraint(Affine([[-1.0]], [1e-5]), Nonnegative(1)), name="above")
+    below = fp.Share(None, fp.Constraint(Affine([[1.0]], [0.0]), Nonnegative(1)), name="below")
+    problem = fp.FederatedProblem([above, below])
+    proof = fp.problem.Proof(np.zeros(1), (np.zeros(0), np.ones(1), np.ones(1)), np.zeros(0))
+    assert proof.check(problem)
+    assert proof.check(problem, 1e-6)
+    assert proof.check(problem, 1e-4) == ()
+
+
+@pytest.mark.parametrize("offset", [30.0, -3e3])
+def test_a_square_that_touches_zero_excludes_no_point(offset: float) -> None:
+    """(a'w - b)^2 <= 0, whose value where it is met is rounding of b^2."""
+    slope = np.array([3.0, -1.0, 0.5])
+    square = Quadratic(2 * np.outer(slope, slope), -2 * offset * slope) + offset**2
+    problem = fp.FederatedProblem([fp.Share(None, fp.Constraint(square, Nonnegative(1)))])
+    w = offset * slope / (slope @ slope)
+    value = float(square.value(w))
+    tol = 1e-6
+    assert abs(value) <= tol
+    assert fp.problem.Proof(w, (np.zeros(0), np.ones(1)), np.zeros(0)).check(problem, tol) == ()

@@ -16,6 +16,9 @@ there is none when this is a million times the size: the terms of a feasible poi
 terms at w. A curved constraint has no slope at all where it is smallest; so sqrt(bend_j size) is added to spread_j, the
 slope at a distance over which it gains `size`.
 
+A point that misses its constraints by no more than the tolerance counts as feasible. So the value must be more than
+what the weights make of such a miss, tol sum_k |v_k|: where constraints only touch zero, it is rounding of c(w).
+
 The work is cut where the federation is cut, as for the certificate: `owner_evidence` runs where the data is, `conflict`
 reads sums at the server, and `prove_infeasible` does both in one process.
 """
@@ -60,25 +63,29 @@ class Proof:
     coupled: Vector
     on_faces: bool = False
 
-    def check(self, problem: FederatedProblem) -> tuple[str, ...]:
-        """The holders whose constraints exclude each other, recomputed from the problem alone; empty: no proof."""
+    def check(self, problem: FederatedProblem, tol: float = 0.0) -> tuple[str, ...]:
+        """The holders whose constraints exclude each other, recomputed from the problem alone; empty: no proof.
+
+        tol: by how much a point may miss constraints and still meet them
+        """
         if not self.on_faces:
-            return prove_infeasible(problem, self.w, self.weights, self.coupled)
+            return prove_infeasible(problem, self.w, self.weights, self.coupled, tol)
         reduced = reduce_faces(problem, self.w.size)
         if reduced is None:
             return ()
-        return prove_infeasible(reduced.problem, self.w, reduced.gather(self.weights), self.coupled)
+        return prove_infeasible(reduced.problem, self.w, reduced.gather(self.weights), self.coupled, tol)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What one holder of constraints adds to a proof; all but `size` and `concave` is only ever summed."""
+    """What one holder of constraints adds to a proof; all but `concave` is summed."""
 
     value: float  # <v, c(w)>
     gradient: Vector  # J'v
     spread: Vector  # sum_k |v_k J_kj|
     bend: Vector  # diagonal of sum_k v_k hess c_k; zero where there is no Hessian
     size: float  # sum_k |v_k| (|c_k - J_k w| + sum_j |J_kj w_j|)
+    weight: float  # sum_k |v_k|
     concave: bool  # weighted like this, the constraint bends down: it proves nothing about points elsewhere
 
 
@@ -114,6 +121,7 @@ def row_evidence(
         spread=np.abs(jacobian).T @ sizes,
         bend=bend,
         size=float(sizes @ terms),
+        weight=float(np.sum(sizes)),
         concave=concave,
     )
 
@@ -143,11 +151,12 @@ def add(evidence: Sequence[Evidence]) -> Evidence:
         spread=np.sum([e.spread for e in evidence], axis=0),
         bend=np.sum([e.bend for e in evidence], axis=0),
         size=sum(e.size for e in evidence),
+        weight=sum(e.weight for e in evidence),
         concave=any(e.concave for e in evidence),
     )
 
 
-def gap(regularizer: Prox, w: Vector, total: Evidence) -> float:
+def gap(regularizer: Prox, w: Vector, total: Evidence, tol: float = 0.0) -> float:
     """How far the evidence of all holders together is from a proof, which has at most SMALL.
 
     The relative change of J that makes g vanish, rounding included, over the part of `size` that `value` is; the better
@@ -158,7 +167,7 @@ def gap(regularizer: Prox, w: Vector, total: Evidence) -> float:
     scale = total.spread + np.sqrt(total.bend * total.size)
     smallest = np.inf
     for fall, free in (everywhere, inside):
-        left = total.value - fall
+        left = total.value - fall - tol * total.weight
         if left <= 0:
             continue
         counts = free > 0
@@ -167,12 +176,14 @@ def gap(regularizer: Prox, w: Vector, total: Evidence) -> float:
     return smallest
 
 
-def conflict(regularizer: Prox, w: Vector, total: Evidence, sizes: Mapping[str, float]) -> tuple[str, ...]:
+def conflict(
+    regularizer: Prox, w: Vector, total: Evidence, sizes: Mapping[str, float], tol: float = 0.0
+) -> tuple[str, ...]:
     """The holders whose constraints exclude each other; empty when nothing is proved.
 
-    total: the evidence of all holders; sizes: that of each, by name
+    total: the evidence of all holders; sizes: that of each, by name; tol: as in `Proof.check`
     """
-    if total.concave or gap(regularizer, w, total) > SMALL:
+    if total.concave or gap(regularizer, w, total, tol) > SMALL:
         return ()
     least = NAMED * max(sizes.values())
     return tuple(name for name, size in sizes.items() if size >= least)
@@ -183,6 +194,7 @@ def prove_infeasible(
     w: ArrayLike,
     weights: Sequence[ArrayLike | None],
     coupled_weights: ArrayLike | None = None,
+    tol: float = 0.0,
 ) -> tuple[str, ...]:
     """The holders whose constraints exclude each other, by these weights = [server, client 1, ...]; empty: no proof.
 
@@ -197,7 +209,7 @@ def prove_infeasible(
     if problem.coupled_cone is not None:
         found["coupled"] = _coupled_evidence(problem, point, problem.coupled_cone.project_dual(coupled))
     sizes = {name: evidence.size for name, evidence in found.items()}
-    return conflict(problem.regularizer, point, add(list(found.values())), sizes)
+    return conflict(problem.regularizer, point, add(list(found.values())), sizes, tol)
 
 
 def _coupled_evidence(problem: FederatedProblem, w: Vector, weights: Vector) -> Evidence:

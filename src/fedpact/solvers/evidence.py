@@ -118,6 +118,7 @@ class Weighed(Reply):
     spread: Summed[Vector]
     bend: Summed[Vector]
     size: Summed[float]
+    weight: Summed[float]
     part: Largest[float]
     concave: bool
 
@@ -177,11 +178,15 @@ def name_part(share: Share, state: Any, order: At) -> tuple[Any, Named]:
 
 def sendable(found: Evidence) -> Evidence:
     """Evidence that is not finite, or too large to be added up, proves nothing, and its size says so."""
-    largest = max(found.size, float(np.max(found.spread, initial=0.0)), float(np.max(found.bend, initial=0.0)))
+    largest = max(
+        found.size, found.weight, float(np.max(found.spread, initial=0.0)), float(np.max(found.bend, initial=0.0))
+    )
     if np.isfinite(found.value) and largest < MOST:
         return found
     nothing = np.zeros_like(found.gradient)
-    return Evidence(value=0.0, gradient=nothing, spread=nothing, bend=nothing, size=MOST, concave=found.concave)
+    return Evidence(
+        value=0.0, gradient=nothing, spread=nothing, bend=nothing, size=MOST, weight=MOST, concave=found.concave
+    )
 
 
 @dataclass(frozen=True)
@@ -198,14 +203,14 @@ class Pull:
     def conflict(self, run: Run, w: Vector) -> tuple[str, ...]:
         """Who excludes each other; empty when that is not proved. Where sizes are hidden a proof costs an exchange."""
         regularizer = run.problem.regularizer
-        found = conflict(regularizer, w, self.total, self.sizes)
+        found = conflict(regularizer, w, self.total, self.sizes, run.tol[1])
         if not found or not self.hidden:
             return found
         if run.rounds_left <= 1:
             return run.problem.names  # one of them, or more: nobody can be asked any more
         replies = run.ask(name_part, At(w=w))
         told = {name: reply.size for name, reply in zip(run.problem.names, replies, strict=True)}
-        return conflict(regularizer, w, self.total, {**self.sizes, **told})
+        return conflict(regularizer, w, self.total, {**self.sizes, **told}, run.tol[1])
 
 
 def pull(own: Mapping[str, Evidence], names: Sequence[str], owners: Answers[Any]) -> Pull:
@@ -221,6 +226,7 @@ def pull(own: Mapping[str, Evidence], names: Sequence[str], owners: Answers[Any]
         spread=total.spread,
         bend=total.bend,
         size=total.size,
+        weight=total.weight,
         concave=any(reply.concave for reply in owners),
     )
     return Pull(add([*own.values(), together]), sizes, hidden)

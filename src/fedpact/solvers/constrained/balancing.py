@@ -84,6 +84,7 @@ def gather_evidence(share: Share, cone: Cone, w: Vector, weights: Vector, couple
         spread=found.spread,
         bend=found.bend + bend,
         size=found.size,
+        weight=found.weight,
         part=found.size,
         concave=found.concave or concave,
         matrix=pack(stiffness(cone, local.jacobian, weights) + bent),
