@@ -112,7 +112,7 @@ def bisect(attacker: Attacker, size: float) -> Matrix:
     size: of the model, in units of the columns; far out a gradient is a sum over a half-space
     """
     direction = np.array([1.0, 0.6180339887])
-    edge = min(12.0, LARGEST / size) if size < LARGEST else 12.0
+    edge = 12.0 if size > LARGEST else np.sqrt(LARGEST**2 - 3 * size**2) / size
 
     def at(t: float) -> Vector | None:
         return attacker.gradient(size * np.append(direction, -t))
@@ -233,7 +233,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One attack under some rules: rows recovered, exactly and roughly, of how many, in so many answers; and what ended it."""
+    """One attack under some rules: rows recovered, exactly and roughly, of how many; in so many answers; its end."""
 
     attack: str
     off: str

@@ -28,9 +28,8 @@ def attacks(trials: int) -> None:
         folder = Path(name)
         click.echo(f"rows recovered in {RUNS} runs, exactly and roughly (within 0.02); rules: switched off")
         for one in outcomes(folder / "rows", PLANS):
-            click.echo(
-                f"{one.attack:30} {one.off:26} {one.rows:3} and {one.roughly:3} of {one.of}  {one.asked:4} answers  {one.ended}"
-            )
+            rows = f"{one.rows:3} and {one.roughly:3} of {one.of}"
+            click.echo(f"{one.attack:30} {one.off:26} {rows}  {one.asked:4} answers  {one.ended}")
         click.echo(f"where a person was treated, of two hospitals; {trials} persons")
         for number, (rules, size, words) in enumerate(
             (("", 8.0, "none"), ("", 1e6, "none"), (TOLD_OFF, 1e6, "effective_rows, model_size, small_cells"))
