@@ -474,6 +474,13 @@ CODES = {
     "FP-OPTION-472": "this vertical model has no standard errors; ask for them when it is fitted, by inference",
     "FP-OPTION-483": "the output folder holds a file that the run reads; give runs a folder of their own",
     "FP-OPTION-484": "the output folder is where a disk is mounted and cannot be replaced; state a folder in it",
+    "FP-DATA-483": "a column alone decides the label in all rows; leave it out unless it is known before the label",
+    "FP-DATA-484": "a column has another whole number in every row, as ids have; leave it out of the features",
+    "FP-DATA-485": "a column looks like the time until the event that the label says; leave it out",
+    "FP-DATA-486": "a column has values far from the rest; correct them if they are mistakes or stand for absent ones",
+    "FP-DATA-487": "all rows are of one class; bounds on the others say nothing at this owner",
+    "FP-DATA-488": "there are very few rows; join the table with another owner's",
+    "FP-DATA-489": "rows are copies of others; drop them if the same people are meant",
     "FP-DATA-481": "there are more or fewer blocks of columns than parties; give all, or a mapping from names",
     # ---- tasks: constraints on decisions, and promises
     "FP-OPTION-800": "a constraint has an unknown kind; choose one of the list",

@@ -16,6 +16,7 @@ from fedpact.fitting import Description, profile
 from fedpact.fitting.agreement import About, moments
 from fedpact.fitting.profile import QUANTILES, Grid, tally
 from fedpact.tasks import Classification, Profile
+from fedpact.tasks.suspicions import decides, is_time
 
 rng = np.random.default_rng(5)
 OWNERS = ("north", "south", "coast")
@@ -139,3 +140,87 @@ def test_a_grid_that_zooms_in_and_a_second_one_are_refused(tables):
         tally(share, state, wide)
     with raises_code("FP-REFUSED-053"):
         tally(share, None, Grid(mean=mean, deviation=np.full(mean.size, 1e-3)))
+
+
+# ----------------------------------------------------------------------------------------------------------- suspicions
+
+
+def suspect(tables: dict[str, Path]) -> None:
+    """An id, the label in other words, a far value, copies at north; two rows of one class at south."""
+    lines = tables["north"].read_text().splitlines()
+    cells = [line.split(",") for line in lines[1:]]
+    made = [
+        [f"{20 + k % 40}", one[1], one[2], one[3], str(700 + 3 * k), str(int(one[3] == "yes"))]
+        for k, one in enumerate(cells)
+    ]
+    made[7][0] = "9999"
+    header = "age,dose,smoker,ill,patient,PF_0"
+    tables["north"].write_text("\n".join([header, *(",".join(one) for one in made)]) + "\n")
+    rows = ["30,1,now,no,5,0", "40,2,now,no,9,0"]
+    tables["south"].write_text("\n".join([header, *rows]) + "\n")
+    copied = [f"{20 + k},{1 + k / 8},{one[2]},{one[3]},1,0.5" for k, one in enumerate(cells[:40])] * 2
+    tables["coast"].write_text("\n".join([header, *copied]) + "\n")
+
+
+SUSPECTED = {
+    ("north", "PF_0", "FP-DATA-483"),
+    ("north", "patient", "FP-DATA-484"),
+    ("north", "age", "FP-DATA-486"),
+    ("coast", "", "FP-DATA-489"),
+}
+SCARCE = {("south", "ill", "FP-DATA-487"), ("south", "", "FP-DATA-488")}
+
+
+def test_columns_that_decide_the_label_ids_and_few_rows_are_suspected(tables, caplog):
+    suspect(tables)
+    with caplog.at_level(logging.WARNING, "fedpact.site"):
+        found = profile(task(columns=("age", "dose", "smoker", "patient", "PF_0")), tables)
+    assert {(one.owner, one.column, one.code) for one in found.suspicious} == SUSPECTED | SCARCE
+    assert found.wrong == ()
+    assert "9999" in caplog.text
+    assert found.counts["south"] == (2, 2, 0)
+    assert {owner: counts[0] for owner, counts in found.counts.items()} == {"north": 150, "south": 2, "coast": 80}
+    assert found.classes == ("no", "yes")
+    assert Description.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_nothing_is_suspected_of_tables_as_they_are(tables):
+    assert profile(task(), tables).suspicious == ()
+
+
+@pytest.mark.parametrize("least", [0, 10])
+def test_a_site_tells_of_few_rows_only_where_its_policy_has_no_small_cells(tables, tmp_path, least):
+    suspect(tables)
+    columns = ("age", "dose", "smoker", "patient", "PF_0")
+    sites = write_sites(
+        tmp_path / "sites", tables, features=columns, label="ill", tasks=("profile",),
+        rules={**LENIENT, "limit": {**LENIENT["limit"], "small_cells": least}},
+    )  # fmt: skip
+    engine = SiteEngine(sites)
+    with Session(engine, identity=sites.key, roster=sites.roster) as session:
+        found = profile(task(columns=columns), dict.fromkeys(OWNERS), session)
+    assert {(one.owner, one.column, one.code) for one in found.suspicious} == SUSPECTED | (set() if least else SCARCE)
+    assert (found.counts["south"] == ()) == (least > 0)
+    assert b"9999" not in b"".join(data for _, data in engine.received)
+
+
+@pytest.mark.parametrize(
+    ("values", "decided"),
+    [([0, 1] * 20, True), ([1, 0] * 20, True), ([0.2, 3, 0.1, 4] * 10, True), ([0, 1, 1, 1] * 10, False)],
+)
+def test_a_column_decides_where_a_threshold_has_all_of_a_class_on_one_side(values, decided):
+    classes = np.eye(2)[[0, 1] * 20]
+    assert decides(np.array(values, dtype=float)[:, None], classes) == decided
+    assert not decides(np.array(values, dtype=float)[:10, None], classes[:10])  # few rows show nothing
+
+
+def test_a_column_of_the_same_number_decides_a_regression():
+    y = rng.normal(size=(50, 1))
+    assert decides(32 + 1.8 * y, y)
+    assert not decides(y + 1e-3 * rng.normal(size=(50, 1)), y)
+
+
+@pytest.mark.parametrize("name", ["time", "Follow-up", "survival_days", "OS_MONTHS"])
+def test_times_to_an_event_are_known_by_their_names(name):
+    assert is_time(name)
+    assert not is_time(f"{name} of birth")

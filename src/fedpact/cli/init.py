@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from fedpact.cli.own_table import job_of_table, refuse_to_overwrite
+from fedpact.cli.own_table import LEFT_OUT, job_of_table, refuse_to_overwrite
 from fedpact.jobs.keys import KEYS, LISTS, OPEN, JobKey, schema
 from fedpact.report.files import explain_write_errors
 from fedpact.tasks import TASKS, keys_of
@@ -191,6 +191,9 @@ def _init_from(folder: Path, table: Path, label: str | None) -> None:
         text, predicted = job_of_table(folder, table, label)
         target.write_text(f"#:schema ./{SCHEMA}\n{text}", encoding="utf-8")
         (folder / SCHEMA).write_text(json.dumps(schema(), indent=1) + "\n", encoding="utf-8")
+    for line in text.splitlines():
+        if line.startswith(LEFT_OUT):
+            click.echo(line.removeprefix("# "))
     hint = "" if label else ", the last column; --label names another"
     click.echo(f"wrote {target}, which predicts {predicted!r}{hint}; next: fedpact run {target}")
 

@@ -9,16 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedpact.cli.split_parts import MOST_LEVELS, quote
 from fedpact.data.cells import Cells, check_column, column_names, is_parquet, read_cells
 from fedpact.data.columns import MISSING, find_delimiter, open_csv
 from fedpact.data.text_table import is_header
 from fedpact.errors import DataError, OptionError
+from fedpact.tasks.suspicions import decides, is_id, is_time
 from fedpact.types import Vector
 
 #: A label with more different numbers is predicted as a number.
 MOST_CLASSES = 10
+#: Begins a line about a column that is no feature.
+LEFT_OUT = "# left out: "
 #: Recall of the rarer class in the job: a first promise, to be changed.
 RECALL = 0.8
 
@@ -67,7 +71,7 @@ def job_of_table(folder: Path, table: Path, label: str | None) -> tuple[str, str
         f"features = {_quoted(found.features)}",
         *([] if not found.absent else ['missing = "mean"  # absent values are the mean over all owners']),
         "standardize = true",
-        *(f"# left out: {quote(column)}, {why}" for column, why in found.left_out.items()),
+        *(f"{LEFT_OUT}{quote(column)}, {why}" for column, why in found.left_out.items()),
         "",
         "[owners]  # name = table; add the others' here, or try a federation with: fedpact split",
         f"{quote(table.stem)} = {quote(where)}",
@@ -100,12 +104,33 @@ def sort_columns(cells: Cells, label: str) -> Sorted:
         if len(present) == len(which) and _counts_rows(values):
             left_out[name] = "it numbers the rows"
             continue
+        if why := _leak(name, which, values, cells, label):
+            left_out[name] = why
+            continue
         absent = absent or len(present) < len(distinct)
         if values is None:
             categories[name] = tuple(sorted(map(str, present)))
         else:
             numbers.append(name)
     return Sorted(tuple(numbers), categories, left_out, absent)
+
+
+def _leak(name: str, which: NDArray[np.int64], values: Vector | None, cells: Cells, label: str) -> str:
+    """Why a column is none that is known before the label; empty for all others."""
+    if _is_class(cells, label) and is_time(name):
+        return "it looks like the time until the event that the label says"
+    classes = cells.column(label).codes()[1]
+    target = np.eye(int(classes.max()) + 1)[classes]
+    if not _is_class(cells, label):
+        numbers = cells.column(label).numbers(cells.comma)
+        assert numbers is not None
+        target = numbers[:, None]
+    block = np.eye(int(which.max()) + 1)[which] if values is None else values[:, None]
+    if decides(block, target):
+        return "it alone decides the label: it may be the label in other words"
+    if values is not None and is_id(values):
+        return "it has another whole number in every row, as ids have"
+    return ""
 
 
 def _lines_of_label(cells: Cells, label: str) -> list[str]:

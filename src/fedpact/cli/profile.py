@@ -57,6 +57,11 @@ def profile(job: Path, out: Path | None) -> None:
 def show(found: Description) -> None:
     """Print the columns, then what is wrong."""
     click.echo(f"{found.rows} rows at {len(found.owners)} owner{'s' if len(found.owners) > 1 else ''}")
+    if any(found.counts.values()):
+        rows = table("owner", "rows", *found.classes)
+        for owner, counts in found.counts.items():
+            rows.add_row(owner, *map(str, counts) if counts else ["withheld"] * (1 + len(found.classes)))
+        print_table(rows)
     numbers = [one for one in found.columns if one.levels is None]
     if numbers:
         rows = table("column", "no value", "mean", "deviation", *(f"{q:.0%}" for q in QUANTILES))
@@ -75,6 +80,8 @@ def show(found: Description) -> None:
         click.echo(f"column {column!r} holds text; frequent: {', '.join(map(repr, texts)) or 'none'}")
     for wrong in found.wrong:
         click.echo(str(wrong))
+    for suspicion in found.suspicious:
+        click.echo(f"WARNING: {suspicion}")
 
 
 def _number(value: float) -> str:

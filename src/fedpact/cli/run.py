@@ -122,7 +122,7 @@ def show(record: Record) -> None:
         _show_measured(record, keys)
     if record.inference:
         click.echo(f"{record.summary}\n")
-    for remark in wording.describe_one_class(record):
+    for remark in (*wording.describe_one_class(record), *wording.describe_perfection(record)):
         click.echo(f"WARNING: {remark}")
     for note in record.notes:
         if note.startswith(WARNING):

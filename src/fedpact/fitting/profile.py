@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
-from fedpact.errors import Refused
+from fedpact.errors import DataError, Refused
 from fedpact.federation import Order, Reply, Session, Summed, client_step
 from fedpact.federation.failure import Failure, coarsen
 from fedpact.fitting.agreement import About, hide_sums, moments
@@ -74,6 +74,8 @@ class Description:
 
     rows:   in all tables; wrong: what is wrong with them, owner by owner
     levels: texts that are frequent at some owner, of columns for which no levels were agreed
+    suspicious: what looks wrong although every cell can be read: a column that alone decides the label, ids, ...
+    counts: by owner, rows in all and of each of the classes of the label; none where its policy keeps them
     """
 
     owners: tuple[str, ...]
@@ -81,6 +83,9 @@ class Description:
     columns: tuple[Described, ...]
     wrong: tuple[Wrong, ...]
     levels: Mapping[str, tuple[str, ...]]
+    suspicious: tuple[Wrong, ...] = ()
+    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         stated = asdict(self)
@@ -96,8 +101,10 @@ class Description:
             numbers = {name: math.nan if one[name] is None else one[name] for name in ("mean", "deviation")}
             columns.append(Described(**{**one, **numbers, "quantiles": tuple(one["quantiles"])}))
         levels = {column: tuple(texts) for column, texts in stated["levels"].items()}
-        wrong = tuple(Wrong(**one) for one in stated["wrong"])
-        return cls(tuple(stated["owners"]), stated["rows"], tuple(columns), wrong, levels)
+        wrong, suspicious = (tuple(Wrong(**one) for one in stated[name]) for name in ("wrong", "suspicious"))
+        counts = {owner: tuple(numbers) for owner, numbers in stated["counts"].items()}
+        classes = tuple(stated["classes"])
+        return cls(tuple(stated["owners"]), stated["rows"], tuple(columns), wrong, levels, suspicious, counts, classes)
 
 
 # ------------------------------------------------------------------------------------------------------------ exchanges
@@ -110,30 +117,47 @@ class Looked(Reply):
     rows:    of the table
     defects: a JSON list of [column, code, coarse count]
     levels:  JSON, column -> frequent texts
+    suspicions: as defects, of what looks wrong although it can be read; scarce: and of too few rows
+    counts:  rows in all, then of each class of the label; empty where one of them is a small cell
     """
 
     rows: Summed[float]
     defects: str
     levels: str
+    suspicions: str
+    scarce: str
+    counts: Vector
 
     def withhold(self, least: int) -> Self:
-        """Without texts that occur in fewer rows, and without the counts themselves."""
+        """Without texts that occur in fewer rows, and without the counts themselves; nothing of small cells."""
         frequent = {
             column: sorted(text for text, count in found.items() if count >= max(least, FEWEST))
             for column, found in json.loads(self.levels).items()
         }
-        return replace(self, levels=json.dumps(frequent))
+        counts = self.counts if np.min(self.counts, initial=np.inf) >= least else np.zeros(0)
+        return replace(self, levels=json.dumps(frequent), counts=counts, scarce=self.scarce if not least else "[]")
 
 
 @client_step
 def look(share: Survey, state: Any, order: Order) -> tuple[Any, Looked]:
     """Say what is wrong: in words to the owner's log, by code and column to the coordinator."""
-    defects = []
-    for error in share.defects:
+    return state, Looked(
+        rows=float(len(share.X)),
+        defects=_list(share.defects),
+        levels=json.dumps(share.levels),
+        suspicions=_list(share.suspicions),
+        scarce=_list(share.scarce),
+        counts=np.array([len(share.X), *share.classes], dtype=np.float64),
+    )
+
+
+def _list(errors: Iterable[DataError]) -> str:
+    """In words to the owner's log; returns codes, columns and coarse counts."""
+    told = []
+    for error in errors:
         log.warning("%s", error)
-        defects.append((error.column, error.code, None if error.rows is None else coarsen(error.rows)))
-    told = json.dumps(list(dict.fromkeys(defects)))
-    return state, Looked(rows=float(len(share.X)), defects=told, levels=json.dumps(share.levels))
+        told.append((error.column, error.code, None if error.rows is None else coarsen(error.rows)))
+    return json.dumps(list(dict.fromkeys(told)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,14 +224,19 @@ def _ask(task: Profile, session: Session) -> Description:
             j = next(places)
             quantiles = read_quantiles(tallied.counts[j], tallied.zeros[j], mean[j], deviation[j])
             columns.append(Described(column, round(first.count[j]), mean[j], deviation[j], quantiles))
-    wrong = []
+    wrong, suspicious = [], []
+    counts = {}
     levels_found: dict[str, set[str]] = {}
     for owner, reply in zip(session.owners, looked, strict=True):
         wrong += [Wrong(owner, *one) for one in json.loads(reply.defects)]
+        suspicious += [Wrong(owner, *one) for one in (*json.loads(reply.suspicions), *json.loads(reply.scarce))]
+        counts[owner] = tuple(round(count) for count in reply.counts)
         for column, texts in json.loads(reply.levels).items():
             levels_found.setdefault(column, set()).update(texts)
     found = {column: tuple(sorted(texts)) for column, texts in levels_found.items()}
-    return Description(tuple(session.owners), round(looked.total.rows), tuple(columns), tuple(wrong), found)
+    classes = task.categories.get(task.label, ())
+    about = (tuple(suspicious), counts, classes)
+    return Description(tuple(session.owners), round(looked.total.rows), tuple(columns), tuple(wrong), found, *about)
 
 
 def read_quantiles(counts: Vector, zeros: float, mean: float, deviation: float) -> tuple[float, ...]:

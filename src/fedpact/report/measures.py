@@ -129,7 +129,7 @@ def measured(record: Record) -> Section:
             "Rates of these rows have no confidence interval, since the model was fitted to them: expect less on new "
             "rows, the fewer rows an owner has and the more columns there are. fedpact evaluate measures new rows."
         )
-    if remarks := wording.describe_one_class(record):
+    if remarks := [*wording.describe_one_class(record), *wording.describe_perfection(record)]:
         about += " " + " ".join(remarks)
     if any(one.withheld for one in record.measured):
         about += " " + say("A number is withheld where it would tell of fewer rows than the owner's policy allows.")

@@ -269,6 +269,19 @@ def describe_one_class(record: Record) -> list[str]:
     return sentences
 
 
+def describe_perfection(record: Record) -> list[str]:
+    """Where the model is right about every row: a column may give the label away."""
+    found = [one.numbers.get("accuracy", math.nan) for one in record.measured]
+    if not found or min(found) < 1 or any(map(math.isnan, found)):
+        return []
+    return [
+        say(
+            "The model is right about every row of every owner. That is rare in good data: a column may be the label "
+            "in other words, or be known only after it. fedpact profile names columns that decide the label alone."
+        )
+    ]
+
+
 def is_one_class(record: Record) -> bool:
     """Whether the model gives one class to all rows of everybody."""
     found = {one.one_class for one in record.measured}
@@ -392,6 +405,7 @@ def _unsolved(record: Record) -> Verdict:
     sentences = (
         say("Status {status}: {reason}", status=record.status, reason=reason),
         *describe_one_class(record),
+        *describe_perfection(record),
         *describe_asked(record),
         say("The model returned is the best point found. It carries no guarantee."),
     )

@@ -19,6 +19,7 @@ from fedpact.errors import DataError
 from fedpact.federation.rules import Counts
 from fedpact.problem import Unscaled
 from fedpact.tasks.base import Bounded, Task
+from fedpact.tasks.suspicions import find_scarcity, find_suspicions
 from fedpact.tasks.tables import TableTask
 from fedpact.types import Vector
 
@@ -29,10 +30,15 @@ class Survey(Unscaled):
 
     defects: of every column, one error for each kind
     levels:  what columns of text hold for which no levels were agreed, with counts
+    suspicions, scarce: what looks wrong although it can be read, see `find_suspicions` and `find_scarcity`
+    classes: rows of each class of the label
     """
 
     defects: tuple[DataError, ...] = ()
     levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    suspicions: tuple[DataError, ...] = ()
+    scarce: tuple[DataError, ...] = ()
+    classes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +93,15 @@ class Profile(Task):
             defects += found
             if column not in self.categories and any(one.code == TEXT.code for one in found):
                 levels[column] = _count_texts(cells, column)
-        return Survey(np.column_stack(blocks), None, tuple(defects), levels)
+        by_name = dict(zip(columns, blocks, strict=True))
+        classes = self.categories.get(self.label, ())
+        suspicions = find_suspicions(path, by_name, self.label, classes)
+        counts: dict[str, int] = {}
+        if classes:
+            counts = dict(zip(classes, map(int, np.nansum(by_name[self.label], axis=0)), strict=True))
+        scarce = find_scarcity(path, cells.rows, self.label, counts)
+        looked = (tuple(defects), levels, tuple(suspicions), tuple(scarce), tuple(counts.values()))
+        return Survey(np.column_stack(blocks), None, *looked)
 
     def _describe(self, cells: Cells, column: str) -> tuple[Any, list[DataError]]:
         """The column, NaN where it is of no use, and what is wrong with it."""
