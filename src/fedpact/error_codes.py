@@ -468,6 +468,7 @@ CODES = {
     "FP-DATA-478": 'a party has no columns; give them, or recheck the gap and predict with missing="mean"',
     "FP-DATA-479": "no party has columns; give those of one party at least",
     "FP-480": "the saved model cannot be read; save it again",
+    "FP-484": "the disk of the run is full; free some space, then continue the run with --resume",
     "FP-483": "the model in the folder is not that of its run; restore it from a copy, or run the job again",
     "FP-DATA-482": "all rows are of one group; a gap needs two groups or more",
     "FP-OPTION-471": "the method takes gaps of mean loss only; use vertical-exact for gaps of decisions",

@@ -12,6 +12,7 @@ the new one is there, whole.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import shutil
@@ -61,6 +62,8 @@ RESULTS = (
 )
 #: Everything in the folder that is of the run; other files there are their user's.
 WRITTEN = (*RESULTS, MODULE_FILE, REPORT, MESSAGES, TEXT_LOG, CHECKPOINT, PIECES, LOG, EVENTS)
+#: Numbers of errors of a disk that takes no more: it is full, or a quota or a limit of files is reached.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: Status of a run that `--resume` continues.
 STOPPED = ("interrupted", "client_lost")
 
@@ -149,6 +152,21 @@ def digest_of_model(folder: Path) -> str:
     """Of the files of the model; empty where there is none."""
     files = [folder / name for name in (MODEL, ARRAYS, MODULE_FILE) if (folder / name).exists()]
     return digest_of_files(*files) if (folder / MODEL).exists() else ""
+
+
+@contextmanager
+def explain_full_disk(folder: Path) -> Iterator[None]:
+    """FedpactError in the place of an OSError of a disk that takes no more."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise FedpactError(
+            f"{error.filename or folder} cannot be written ({error.strerror}); free some space, then continue the run "
+            "with --resume: what came back so far is in its checkpoint, and a finished run in the folder is as it was",
+            code="FP-484",
+        ) from error
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from fedpact.jobs.run_folder import (
     TASK,
     TEXT_LOG,
     digest_of_model,
+    explain_full_disk,
     open_run_folder,
 )
 from fedpact.jobs.word import OF_LEDGER, OF_TASK, words_of_certificate, words_of_run
@@ -77,7 +78,7 @@ def run_job(
     Raises OptionError for a folder that cannot be written or holds a run, and what `fp.fit` raises: KeyboardInterrupt
     and OwnerLost before there is a model, with a checkpoint in the folder to go on from.
     """
-    with open_run_folder(file.output, resume, force, file.reads) as folder:
+    with explain_full_disk(file.output), open_run_folder(file.output, resume, force, file.reads) as folder:
         return _run_in(folder, file, engine, resume and not force, callbacks)
 
 
@@ -392,9 +393,14 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
+class _TextLog(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Nothing: where the disk is full, a file that matters says so."""
+
+
 @contextmanager
 def _log_file(path: Path) -> Iterator[None]:
-    handler = logging.FileHandler(path)
+    handler = _TextLog(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     before = log.level
     log.addHandler(handler)
