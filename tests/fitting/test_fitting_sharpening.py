@@ -13,6 +13,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 import fedpact as fp
+from fedpact.fitting.sharpening import Path as DecisionPath
+from fedpact.fitting.sharpening import Sharpened
 from fedpact.tasks import Classification, HeldSource, NeymanPearson, Requirement, Rows
 from fedpact.tasks.base import SERVER
 
@@ -437,3 +439,47 @@ def test_an_owner_without_the_class_is_told_before_anything_is_solved() -> None:
     with raises_code("FP-DATA-047", "owner 'owner 2'", "y = 1"):
         fp.fit(NeymanPearson(label="y", columns=COLUMNS, min_recall=0.9), given, callbacks=[solves.append])
     assert solves == []
+
+
+def test_an_owner_with_three_rows_does_not_stall_a_fit() -> None:
+    """Counts or certificate were missed before, after hundreds of exchanges: the threshold moves until counts hold."""
+    columns = tuple(f"x{j}" for j in range(8))
+    for seed in (4, 9):
+        rng = np.random.default_rng([5, seed])
+        w = rng.normal(size=8)
+        owners = {}
+        for name, number in (("big", 400), ("mid", 150), ("tiny", 3)):
+            X = rng.normal(size=(number, 8)) + 0.5 * rng.normal(size=8)
+            y = (X @ w + 1.5 * rng.logistic(size=number) > 1).astype(int)
+            owners[name] = Rows(X, np.array([1, 1, 0]) if name == "tiny" else y)
+        asked = NeymanPearson(label="y", columns=columns, min_recall=0.8, standardize=True)
+        found = fp.fit(asked, owners)
+        assert found.solved, found.solution.reason
+        assert found.solution.certificate.meets(found.solution.tol)
+        assert found.model is not None
+        for rows in owners.values():
+            assert np.mean(found.model.predict(rows.X[rows.y == 1]) == 1) >= 0.8
+
+
+def test_the_last_step_moves_the_threshold_until_the_counts_hold() -> None:
+    """Of a certified model that misses the recall of its owners: as few errors as one threshold for all allows."""
+    rng = np.random.default_rng(11)
+    owners = {}
+    for name in ("a", "b"):
+        X = rng.normal(size=(120, 2)) + (0.5 if name == "a" else 0.0)
+        owners[name] = Rows(X, (X[:, 0] + rng.logistic(size=120) > 0.5).astype(int))
+    asked = NeymanPearson(label="y", columns=("u", "v"), min_recall=0.9).among(("a", "b"))
+    with fp.Session() as session:
+        session.open({name: HeldSource(name, rows) for name, rows in owners.items()}, asked.identity())
+        free = fp.fit(replace(asked, constrained=False), owners)
+        certified = Sharpened(replace(asked, width=0.5), free.solution, 2, 1.0)
+        path = DecisionPath(session, lambda task, start: free.solution, lambda task: None)
+        moved = path.meet_by_threshold(certified, certified)
+    assert moved.missed == 0
+    scores = {name: asked.design(rows.X) @ free.solution.w for name, rows in owners.items()}
+    limits = []
+    for name, rows in owners.items():
+        own = np.sort(scores[name][rows.y == 1])
+        limits.append(own[len(own) - int(np.ceil(0.9 * len(own)))])
+    assert moved.task.decide_at == pytest.approx(min(limits), abs=1e-3)
+    assert moved.task.decide_at < min(limits)

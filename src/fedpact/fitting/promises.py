@@ -82,12 +82,12 @@ def test(share: Share, state: Any, order: Propose) -> tuple[Any, Tested]:
 
 
 def common_threshold(session: Session, task: Classification, w: Vector, deviation: float) -> float:
-    """A few exchanges: the best threshold with which no owner's promise fails.
+    """A few exchanges: the best threshold with which no owner's bound on the recall fails, promised or counted.
 
     deviation: of the scores
     """
     session.pose(task)
-    rising = task.promised_class == len(task.classes) - 1  # a higher threshold finds fewer rows of the class
+    rising = task.recalled_class == len(task.classes) - 1  # a higher threshold finds fewer rows of the class
     steps = np.linspace(-1.0, 1.0, PROPOSED)
     thresholds = FAR * deviation * steps * np.abs(steps)  # closer together in the middle
     if not rising:

@@ -83,9 +83,9 @@ class Decisions:
                 )
 
     def fails_at(self, w: Vector, thresholds: Vector) -> NDArray[np.bool_]:
-        """With which thresholds the promised recall might be missed."""
+        """With which thresholds the recall would be missed, or a promise of it might be."""
         limit = self._own_threshold(w)
-        if self.rows.task.promised_class == 1:
+        if self.rows.task.recalled_class == 1:
             return np.asarray(thresholds > limit)
         return np.asarray(thresholds < limit)
 
