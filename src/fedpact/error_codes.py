@@ -682,6 +682,7 @@ CODES = {
     "FP-OPTION-672": "the owners are asked by a job that the user names; state it with --job",
     "FP-OPTION-673": "the model is built by Python code; name the file that may be run with --code",
     "FP-OPTION-674": "a Python file is not the one of the job that was signed; give that file",
+    "FP-OPTION-675": "a public key is a point of small order, with which anybody can sign; ask for another",
     "FP-660": "the SuperLink did not say who is online; read what it printed",
     "FP-OWNER-660": "an order of a run that has ended; begin another run",
     "FP-OWNER-661": "an order asks for a vector out of proportion to the problem; ask the coordinator why",

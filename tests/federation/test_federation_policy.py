@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from raising import raises_code
 
 from fedpact.errors import CheckpointError, FedpactError, OptionError, OwnerError, Refused
 from fedpact.federation import audit
 from fedpact.federation.audit import AuditLog, read_log
 from fedpact.federation.gate import Gate, approval_file, longest, method_of
-from fedpact.federation.identity import Identity, open_signed, sign_message, signed_by
+from fedpact.federation.identity import SMALL_ORDER, Identity, check_public_keys, open_signed, sign_message, signed_by
 from fedpact.federation.messages import Order, Reply, Summed, seal
 from fedpact.federation.policy import SitePolicy, read_policy
 from fedpact.federation.rules import Charter, Counts, Found, meets
@@ -440,3 +441,34 @@ def test_a_key_file_is_its_owners_alone(tmp_path: Path) -> None:
     with pytest.raises(OptionError) as error:
         Identity.load(path)
     assert code_of(error) == "FP-OPTION-601"
+
+
+def multiply_by_eight(y: int) -> tuple[int, int]:
+    """Eight times the point of edwards25519 with this y, by the textbook: (0, 1) is the neutral element."""
+    p = 2**255 - 19
+    d = -121665 * pow(121666, -1, p) % p
+    square = (y * y - 1) * pow(d * y * y + 1, -1, p) % p
+    x = pow(square, (p + 3) // 8, p)
+    if x * x % p != square:
+        x = x * pow(2, (p - 1) // 4, p) % p
+    assert x * x % p == square
+    for _ in range(3):
+        both = d * x * x * y * y % p
+        x, y = 2 * x * y * pow(1 + both, -1, p) % p, (y * y + x * x) * pow(1 - both, -1, p) % p
+    return x, y
+
+
+def test_keys_with_which_anybody_can_sign_are_refused(tmp_path: Path) -> None:
+    assert len(SMALL_ORDER) == 7
+    for point in SMALL_ORDER:  # checked by the curve itself
+        assert multiply_by_eight(int.from_bytes(point, "little") % (2**255 - 19)) == (0, 1)
+        for sign in (0, 0x80):
+            public = (point[:-1] + bytes([point[-1] | sign])).hex()
+            with raises_code("FP-OPTION-675", "roster", "north"):
+                check_public_keys({"north": public}, "roster")
+    honest = Identity.create(tmp_path / "key")
+    assert multiply_by_eight(int.from_bytes(bytes.fromhex(honest.public), "little") % 2**255) != (0, 1)
+    assert check_public_keys({"north": honest.public}, "roster")
+    neutral = f"01{0:062x}"
+    forged = bytes.fromhex(neutral) + bytes(32)  # R = the neutral element, S = 0: holds for every message
+    assert not signed_by(neutral, "evidence", b"anything", forged)

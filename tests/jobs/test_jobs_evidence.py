@@ -156,6 +156,12 @@ def test_files_that_are_gone_or_new_are_found(copied: Path) -> None:
     assert failures(copied) == {("history.csv", ""), ("course.csv", "")}
 
 
+def test_evidence_is_for_its_user_alone(copied: Path) -> None:
+    """Without secure sums it holds every owner's own gradient."""
+    rewrite(copied)
+    assert (copied / FILE).stat().st_mode & 0o077 == 0
+
+
 def test_evidence_is_written_in_one_way_only(copied: Path) -> None:
     written = json.loads((copied / FILE).read_text())
     for text in (json.dumps(written), json.dumps({**written, "more": 1}, indent=1, sort_keys=True) + "\n"):

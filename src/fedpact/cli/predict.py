@@ -20,6 +20,7 @@ from fedpact.jobs.evaluation import job_of, score_party_run
 from fedpact.jobs.own_code import require_code
 from fedpact.jobs.run_folder import load_run
 from fedpact.report.files import explain_write_errors
+from fedpact.spreadsheet import harmless
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.model import Model, ModuleModel, PartyModel, RegressionModel, load_model
 from fedpact.types import Vector
@@ -91,6 +92,7 @@ def predict(
     else:
         assert table is not None
         lines = _predict_rows(model, read_cells(table), owner, job)
+    lines = [list(map(str, map(harmless, line))) for line in lines]
     if out is None:
         csv.writer(sys.stdout).writerows(lines)
         return

@@ -21,6 +21,20 @@ Purpose = Literal["job", "order", "reply", "sum key", "evidence", "roster", "tab
 #: Length of a signature in bytes.
 SIGNATURE = 64
 PUBLIC = re.compile(r"[0-9a-f]{64}")
+#: Points of Ed25519 whose eightfold is the neutral element, the sign of x left out, with the encodings that are not in
+#: lowest terms. One signature of such a "key" holds for nearly any message, so whoever has it has signed everything.
+SMALL_ORDER = frozenset(
+    bytes.fromhex(point)
+    for point in (
+        f"{0:064x}",
+        f"01{0:062x}",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        f"ec{'f' * 60}7f",
+        f"ed{'f' * 60}7f",
+        f"ee{'f' * 60}7f",
+    )
+)
 
 
 class Identity:
@@ -75,6 +89,8 @@ def signed_by(public: str, purpose: Purpose, content: Buffer, signature: Buffer)
     """Whether the holder of this public key signed this content for this purpose."""
     from cryptography.exceptions import InvalidSignature
 
+    if is_small(public):
+        return False
     try:
         _ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(
             signature, _framed(purpose, content)
@@ -82,6 +98,15 @@ def signed_by(public: str, purpose: Purpose, content: Buffer, signature: Buffer)
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def is_small(public: str) -> bool:
+    """Whether a public key is a point of small order, with which signatures prove nothing."""
+    point = bytearray.fromhex(public)
+    if len(point) != SIGNATURE // 2:
+        return False  # no key at all
+    point[-1] &= 0x7F
+    return bytes(point) in SMALL_ORDER
 
 
 def check_public_keys(keys: Mapping[str, object], where: str) -> dict[str, str]:
@@ -92,6 +117,11 @@ def check_public_keys(keys: Mapping[str, object], where: str) -> dict[str, str]:
             raise OptionError(
                 f"{where}: {name!r} has no public key of 64 hexadecimal digits; `fedpact site key FILE` prints it",
                 code="FP-OPTION-604",
+            )
+        if is_small(public):
+            raise OptionError(
+                f"{where}: the key of {name!r} is a point of small order, with which anybody can sign; ask for another",
+                code="FP-OPTION-675",
             )
         if public in found.values():
             raise OptionError(f"{where}: {name!r} has the key of another; each has its own", code="FP-OPTION-605")

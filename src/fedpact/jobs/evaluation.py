@@ -56,7 +56,7 @@ class Trained:
             job = (folder / stated["job_file"]).resolve()
             if isinstance(task, ScoredTask) and task.has_code:
                 task = task.with_code_at("")
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise OptionError(
                 f"{folder / TASK} cannot be read ({error}); evaluate needs the folder of a run that trained a model",
                 code="FP-OPTION-837",

@@ -43,7 +43,10 @@ def write_evidence(folder: Path, evidence: Evidence, job_file: Path, identity: I
     body = canonical(content)
     content["digest"] = sha256(body).hexdigest()
     content["signature"] = "" if identity is None else identity.sign("evidence", body).hex()
-    (folder / FILE).write_bytes(_written(content))
+    (folder / FILE).unlink(missing_ok=True)
+    private = os.open(folder / FILE, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)  # it holds owners' own numbers
+    with open(private, "wb") as target:
+        target.write(_written(content))
 
 
 def read_evidence(folder: Path) -> tuple[Evidence, Mapping[str, Any]]:

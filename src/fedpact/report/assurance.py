@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from fedpact.report.content import Verdict
+from fedpact.report.content import Section, Verdict
 from fedpact.report.language import say
 from fedpact.report.numbers import given, number
 from fedpact.report.record import Failed, Record, Verification
@@ -168,6 +168,38 @@ OWN_TERM = (
 )
 #: Failures that a verdict lists; the section on evidence has them all.
 LISTED = 3
+
+
+#: At every place of a page of a signed run that no owner signed.
+WORD = "The coordinator's word: no owner signed what is said here."
+WORD_OF_HEAD = "The title and this line are the coordinator's word."
+WORD_OF_END = "How the run ended, and why, is the coordinator's word: no owner signed it."
+WORD_OF_NEWS = "What is said of rows that nobody trained on is the coordinator's word: no owner signed it."
+#: Sections of which all is the coordinator's word.
+UNSIGNED_SECTIONS = ("evaluations", "trade-off", "quality", "course", "left", "repeat", "notes")
+
+
+def mark_section(section: Section, record: Record) -> Section:
+    """The section, with a sentence in front where it is the coordinator's word; of a model its standard errors are."""
+    unsigned = (record.coefficients, record.priced, record.rates, record.inference, record.uncovered)
+    errors = section.key == "model" and any(unsigned)
+    if section.key not in UNSIGNED_SECTIONS and not errors:
+        return section
+    return replace(section, blocks=(say(WORD), *section.blocks))
+
+
+def mark_figure(name: str, value: str, remark: str, unsigned: bool) -> tuple[str, str, str]:
+    if not unsigned:
+        return name, value, remark
+    return name, value, f"{remark}; {say('the coordinator’s word')}" if remark else say("the coordinator’s word")
+
+
+def mark_verdict(verdict: Verdict, record: Record, evaluated: bool) -> Verdict:
+    """The verdict, with what of it is the coordinator's word."""
+    words = [] if record.usable else [say(WORD_OF_END)]
+    if evaluated:
+        words.append(say(WORD_OF_NEWS))
+    return replace(verdict, sentences=(*verdict.sentences, *words))
 
 
 def describe_evidence(found: Verification | None, parties: bool = False) -> list[str]:

@@ -73,6 +73,13 @@ def report(
     if evaluations:
         sections.insert(0, evaluated(evaluations))
         figures[:0] = summarize_evaluation(evaluations[-1])
+    if evidence is not None and evidence.signed:  # else the whole page is, and says so
+        verdict = assurance.mark_verdict(verdict, record, bool(evaluations))
+        made = f"{say(assurance.WORD_OF_HEAD)} {made}"
+        sections = [assurance.mark_section(one, record) for one in sections]
+        summary = [name for name, *_ in summarize_evaluation(evaluations[-1])] if evaluations else []
+        unsigned = (say("Exchanges"), *summary)
+        figures = [assurance.mark_figure(*one, unsigned=one[0] in unsigned) for one in figures]
     return Report(record.title, record.asked, made, verdict, tuple(figures), tuple(sections))
 
 

@@ -243,7 +243,16 @@ class Solution:
                 multipliers = [file[f"multiplier_{i}"] for i in range(meta.pop("multipliers"))]
                 w = file["w"]
                 coupled = file["coupled_multiplier"]
-        except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, BadZipFile) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            EOFError,
+            TypeError,
+            AttributeError,
+            BadZipFile,
+            RecursionError,
+        ) as error:
             found = f"{path} cannot be read as a saved solution ({error})"
             raise FedpactError(f"{found}; save it again", code="FP-251") from error
         history = meta.pop("history")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from fedpact.spreadsheet import harmless
 from fedpact.types import Matrix, Vector
 
 
@@ -100,7 +101,7 @@ class Summary:
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(["kind", *COLUMNS])
         for kind, one in self._rows():
-            rows.writerow([kind, *asdict(one).values()])
+            rows.writerow([kind, *map(harmless, asdict(one).values())])
         if path is not None:
             Path(path).write_text(text.getvalue(), encoding="utf-8")
         return text.getvalue()

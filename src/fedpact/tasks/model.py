@@ -423,7 +423,7 @@ def load_model(folder: str | Path) -> Model | RegressionModel | PartyModel:
             decisions = _read_decisions(about)
             return NetworkModel(encoding, **arrays, **decisions, hidden=hidden, activation=about["activation"])
         return Model(encoding, **arrays, **_read_decisions(about))
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, RecursionError) as error:
         words = f"{source} holds no readable model ({error}); run the job again"
         raise FedpactError(words, code="FP-003") from error
 
