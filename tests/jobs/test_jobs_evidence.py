@@ -460,7 +460,7 @@ def test_the_coordinators_signature_is_checked(copied: Path) -> None:
     coordinator = Identity.load(copied.parent / "coordinator.key").public
     assert verify_run(copied).coordinator == coordinator
     assert failures(copied, **known, server=coordinator) == set()
-    assert failures(copied, **known, server="0" * 64) == {(FILE, "server")}
+    assert failures(copied, **known, server="2" * 64) == {(FILE, "server")}
     rewrite(copied)
     assert failures(copied, **known) == set()
     assert failures(copied, **known, server=coordinator) == {(FILE, "server")}
@@ -487,7 +487,7 @@ def test_the_command_says_who_signed(copied: Path) -> None:
     assert told["pinned"]
     assert told["signed"] == publics(copied.parent)
     assert not json.loads(call("verify", copied, "--json").output)["pinned"]
-    wrong = call("verify", copied, "--roster", roster, "--key", f"south={'0' * 64}")
+    wrong = call("verify", copied, "--roster", roster, "--key", f"south={'2' * 64}")
     assert wrong.exit_code == 1
     assert "south" in wrong.output
 
