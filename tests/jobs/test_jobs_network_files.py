@@ -108,7 +108,7 @@ def test_a_file_from_the_job_to_the_verified_report(job: Path, folder: Path, mon
     assert done.exit_code == 0, done.output
     out = folder / "run"
     record = Record.load(out)
-    assert (record.method, record.status, record.trained) == ("stochastic-al", "max_rounds", True)
+    assert (record.method, record.status, record.trained) == ("stochastic-al", "feasible", True)
     assert (out / "network.py").read_text() == NETWORK
 
     for one in record.bounded:

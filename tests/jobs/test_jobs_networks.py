@@ -80,7 +80,7 @@ def test_a_network_from_the_job_to_the_verified_report(job: Path, folder: Path) 
     assert done.exit_code == 0, done.output
     out = folder / "run"
     record = Record.load(out)
-    assert (record.method, record.status, record.trained) == ("stochastic-al", "max_rounds", True)
+    assert (record.method, record.status, record.trained) == ("stochastic-al", "feasible", True)
     for one in record.bounded:
         assert one.value == pytest.approx(recall_of(folder, folder / f"{one.owner}.csv"))
         assert one.value >= 0.8

@@ -281,8 +281,9 @@ def judge(found: Fit) -> tuple[Status, str]:
     if solution.solved and not found.solved:
         return "stalled", found.shortfall
     unproven = found.has_model and found.unproven
-    if solution.status in ("stalled", "infeasible", "max_rounds") and (found.missed > 0 or unproven):
-        return solution.status, f"{found.shortfall} ({solution.reason})"
+    if solution.status in ("stalled", "infeasible", "feasible", "max_rounds") and (found.missed > 0 or unproven):
+        status: Status = "max_rounds" if solution.status == "feasible" else solution.status
+        return status, f"{found.shortfall} ({solution.reason})"
     return solution.status, solution.reason
 
 

@@ -26,6 +26,10 @@ TOLD = 4
 
 #: Status of a run that is not solved -> headline, what to do next.
 ENDINGS = {
+    "feasible": (
+        "Not certified: every bound is met, and nothing shows that the model is the best",
+        "Use it if the bounds are what you need. More passes may find a better model.",
+    ),
     "max_rounds": (
         "Not solved: the run ended before the tolerances were met",
         "Allow more exchanges (max_rounds) and run the job again with “fedpact run JOB --force”. If that is too slow, "

@@ -305,6 +305,8 @@ def _conclude_here(run: Run, course: Course, verdict: Verdict) -> Solution:
         verdict = SOLVED
     elif verdict.status == "solved":
         verdict = Verdict("stalled", "the certificate of the returned pair misses the tolerances")
+    elif verdict.status == "max_rounds" and _keeps_bounds(run, course.solver, ending.certificate):
+        verdict = Verdict("feasible", FEASIBLE.format(ending.certificate.stationarity))
     if verdict.status == "solved" and ending.afar <= NEARLY:
         ray = ending.ray
         if ending.afar > 0 and not course.solver.needs.columns:
@@ -315,6 +317,20 @@ def _conclude_here(run: Run, course: Course, verdict: Verdict) -> Solution:
         verdict = _doubt(verdict, ending.wrong)
     answer = run.solution(verdict, ending.certificate, ending.objective, ending.prices, best.w, best.multiplier)
     return copy_with(answer, {"scores": ending.scores, "inference": ending.inference})
+
+
+def _keeps_bounds(run: Run, solver: Solver[Any], certificate: Certificate) -> bool:
+    """Whether there are bounds and all of them hold, where no certificate is expected."""
+    holders = run.problem.holders
+    bounded = any(share.constraint is not None or share.coupled is not None for share in holders)
+    return solver.feasible_first and not run.problem.convex and bounded and certificate.violation <= run.tol[1]
+
+
+#: Why a run is "feasible".
+FEASIBLE = (
+    "all rounds are done and every bound is met on all rows; the point is stationary to {:.2g}, which is no "
+    "certificate: there may be better models"
+)
 
 
 def _doubt(verdict: Verdict, wrong: str) -> Verdict:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from fedpact.statistics import Summary
 
 #: "unproven" is of fits only: certified, bounds met by count, and a promise that held-out rows do not bear out.
-Status = Literal["solved", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost", "interrupted", "unproven"]
+#: "feasible" is of networks and other problems without a certificate: all rounds are done, and every bound is met.
+Status = Literal[
+    "solved", "feasible", "max_rounds", "stalled", "infeasible", "unbounded", "client_lost", "interrupted", "unproven"
+]
 FORMAT = "fedpact-solution-1"
 #: Begins a note of a history that a user should see at once.
 WARNING = "WARNING: "

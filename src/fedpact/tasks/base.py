@@ -221,7 +221,7 @@ class Task(ABC):
 
     def is_trained(self, status: str) -> bool:
         """Whether a solve that ended so gives the model: certified, or a network whose passes are done."""
-        return status == "solved" or (self.is_network and status == "max_rounds")
+        return status == "solved" or (self.is_network and status in ("feasible", "max_rounds"))
 
     def server_share(self) -> Share | None:
         """What the coordinator holds without a table of its own: constraints that need no data."""
