@@ -287,6 +287,8 @@ CODES = {
     "FP-OPTION-257": "an option that is a vector of each owner is something else; give finite numbers by owner",
     "FP-OPTION-265": "an option names a party that there is not; the message lists them",
     "FP-OPTION-266": "the schedule of Theorem 2 needs a loss of bounded curvature; leave schedule out",
+    "FP-PROBLEM-220": "a multiplier to start from is not finite; give finite numbers, or none",
+    "FP-PROBLEM-221": "a multiplier to start from is not in the dual cone of its constraint; give one that is, or none",
     "FP-PROBLEM-253": "a party's regularizer excludes zero, where fair-vfl and fedbcd start; move its domain",
     "FP-PROBLEM-250": "a function gives another shape than the problem states; check the function and its dimensions",
     "FP-PROBLEM-251": "a private variable changes none of its owner's functions; lower private, or use it",

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fedpact.errors import OptionError, ProblemError
 from fedpact.federation import Session
 from fedpact.problem import FederatedProblem, RemoteProblem, VerticalProblem, coupled_scale, decouple
-from fedpact.problem.certificate import check_multipliers
+from fedpact.problem.certificate import check_multipliers, read_price
 from fedpact.solvers import METHODS, Solver, describe_problem
 from fedpact.solvers.run import Given
 from fedpact.types import Vector
@@ -57,11 +57,12 @@ class Start:
             )
         given = [None] * len(problem.holders) if self.multipliers is None else self.multipliers
         _, (server, *owners), coupled = check_multipliers(problem, w, given, self.coupled_multiplier)
-        if problem.server.constraint is not None:
-            server = problem.server.constraint.cone.project_dual(server)
-        if problem.coupled_cone is not None:
-            coupled = problem.coupled_cone.project_dual(coupled)
-        return Given(server, tuple(owners), coupled)
+        prices = [
+            read_price(holder.label, None if holder.constraint is None else holder.constraint.cone, price)
+            for holder, price in zip(problem.holders, (server, *owners), strict=True)
+        ]
+        coupled = read_price("coupled constraint", problem.coupled_cone, coupled)
+        return Given(prices[0], tuple(prices[1:]), coupled)
 
 
 def check_problem(problem: object) -> None:
@@ -117,6 +118,7 @@ def prepare(
     w = problem.start(first.w0)
     solver, choice = _choose_solver(problem, w.size, solver, options, first)
     given = first.read(problem, w, solver)
+    _refuse(solver, problem)
     if solver.needs.decoupled(problem):
         problem = decouple(problem, w.size, coupled_scale(problem, w))
     _refuse(solver, problem)

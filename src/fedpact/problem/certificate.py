@@ -21,6 +21,9 @@ from fedpact.problem.share import Local, Share, evaluate
 from fedpact.prox import Prox, Zero
 from fedpact.types import Vector
 
+#: Multipliers to start from may leave the dual cone by this much, relative to their size: solutions are rounded.
+OFF_CONE = 1e-6
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -293,6 +296,28 @@ def check_multipliers(
     checked = [_read_multiplier(holder.label, given, holder.multiplier_length) for holder, given in pairs]
     coupled = _read_multiplier("coupled constraint", coupled_multiplier, problem.coupled_length)
     return point, checked, coupled
+
+
+def read_price(label: str, cone: Cone | None, price: Vector) -> Vector:
+    """The multiplier, in the dual cone. ProblemError when it is off that by more than rounding, or not finite."""
+    if not np.all(np.isfinite(price)):
+        at = int(np.flatnonzero(~np.isfinite(price))[0])
+        raise ProblemError(
+            f"{label}: entry {at} of multipliers0 is {price[at]}; give finite numbers, or None to start from zero",
+            code="FP-PROBLEM-220",
+        )
+    if cone is None:
+        return price
+    inside = cone.project_dual(price)
+    off = np.abs(price - inside)
+    if np.max(off, initial=0.0) > OFF_CONE * (1 + np.max(np.abs(price), initial=0.0)):
+        at = int(np.argmax(off))
+        raise ProblemError(
+            f"{label}: entry {at} of multipliers0 is {price[at]:.6g}, the nearest in the dual cone of {cone!r} is "
+            f"{inside[at]:.6g}; give a multiplier of the constraint, or None to start from zero",
+            code="FP-PROBLEM-221",
+        )
+    return inside
 
 
 def _read_private(problem: FederatedProblem, private: Sequence[ArrayLike | None] | None) -> list[Vector]:

@@ -168,6 +168,7 @@ class Needs:
     constraints: takes constraints of owners and of the server (any cone)
     interior:    ... whose cones have an interior, and functions with Hessians
     coupled:     takes coupled constraints as they are; for other methods they are decoupled by slack variables
+    slacks:      ... or for none
     prices:      starts from multipliers that are given to `fp.solve`
     own:         takes variables that owners keep for themselves (`Share.private`)
     own_coupled: ... and coupled constraints as they are that depend on them
@@ -190,6 +191,7 @@ class Needs:
     constraints: bool = False
     interior: bool = False
     coupled: bool = False
+    slacks: bool = True
     prices: bool = False
     own: bool = False
     own_coupled: bool = False
@@ -214,6 +216,8 @@ class Needs:
             return 'minimises; for operators use "monotone-newton", "ifeddr", "feddr" or "fedprox"'
         if self.smooth and problem.regularizer.curvature is None:
             return f'takes no {problem.regularizer!r}: {self.smooth}; use "feddr" or "ifeddr"'
+        if problem.coupled_length and not self.coupled and not self.slacks:
+            return 'takes no coupled constraint; use "accelerated" or "proximal-al"'
         for holder in (*problem.shares, problem.server):  # a coupled constraint shows at both; name the owner
             if why := self._refusal_of(holder, at_server=holder is problem.server):
                 return why

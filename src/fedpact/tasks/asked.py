@@ -335,6 +335,11 @@ class AskedTask(ScoredTask, GroupedTask):
         """Whether the objective is a rate of errors: once decisions are smoothed."""
         return bool(self.width) and self.aims_at_errors
 
+    @property
+    def counts_objective(self) -> bool:
+        """Whether what is minimised can be counted: errors."""
+        return self.minimises_errors and not self.relaxed
+
     def sentence(self) -> str:
         if not self.requirements:
             return "Least loss on all rows, without constraints."

@@ -57,8 +57,9 @@ class Decisions:
 
     def count_errors(self, w: Vector) -> float:
         """The owner's part of the objective; errors are counted where they are minimised."""
-        w = self.common(w)
-        return self.rows.count_errors(w, self.decide_at(w))
+        common = self.common(w)
+        at = self.decide_at(common)
+        return self.rows.count_errors(common if self.rows.task.counts_objective else w, at)
 
     # ------------------------------------------------------------------------------------------ promises for new rows
 

@@ -113,7 +113,7 @@ class Holding:
 
     def count_errors(self, w: Vector, at: float = 0.0) -> float:
         """Its part of the objective at w; errors are counted where they are minimised."""
-        if self.task.relaxed or not self.task.minimises_errors:
+        if not self.task.counts_objective:
             return self.objective().value(w)
         chosen = self.select(self._minimised_rows())
         return self.factor * float(chosen.parts @ (chosen.decide(w, at) != chosen.y))

@@ -88,9 +88,20 @@ def test_a_sweep_of_bounds_with_warm_multipliers_needs_fewer_exchanges(method: s
     assert warm < 0.8 * cold
 
 
-def test_prices_outside_the_dual_cone_are_brought_into_it() -> None:
-    found = fp.solve(with_server(), "accelerated", tol=1e-5, multipliers0=[[-1.0], [-5.0], None])
-    assert found.solved
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_prices_that_are_none_are_refused_by_owner_and_entry(elsewhere: bool) -> None:
+    problem: Any = with_server()
+    if elsewhere:
+        sources = {share.label: share for share in problem.shares}
+        problem = fp.RemoteProblem(sources, problem.server, problem.regularizer)
+    with raises_code("FP-PROBLEM-221", "north", "entry 0", "-5"):
+        fp.solve(problem, "accelerated", multipliers0=[[1.0], [-5.0], None])
+    with raises_code("FP-PROBLEM-221", "server", "entry 0", "-1"):
+        fp.solve(problem, "accelerated", multipliers0=[[-1.0], [5.0], None])
+    with raises_code("FP-PROBLEM-220", "north", "entry 0", "nan"):
+        fp.solve(problem, "accelerated", multipliers0=[[1.0], [np.nan], None])
+    rounded = fp.solve(problem, "accelerated", tol=1e-5, multipliers0=[[-1e-9], [1.0], None])
+    assert rounded.solved
 
 
 def test_what_is_not_a_start_is_refused() -> None:

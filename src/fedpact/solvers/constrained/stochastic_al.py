@@ -337,7 +337,7 @@ class StochasticAL(Solver[Server]):
 
     name: ClassVar[str] = "stochastic-al"
     needs: ClassVar[Needs] = Needs(
-        constraints=True, prices=True, stands_in=True, smooth="its local steps need a gradient of h"
+        constraints=True, slacks=False, prices=True, stands_in=True, smooth="its local steps need a gradient of h"
     )
     # Noise hides progress, so that none is waited for.
     patience: ClassVar[int] = 10**9

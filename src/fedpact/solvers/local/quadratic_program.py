@@ -134,7 +134,8 @@ class _Iterate:
         _, slack, price, _ = self.direction(np.zeros_like(self.slack))
         length = self.longest(slack, price)
         ahead = float((self.slack + length * slack) @ (self.price + length * price)) / max(slack.size, 1)
-        target = mean * min((ahead / mean) ** 3, 1.0) - length * slack * price
+        shrunk = ahead / mean if mean else 0.0  # no rows that could bind, or all is rounding
+        target = mean * min(shrunk**3, 1.0) - length * slack * price
         step, slack, price, free = self.direction(target)
         if not np.all(np.isfinite(step)):
             raise np.linalg.LinAlgError("the step is not finite")
