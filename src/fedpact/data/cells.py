@@ -98,9 +98,10 @@ class Cells:
         errors = []
         for defect, rows in places.items():
             remedy = defect.remedy if feature else defect.otherwise
-            words = (
-                f"{self.path}: column {name!r} {_quote(cells[rows[0]])} in {self.line(rows[0])}; give a number{remedy}"
-            )
+            others = list(dict.fromkeys(str(cells[i]) for i in rows))[1:MOST_DEFECTS]
+            also = f", and {', '.join(map(repr, others))} in others" if others else ""
+            found = f"{_quote(cells[rows[0]])} in {self.line(rows[0])}{also}"
+            words = f"{self.path}: column {name!r} {found}; give a number{remedy}"
             errors.append(DataError(words, code=defect.code, column=name, rows=len(rows)))
         return values, errors
 

@@ -38,6 +38,10 @@ Parties = Mapping[str, ArrayLike] | Sequence[ArrayLike]
 class FairVerticalClassifier(CertifiedClassifier):
     """A linear classifier whose gap between groups is at most `max_gap`; every party keeps its own part.
 
+    It is not an estimator of scikit-learn, although it has the methods of one and can be cloned: `fit` takes a table
+    for each party in the place of X, and needs `group`. Pipelines and `GridSearchCV`, which split one table, do not
+    apply.
+
     max_gap:     largest gap between any two groups, on the rows it is fitted to
     parity:      what may differ by max_gap: the mean "loss", or rates of decisions, which are counted:
                  "demographic_parity", "equal_opportunity" or "equalized_odds", as in `FairClassifier`. These need
