@@ -803,6 +803,19 @@ def test_operators_without_a_common_zero(jacobian: bool) -> None:
     assert fp.solve(boxed, tol=1e-6, max_rounds=2500).status == "solved"
 
 
+@pytest.mark.parametrize("nearness", [1e-7, 1e-10])
+def test_a_game_with_a_zero_far_away_is_not_infeasible(nearness: float) -> None:
+    """A bilinear game whose matrix is nearly singular has its zero at 1e9 or 1e10."""
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        A = rng.standard_normal((3, 3))
+        A[:, -1] = A[:, 0] + nearness * rng.standard_normal(3)
+        a, b = rng.standard_normal((2, 3))
+        J = np.block([[np.zeros((3, 3)), A], [-A.T, np.zeros((3, 3))]])
+        answer = fp.solve(MonotoneProblem([Linear(J, np.concatenate([a, -b]))]), tol=1e-6, max_rounds=400)
+        assert answer.status in ("solved", "stalled", "max_rounds")
+
+
 def concave(w: np.ndarray) -> tuple[float, np.ndarray]:
     return float(w.sum() - w @ w), 1 - 2 * w
 

@@ -60,13 +60,13 @@ from fedpact.solvers.consensus.pace import (
     FIRST,
     LATE,
     MOST_STEPS,
-    NO_ZERO,
     POLICIES,
     CarefulGamma,
     Departure,
     Gamma,
     Judging,
     Work,
+    look_for_no_zero,
 )
 from fedpact.solvers.consensus.rounds import AT_LEAST, Seen, sample_owners, sample_size, see
 from fedpact.solvers.consensus.splitting import LOCAL_SOLVER, SOLVERS, START, STARTS, Begin, begin
@@ -450,4 +450,4 @@ class IFedDR(Solver[Server]):
             return None
         if state.doubtful:
             return Verdict("stalled", NOT_MONOTONE.format(", ".join(state.doubtful)))
-        return Verdict("infeasible", NO_ZERO.format(distance))
+        return look_for_no_zero(run, state.seen.w, distance)

@@ -39,7 +39,7 @@ from fedpact.federation import Answers, Order, Summed, client_step
 from fedpact.problem import Certificate, Share
 from fedpact.prox import Prox
 from fedpact.solvers.base import Needs, Solver
-from fedpact.solvers.consensus.pace import NO_ZERO, Departure
+from fedpact.solvers.consensus.pace import Departure, look_for_no_zero
 from fedpact.solvers.consensus.rounds import objective_of, terms_of
 from fedpact.solvers.local.base import Minimum
 from fedpact.solvers.local.composite_quadratic import composite_quadratic
@@ -256,5 +256,5 @@ class MonotoneNewton(Solver[Server]):
         distance = float(np.max(np.abs(found.w - run.w0)))
         size = float(np.max(np.abs(run.w0)))
         if state.departure.see(state.k, found.miss, distance, size):
-            return Verdict("infeasible", NO_ZERO.format(distance))
+            return look_for_no_zero(run, found.w, distance)
         return None

@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedpact.prox import Zero
 from fedpact.solvers.consensus.rounds import AT_LEAST
+from fedpact.solvers.run import Run, Verdict
+from fedpact.solvers.steps import At, judge
+from fedpact.types import Vector
 
 # ---------------------------------------------------------------------------------------------------------------- gamma
 
@@ -262,10 +266,42 @@ class Judging:
 #: How far the iterates must have gone, relative to the start, before a zero is given up.
 REACH = 100.0
 
+#: How much farther out than the iterates an operator is looked at for a proof that it has no zero,
+FARTHER = 1e12
+#: and the part of its size there with which it must point back along the way.
+BACK = 0.1
+#: Entries of the way below this part of the largest are rounding of what has converged.
+STILL = 1e-9
+
 NO_ZERO = (
-    "the iterates leave and come no nearer to a zero: the operators have none in common, or only one farther away than "
-    "{:.3g}; bound w, for example with fp.prox.Box"
+    "the iterates leave and come no nearer to a zero: the operators have none in common closer than {:.3g}, by their "
+    "images far out; bound w, for example with fp.prox.Box"
 )
+PERHAPS = (
+    "the iterates leave and come no nearer to a zero: the operators may have none in common, or only one farther away "
+    "than {:.3g}; bound w, for example with fp.prox.Box, or scale it"
+)
+
+
+def look_for_no_zero(run: Run, w: Vector, distance: float) -> Verdict:
+    """One exchange: is it proved that monotone operators have no common zero?
+
+    At x = w + t z the sum F has <F(x), x - u> >= 0 for each of its zeros u, so that |w - u| is at least
+    t <F(x), -z> / |F(x)|. A zero that is as far away as doubles reach is none.
+    """
+    way = run.way(w)
+    largest = float(np.max(np.abs(way), initial=0.0))
+    if largest > 0 and run.rounds_left > 1 and isinstance(run.problem.regularizer, Zero):
+        z = np.where(np.abs(way) > STILL * largest, way, 0.0)
+        z = z / np.linalg.norm(z)
+        far = FARTHER * (1 + float(np.max(np.abs(w))))
+        replies = run.ask(judge, At(w=w + far * z))
+        image = replies.total.gradient
+        if run.problem.server.objective is not None:
+            image = image + run.problem.server.objective.gradient(w + far * z)
+        if np.all(np.isfinite(image)) and -float(image @ z) >= BACK * float(np.linalg.norm(image)) > 0:
+            return Verdict("infeasible", NO_ZERO.format(BACK * far))
+    return Verdict("stalled", PERHAPS.format(distance))
 
 
 @dataclass
