@@ -321,9 +321,9 @@ def _conclude_here(run: Run, course: Course, verdict: Verdict) -> Solution:
 
 def _keeps_bounds(run: Run, solver: Solver[Any], certificate: Certificate) -> bool:
     """Whether there are bounds and all of them hold, where no certificate is expected."""
-    holders = run.problem.holders
-    bounded = any(share.constraint is not None or share.coupled is not None for share in holders)
-    return solver.feasible_first and not run.problem.convex and bounded and certificate.violation <= run.tol[1]
+    if not solver.feasible_first or run.problem.convex or certificate.violation > run.tol[1]:
+        return False
+    return any(share.constraint is not None or share.coupled is not None for share in run.problem.holders)
 
 
 #: Why a run is "feasible".
