@@ -22,6 +22,7 @@ LENIENT = {
         "rows_per_group": 0,
         "rows_per_parameter": 0.0,
         "effective_rows": 0,
+        "boundary_rows": 0,
         "rows_changed": 0,
         "same_owners": False,
     },

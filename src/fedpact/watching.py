@@ -22,16 +22,23 @@ class Watch:
     """Of the sums over rows that a step computed last, each of its functions at the last point that it looked at.
 
     behind: effective rows (Kish) by function and derivative
+    beside: effective rows next to the boundary of smoothed decisions: their slopes are those of these rows
     spans:  root mean square of the scores by function, in units in which slopes change
     """
 
     behind: dict[tuple[int, str], float] = field(default_factory=dict)
+    beside: dict[int, float] = field(default_factory=dict)
     spans: dict[int, float] = field(default_factory=dict)
 
     @property
     def rows(self) -> float:
         """The fewest effective rows behind any of these sums; infinite where nothing was summed."""
         return min(self.behind.values(), default=float("inf"))
+
+    @property
+    def boundary(self) -> float:
+        """The fewest effective rows beside a boundary; infinite where there is none."""
+        return min(self.beside.values(), default=float("inf"))
 
     @property
     def span(self) -> float:
@@ -68,11 +75,25 @@ def note_weights(of: object, derivative: str, weights: Vector) -> None:
     watch = _watch.get()
     if watch is None:
         return
+    if (rows := _effective(weights)) is not None:
+        watch.behind[id(of), derivative] = rows
+
+
+def note_boundary(of: object, weights: Vector) -> None:
+    """By how much each row enters the slope of smoothed decisions."""
+    watch = _watch.get()
+    if watch is not None and (rows := _effective(weights)) is not None:
+        watch.beside[id(of)] = rows
+
+
+def _effective(weights: Vector) -> float | None:
+    """Kish's number of rows; None where all add nothing, which tells nothing of any of them."""
     size = np.abs(weights)
     largest = float(np.max(size, initial=0.0))
-    if 0 < largest < np.inf:  # rows that all add nothing tell nothing of any of them
-        part = size / largest
-        watch.behind[id(of), derivative] = float(np.sum(part) ** 2 / (part @ part))
+    if not 0 < largest < np.inf:
+        return None
+    part = size / largest
+    return float(np.sum(part) ** 2 / (part @ part))
 
 
 def note_scores(of: object, scores: Vector, unit: float = 1.0) -> None:

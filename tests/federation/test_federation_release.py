@@ -27,6 +27,7 @@ from fedpact.solvers.constrained.interior_point import Begin, begin
 from fedpact.solvers.equations import Infer, infer_share
 from fedpact.solvers.steps import At, Conclude, conclude, judge
 from fedpact.tasks import Classification, Rows
+from fedpact.tasks.requirements import Requirement
 from fedpact_experiments.attacks.hospitals import Coordinator, Hospitals, write_hospitals, write_table
 
 JOB = Classification(label="ill", columns=("age", "dose"), standardize=True)
@@ -78,6 +79,20 @@ def test_a_sum_that_rests_on_a_few_rows_is_refused(start: Start) -> None:
     ruled, _ = start(rules.format(5))
     with raises_code("FP-REFUSED-644"):
         ruled.total(begin, order, replace(ruled.job, scaling=FAIR))
+
+
+def test_a_boundary_beside_a_single_row_is_refused(start: Start) -> None:
+    """Slopes of smoothed errors are those of the rows next to the plane, the sharper the fewer."""
+    recall = (Requirement(kind="recall", of="1", at_least=0.8),)
+    rules = "[require]\nboundary_rows = 0\n[limit]\nmodel_size = 1e9"
+    for text, spread, code in ((rules, 2e-3, ""), ("", 2e-3, "FP-REFUSED-653"), ("", 1.0, "")):
+        run, _ = start(text, replace(JOB, constraints=recall))
+        sharp = replace(run.job, scaling=FAIR, width=1.0, spread=spread, objective="errors")
+        if code:
+            with raises_code(code):
+                run.total(judge, At(w=np.array([1.0, 0.6, 0.0])), sharp)
+        else:
+            assert np.any(run.total(judge, At(w=np.array([1.0, 0.6, 0.0])), sharp).gradient)
 
 
 # ------------------------------------------------------------- finding 8: standard errors once, of the concluded model

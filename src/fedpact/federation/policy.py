@@ -111,6 +111,12 @@ class SitePolicy:
         "rows behind every gradient and Hessian, at least, counted by how much each enters it (Kish)",
         5.0,
     )
+    boundary_rows: float = _key(
+        "require",
+        "number",
+        "the same next to the boundary of smoothed decisions, at least: jobs that bound rates come near to single rows",
+        1.25,
+    )
     least_share: float = _key(
         "require",
         "number",

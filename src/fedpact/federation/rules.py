@@ -228,6 +228,7 @@ ABOUT_TABLE: tuple[Rule[Counts], ...] = (
 #: Rules about what a step computed, judged before its reply is remembered: the rows behind its sums, and its model.
 ABOUT_SUMS: tuple[Rule[Watch], ...] = (
     Rule("effective_rows", "FP-REFUSED-644", lambda p, watch: watch.rows >= p.effective_rows),
+    Rule("boundary_rows", "FP-REFUSED-653", lambda p, watch: watch.boundary >= p.boundary_rows),
     Rule("model_size", "FP-REFUSED-645", lambda p, watch: watch.span <= p.model_size),
 )
 #: Rules about a reply, judged before it leaves: whether it holds sums in the clear.

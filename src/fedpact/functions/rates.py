@@ -24,9 +24,15 @@ from fedpact.errors import ProblemError
 from fedpact.functions.arrays import Data, as_data, as_numbers, first_of, non_finite_defect
 from fedpact.functions.base import ROUNDING, Function, Indices, Map
 from fedpact.types import Matrix, Vector
+from fedpact.watching import note_boundary, note_scores
 
 #: Weights of decisions, (rows,) for two classes, where class 0 follows from class 1, else (rows, classes).
 Weights = NDArray[np.float64]
+
+
+#: Scores of smoothed decisions, in units of their smoothing, count as so many times smaller than those of a loss: their
+#: whole point is to be sharp.
+SHARP = 4.0
 
 
 class SoftDecisions:
@@ -54,6 +60,7 @@ class SoftDecisions:
     def decide(self, w: Vector) -> Weights:
         """How far each row is given each class, in [0, 1]; for two classes: class 1."""
         scores = self._scores(w) / self.width
+        note_scores(self, scores, SHARP)
         if self.classes == 2:
             return np.asarray(expit(scores))
         return np.asarray(softmax(scores, axis=1))
@@ -81,7 +88,10 @@ class SoftDecisions:
     def slope(self, decided: Weights, weights: Weights) -> Weights:
         """The derivative of sum(weights * decided) in the scores."""
         if self.classes == 2:
-            return np.asarray(weights * decided * (1 - decided) / self.width)
+            undecided = decided * (1 - decided)
+            note_boundary(self, undecided)
+            return np.asarray(weights * undecided / self.width)
+        note_boundary(self, np.sum(decided * (1 - decided), axis=1))
         mean = np.sum(weights * decided, axis=1, keepdims=True)
         return np.asarray(decided * (weights - mean) / self.width)
 

@@ -29,12 +29,15 @@ EXACTLY = 1e-4
 ROUGHLY = 0.02
 #: Size of a model that sites allow, with its intercept.
 LARGEST = 29.5
+#: Refusals of one order, after which another may be answered in the same run.
+ELSEWHERE = ("FP-REFUSED-653",)
 #: Rules of site.toml that an attack needs switched off, by name.
 OFF = {
     "model_size": "[limit]\nmodel_size = 1e300",
     "effective_rows": "[require]\neffective_rows = 0",
     "least_share": "[require]\nleast_share = 0",
     "bounds_apart": "[limit]\nbounds_apart = 1e300",
+    "boundary_rows": "[require]\nboundary_rows = 0",
     "exchanges": "[limit]\nexchanges = 100000",
 }
 
@@ -79,6 +82,8 @@ class Attacker:
                 return run.total(step, order, tasks)
             except FedpactError as error:
                 self._give_up(error)
+                if error.code in ELSEWHERE:
+                    return None
         return None
 
     def _current(self) -> Coordinator | None:
@@ -98,6 +103,8 @@ class Attacker:
     def _give_up(self, error: FedpactError) -> None:
         """A rule that refused an order refuses it in the next run as well, but for those about a run."""
         self.refused.append(error.code)
+        if error.code in ELSEWHERE:
+            return
         self._run = None
         if error.code not in ("FP-REFUSED-040", "FP-REFUSED-648", "FP-REFUSED-041"):
             self.runs = RUNS
@@ -152,6 +159,20 @@ def outermost(attacker: Attacker, size: float) -> Matrix:
         left = near - far
         if left[-1] > 0:
             rows.append(left[:2] / left[-1])
+    return np.array(rows).reshape(-1, 2)
+
+
+def beside(attacker: Attacker, sharpness: float) -> Matrix:
+    """Rows next to a boundary that moves: the slope of smoothed errors is that of the rows beside it."""
+    direction = np.array([1.0, 0.6180339887])
+    sharp = replace(attacker.job.among(OWNERS), scaling=FAIR, width=1.0, spread=1 / sharpness, objective="errors")
+    rows = []
+    for t in sorted(np.linspace(-3.0, 3.0, 900), key=abs):  # where rows are close to each other first
+        answer = attacker.total(np.append(direction, -t), sharp)
+        if answer is None and attacker.runs >= RUNS:
+            break
+        if answer is not None and answer.gradient[-1] != 0:
+            rows.append(answer.gradient[:2] / answer.gradient[-1])
     return np.array(rows).reshape(-1, 2)
 
 
@@ -251,12 +272,15 @@ def far_scale(task: Classification) -> dict[str, Any]:
 
 
 WEIGHED = replace(JOB, owners_weigh={"north": 1.0, "south": 1e-12, "coast": 1e-12})
+DECIDED = replace(JOB, constraints=(Requirement(kind="recall", of="1", at_least=0.8),))
 PLANS = (
     Plan("bisection far out", lambda a: bisect(a, 1e6)),
     Plan("bisection far out", lambda a: bisect(a, 1e6), ("model_size",)),
     Plan("bisection as far as it may", lambda a: bisect(a, 8.0)),
     Plan("the outermost rows", lambda a: outermost(a, 8.0)),
     Plan("the outermost rows", lambda a: outermost(a, 100.0), ("model_size",)),
+    Plan("rows beside a boundary", lambda a: beside(a, 25.0), (), DECIDED),
+    Plan("rows beside a boundary", lambda a: beside(a, 1e3), ("boundary_rows", "model_size"), DECIDED),
     Plan("another task for the others", lambda a: single_out(a, far_scale, 8.0), ("model_size",), alone=True),
     Plan("weights of the owners", lambda a: single_out(a, lambda task: task, 1e6), (), WEIGHED, True),
     Plan("weights of the owners", lambda a: single_out(a, lambda task: task, 1e6), ("least_share",), WEIGHED, True),
