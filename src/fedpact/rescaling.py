@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedpact.errors import OptionError
 from fedpact.problem import FederatedProblem, certify
+from fedpact.problem.digits import count_digits
 from fedpact.problem.units import Units, measure_units
 from fedpact.solvers import Progress, Solution
 from fedpact.types import Vector
@@ -24,6 +25,11 @@ MOST_COLUMNS = 1000
 OUT_OF_REACH = (
     "the certificate meets the tolerances relative to the size of the problem's numbers, and misses them in the units "
     "given: for these sizes they are near rounding; ask for relative=True, or scale the data"
+)
+
+NO_DIGIT = (
+    "the certificate meets the relative tolerances, and columns agree so nearly that not even the first digit of the "
+    "coefficients is sure: ask for a smaller tol, centre and scale the columns, or add a regularizer"
 )
 
 
@@ -46,6 +52,14 @@ class Rescaling:
         """Callbacks that see w and the objective in the user's units."""
         return [self._translated(callback) for callback in callbacks]
 
+    def _count_digits(self, answer: Solution) -> Solution:
+        """The answer, in units of the problem's own, with its digits; stalled where not even the first is sure."""
+        digits = count_digits(self.units.rescale(self.problem), answer.w, answer.multipliers)
+        if digits is None:
+            return answer
+        answer = replace(answer, certificate=replace(answer.certificate, digits=digits))
+        return answer if digits >= 1 else replace(answer, status="stalled", reason=NO_DIGIT)
+
     def _translated(self, callback: Callable[[Progress], Any]) -> Callable[[Progress], Any]:
         def call(progress: Progress) -> Any:
             w = self.units.columns * progress.w
@@ -55,6 +69,8 @@ class Rescaling:
 
     def restore(self, answer: Solution, tol: tuple[float, float]) -> Solution:
         """The answer in the user's units, judged there unless the tolerances are relative."""
+        if self.relative and answer.status == "solved":
+            answer = self._count_digits(answer)
         units = self.units
         history = answer.history
         outer = [replace(record, objective=record.objective / units.objective) for record in history.outer]

@@ -36,6 +36,8 @@ class Certificate:
     violations:   the same by owner, the server and the coupled constraint included
     average_miss: root of the sum of squares of all holders' feasibility over their number: errors of either sign add up
                   like that; None: not known
+    digits:       of a solve with relative tolerances: about how many digits of the largest coefficient are right, by
+                  `problem/digits.py`; None: not known
 
     On the way of a solve with secure sums no owner tells its own residuals: the root of the sum of their squares stands
     for the largest in feasibility and violation, which is never smaller, and `violations` has it under TOGETHER. The
@@ -47,6 +49,7 @@ class Certificate:
     violation: float
     violations: dict[str, float] = field(default_factory=dict)
     average_miss: float | None = field(default=None, compare=False)
+    digits: float | None = field(default=None, compare=False)
 
     def meets(self, tol: tuple[float, float]) -> bool:
         """Whether both residuals are within tol = (stationarity, feasibility)."""

@@ -163,8 +163,13 @@ class Solution:
         c = self.certificate
         return (
             f"Solution({self.status}, objective={self.objective:.6g}, stationarity={c.stationarity:.2e}, "
-            f"feasibility={c.feasibility:.2e}, rounds={self.rounds}, method={self.method!r})"
+            f"feasibility={c.feasibility:.2e}, rounds={self.rounds}, method={self.method!r}{self._digits})"
         )
+
+    @property
+    def _digits(self) -> str:
+        digits = self.certificate.digits
+        return "" if digits is None else f", about {int(max(digits, 0.0))} digits"
 
     def _repr_html_(self) -> str:
         c = self.certificate
