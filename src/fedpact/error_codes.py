@@ -533,6 +533,7 @@ CODES = {
     "FP-OPTION-917": "the module of the model is random, or remembers rows; take dropout and batch norm out",
     "FP-OPTION-918": "a task names the Python file of its model without its digest; run the job again",
     "FP-OPTION-863": "the threshold of this owner cannot be found here; name an owner whose table the job has",
+    "FP-DATA-320": "a column of clusters has absent cells; give every row a cluster, if need be one of its own",
     "FP-DATA-316": "a model is to be measured on a table that it was trained on; give one that nobody trained on",
     "FP-OPTION-317": "promise_for names somebody who is no owner; name owners of the job",
     "FP-OPTION-318": "promise_for leaves owners out of a promise that all make together; let each owner hold the bound",

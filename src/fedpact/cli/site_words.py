@@ -72,7 +72,7 @@ def _columns(job: Mapping[str, Any], owner: str) -> Iterator[str]:
     if isinstance(columns, Mapping):
         columns = columns.get(owner) or ()
     yield f"features {_listed(list(columns))}"
-    for name in ("label", "event", "group", "sample_weight", "offset", "id"):
+    for name in ("label", "event", "group", "sample_weight", "cluster", "offset", "id"):
         if job.get(name):
             yield f"{name.replace('_', ' ')} {job[name]}"
 
@@ -86,6 +86,7 @@ def _unusual(job: Mapping[str, Any]) -> Iterator[str]:
         "event",
         "group",
         "sample_weight",
+        "cluster",
         "offset",
         "id",
         "owners",

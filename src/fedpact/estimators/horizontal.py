@@ -115,18 +115,25 @@ class HorizontalClassifier(CertifiedClassifier):
         return matrix, codes
 
     def _by_client(
-        self, X: Matrix, y: Labels, client: ArrayLike | None, group: Labels | None = None
+        self,
+        X: Matrix,
+        y: Labels,
+        client: ArrayLike | None,
+        group: Labels | None = None,
+        cluster: ArrayLike | None = None,
     ) -> dict[str, Rows]:
         """Checked rows by the client's name, in the order of the sorted ids."""
         if client is None:
             client = np.full(len(X), "client 1")
         ids, which = find_levels("client", client, len(X))
+        shared = None if cluster is None else find_levels("cluster", cluster, len(X))[1]
         clients = {}
         for k, name in enumerate(map(str, ids)):
             checks.check_owner_name(name)
             rows = np.flatnonzero(which == k)
             checks.check_finite(name, X[rows], self._columns(), rows)
-            clients[name] = Rows(X[rows], y[rows], None if group is None else group[rows])
+            own = None if shared is None else shared[rows]
+            clients[name] = Rows(X[rows], y[rows], None if group is None else group[rows], cluster=own)
         return clients
 
     def _columns(self) -> tuple[str, ...]:

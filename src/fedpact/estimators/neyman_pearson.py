@@ -85,20 +85,25 @@ class NeymanPearsonClassifier(HorizontalClassifier):
         self.inference = inference
         self.seed = seed
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, client: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, client: ArrayLike | None = None, cluster: ArrayLike | None = None
+    ) -> Self:
         """client: who holds each row, as texts or numbers; None: one client holds all.
+        cluster: what rows share, such as a patient: whole clusters are held out, and one row of each counts for the
+                 promise; None: rows are independent of each other.
 
         Raises DataError or OptionError for bad tables and parameters, also for too few rows for a promise; FedpactError
         when no certified model was found (without an intercept the bounds may conflict; with one they never do).
         """
         matrix, codes = self._table(X, y)
-        clients = self._by_client(matrix, codes, client)
+        clients = self._by_client(matrix, codes, client, cluster=cluster)
         task = NeymanPearson(
             bound={} if self.min_recall else bound_by_client("bound", self.bound, clients),
             label="(y)",  # not likely to be the name of a column of X
             columns=self._columns(),
             intercept=self.fit_intercept,
             classes=tuple(map(str, self.classes_)),
+            cluster="" if cluster is None else "(cluster)",
             protected=self._name_protected(),
             standardize=self.standardize,
             min_recall=self.min_recall or 0.0,

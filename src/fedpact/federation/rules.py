@@ -276,7 +276,7 @@ def columns_used(task: Mapping[str, Any], owner: str) -> set[str]:
     """
     if is_vertical(task):
         return set(task["columns"].get(owner) or [""])
-    more = (task.get(name) for name in ("offset", "sample_weight"))
+    more = (task.get(name) for name in ("offset", "sample_weight", "cluster"))
     return {*(task.get("columns") or ()), *(column for column in more if column)}
 
 

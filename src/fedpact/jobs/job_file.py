@@ -383,7 +383,7 @@ class _Reader(JobText):
                 code="FP-OPTION-385",
             )
         headers = self._headers(files, server)
-        named = {key: found[key] for key in ("label", "group", "offset", "sample_weight") if found.get(key)}
+        named = {key: found[key] for key in ("label", "group", "offset", "sample_weight", "cluster") if found.get(key)}
         for key, column in named.items():
             self._check_column(key, column, headers)
         if "features" in found:

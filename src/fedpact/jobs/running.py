@@ -362,9 +362,10 @@ def find_threshold(file: JobFile, owner: str, model: Model) -> float:
         )
     task = replace(file.task, owners=len(file.owners))
     rows = task.read(Path(path))
-    held = task.held_out(owner, rows.y, rows.group)
+    held = task.held_out(owner, rows.y, rows.group, rows.cluster)
+    kept = held & task.one_of_each(owner, len(held), rows.cluster)
     scores = model.scores(rows.X)[:, 0]
-    return own_threshold(task, owner, (scores[~held], rows.y[~held]), (scores[held], rows.y[held]))
+    return own_threshold(task, owner, (scores[~held], rows.y[~held]), (scores[kept], rows.y[kept]))
 
 
 def versions() -> dict[str, str]:

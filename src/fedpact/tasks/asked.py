@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Self, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedpact.errors import OptionError
+from fedpact.data.cells import ABSENT, Cells, find_defect
+from fedpact.errors import DataError, OptionError
 from fedpact.federation.rules import Found
 from fedpact.tasks.base import found, key
 from fedpact.tasks.checks import Labels
@@ -60,6 +62,10 @@ class AskedTask(ScoredTask, GroupedTask):
     threshold: Threshold = key(  # noqa: RUF009 - a field
         "common", "one threshold for all owners, or one of each owner's own, where a promise is made", "text",
         choices=("common", "own"),
+    )  # fmt: skip
+    cluster: str = key(
+        "", "column of what rows share, such as a patient: whole clusters are held out, and one row of each counts",
+        "text", example='"patient"',
     )  # fmt: skip
     promise_for: tuple[str, ...] = key(
         (), "owners that promise; the others are trained with, and their bounds are counted on the rows trained on",
@@ -179,6 +185,24 @@ class AskedTask(ScoredTask, GroupedTask):
                 code="FP-OPTION-907",
                 key="held_by",
             )
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        more = (self.cluster,) if self.cluster else ()
+        return (*super().columns_read, *more)
+
+    def read_clusters(self, cells: Cells) -> NDArray[np.intp] | None:
+        if not self.cluster:
+            return None
+        distinct, which = cells.column(self.cluster).codes()
+        if any(find_defect(str(cell)) is ABSENT for cell in distinct):
+            raise DataError(
+                f"{cells.path}: column {self.cluster!r} has absent cells; give every row its cluster, if need be one "
+                "of its own",
+                code="FP-DATA-320",
+                column=self.cluster,
+            )
+        return np.asarray(which, dtype=np.intp)
 
     def among(self, names: Sequence[str]) -> Self:
         if unknown := [name for name in self.promise_for if name not in names]:

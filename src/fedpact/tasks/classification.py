@@ -72,16 +72,16 @@ class Classification(AskedTask):
     def _trained(self, owner: str, rows: Rows) -> Rows:
         """The rows without those held out."""
         labels = checks.check_codes(owner, "label", rows.y, len(rows.X), len(self.classes))
-        return rows.select(~self.held_out(owner, labels, rows.group))
+        return rows.select(~self.held_out(owner, labels, rows.group, rows.cluster))
 
     def build(self, owner: str, rows: Rows) -> Share:
         factor = self.weight_of(owner, self._trained(owner, rows)) if owner != SERVER else 0.0
         rows = replace(rows, weight=rows.weight_drawn)
         everyone = replace(self._holding(owner, rows, row_weights(self, rows), factor), counts=rows.drawn)
-        held = self.held_out(owner, everyone.y, everyone.group)
+        held = self.held_out(owner, everyone.y, everyone.group, rows.cluster)
         everyone = replace(everyone, weight=stand_in(held, everyone.y, everyone.group, everyone.weight))
         trained = everyone.select(~held)
-        decisions = Decisions(trained, everyone.select(held))
+        decisions = Decisions(trained, everyone.select(held & self.one_of_each(owner, len(held), rows.cluster)))
         trained.check()
         decisions.check_promises()
         constraint = None
@@ -108,10 +108,30 @@ class Classification(AskedTask):
             measures = self.build(owner, replace(seen, X=self.design(seen.X))).measures
             assert isinstance(measures, Decisions)
             trained = measures
+        rows = rows.select(self.one_of_each(owner, len(rows.y), rows.cluster))
         return Unseen(self._holding(owner, rows, None, 0.0), trained)
 
-    def held_out(self, owner: str, y: Labels, group: Labels | None) -> NDArray[np.bool_]:
-        """Which rows are kept out of training to test promises: a part of every class and group that one is about."""
+    def one_of_each(self, owner: str, rows: int, cluster: NDArray[np.intp] | None) -> NDArray[np.bool_]:
+        """One row of every cluster, drawn without a look at its class; all rows where they are independent.
+
+        Rows of different clusters are independent draws, so that tests of them are exact: of a row that is drawn from
+        a new cluster. To draw among the rows of a class would favour clusters that have few of it.
+        """
+        if cluster is None:
+            return np.ones(rows, dtype=bool)
+        order = np.random.default_rng([self.split, zlib.crc32(owner.encode()), 1]).permutation(rows)
+        first = order[np.unique(cluster[order], return_index=True)[1]]
+        chosen = np.zeros(rows, dtype=bool)
+        chosen[first] = True
+        return chosen
+
+    def held_out(
+        self, owner: str, y: Labels, group: Labels | None, cluster: NDArray[np.intp] | None = None
+    ) -> NDArray[np.bool_]:
+        """Which rows are held out of training to test promises: a part of every class and group that one is about.
+
+        cluster: of every row; then it is a part of the clusters, each with all of its rows
+        """
         chosen = np.zeros(len(y), dtype=bool)
         about = np.zeros(len(y), dtype=bool)
         for one in self.promised_by(owner):
@@ -119,7 +139,10 @@ class Classification(AskedTask):
                 about |= counted_rows(rate, self.levels.class_of(one), y)
         kinds = np.zeros(len(y), dtype=np.int64) if group is None else group
         draw = np.random.default_rng([self.split, zlib.crc32(owner.encode())])
-        for k in range(len(self.classes)):
+        if cluster is not None and about.any():
+            known = np.unique(cluster)
+            chosen = np.isin(cluster, draw.permutation(known)[: round(self.holdout * len(known))])
+        for k in range(len(self.classes) if cluster is None else 0):
             for g in np.unique(kinds):
                 cell = np.flatnonzero(about & (y == k) & (kinds == g))
                 taken = draw.permutation(cell)[: round(self.holdout * len(cell))]
@@ -134,7 +157,7 @@ class Classification(AskedTask):
 
     def count(self, held: Rows) -> Counts:
         # Sums rest on the rows that are trained on, which a job that holds out nearly all could make few.
-        kept = self.held_out("", held.y, held.group)
+        kept = self.held_out("", held.y, held.group, held.cluster)
         return self.count_unseen(held.select(~kept))
 
     def count_unseen(self, unseen: Rows) -> Counts:
@@ -296,9 +319,12 @@ class Classification(AskedTask):
             how = f"{whose} is set by the scores of these rows"
         if not self.proven:
             how = "what it shows does not bear the promises out"
+        independent = "where many rows are of one person, doctor or day they fail more often than stated"
+        if self.cluster:
+            independent = f"of every {self.cluster} one row counts, and its rows are held out together"
         return (
             "Promises are about rows not yet seen, drawn as the owners' rows were, and independently of each other: "
-            "where many rows are of one person, doctor or day they fail more often than stated. A part of the rows "
+            f"{independent}. A part of the rows "
             f"({self.holdout:g} of those concerned) was held out of training: {how}."
             + (f" They are made for {', '.join(self.promise_for)} alone." if self.promise_for else "")
         )

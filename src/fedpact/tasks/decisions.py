@@ -18,6 +18,9 @@ from fedpact.tasks.holding import ROUNDING, Holding, count_rate, own_threshold
 from fedpact.tasks.requirements import Requirement, rate_names, recall_of
 from fedpact.types import Vector
 
+#: What helps whatever an owner's rows are.
+REMEDY = "give it more rows, ask for less, or leave it out of the promise: promise_for = [the other owners]"
+
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
@@ -74,11 +77,14 @@ class Decisions:
             needed = rows_needed(bound_for(bound, self.rows.owner, "at_least"), task.miss_rate(one))
             found = int(np.sum(self.kept.y == k))
             if found < needed:
-                total = found + int(np.sum(self.rows.y == k))
+                advice = advise(needed, found + int(np.sum(self.rows.y == k)))
+                rows = "held-out rows"
+                if task.cluster:  # each counts as one row, whose class may be another
+                    advice = REMEDY
+                    rows = f"held-out clusters ({task.cluster}) whose row, drawn at random, is"
                 raise DataError(
                     f"owner {self.rows.owner!r}: not enough rows for a promise with confidence {one.confidence:g}: it "
-                    f"needs {needed} held-out rows with {task.label} = {task.classes[k]}, it has {found}; "
-                    f"{advise(needed, total)}",
+                    f"needs {needed} {rows} with {task.label} = {task.classes[k]}, it has {found}; {advice}",
                     code="FP-DATA-803",
                     column=task.label,
                 )
@@ -157,11 +163,10 @@ class Decisions:
 
 def advise(needed: int, total: int) -> str:
     """What helps an owner that has too few held-out rows: only what its rows can do."""
-    remedy = "give it more rows, ask for less, or leave it out of the promise: promise_for = [the other owners]"
     if total <= needed:  # one at least is to train on
-        return f"all of its {total} would not be enough: {remedy}"
+        return f"all of its {total} would not be enough: {REMEDY}"
     part = ceil(1000 * needed / total) / 1000
-    return f"hold out at least {part:g} of them (holdout_rows in a job, holdout in Python), {remedy}"
+    return f"hold out at least {part:g} of them (holdout_rows in a job, holdout in Python), {REMEDY}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,6 +50,7 @@ class Rows:
     offset: known part of its score; None: zero
     numbers: which of the owner's rows these are; None: all of them, in order
     drawn:  factor of its weight, and of what it counts for in constraints, in a bootstrap; None: 1
+    cluster: number of the cluster that it belongs to, such as a patient; None: rows are independent of each other
     """
 
     X: Matrix
@@ -59,6 +60,7 @@ class Rows:
     offset: Vector | None = None
     numbers: NDArray[np.intp] | None = None
     drawn: Vector | None = None
+    cluster: NDArray[np.intp] | None = None
 
     def select(self, chosen: NDArray[np.bool_]) -> Rows:
         """Some of the rows; nothing is copied where these are all."""
@@ -69,7 +71,8 @@ class Rows:
         offset = None if self.offset is None else self.offset[chosen]
         numbers = np.arange(len(self.X)) if self.numbers is None else self.numbers
         drawn = None if self.drawn is None else self.drawn[chosen]
-        return Rows(self.X[chosen], self.y[chosen], group, weight, offset, numbers[chosen], drawn)
+        cluster = None if self.cluster is None else self.cluster[chosen]
+        return Rows(self.X[chosen], self.y[chosen], group, weight, offset, numbers[chosen], drawn, cluster)
 
     @property
     def weight_drawn(self) -> Vector | None:
@@ -203,7 +206,7 @@ class TableTask(Task):
         X = self.encoding.matrix(cells)
         y = self.read_label(cells)
         weight = read_weights(cells, self.sample_weight)
-        rows = Rows(X, y, self.read_groups(cells), weight, self.read_offset(cells))
+        rows = Rows(X, y, self.read_groups(cells), weight, self.read_offset(cells), cluster=self.read_clusters(cells))
         del cells
         free_unused()
         return rows
@@ -214,6 +217,10 @@ class TableTask(Task):
 
     def read_groups(self, cells: Cells) -> Labels | None:
         """The number of every row's group; None where there are none."""
+        return None
+
+    def read_clusters(self, cells: Cells) -> NDArray[np.intp] | None:
+        """The number of every row's cluster; None where rows are independent of each other."""
         return None
 
     def read_offset(self, cells: Cells) -> Vector | None:
