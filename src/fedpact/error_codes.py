@@ -687,6 +687,7 @@ CODES = {
     "FP-OPTION-673": "the model is built by Python code; name the file that may be run with --code",
     "FP-OPTION-674": "a Python file is not the one of the job that was signed; give that file",
     "FP-OPTION-675": "a public key is a point of small order, with which anybody can sign; ask for another",
+    "FP-OPTION-676": "a file holds nothing that owners signed; give the folder of a run, or what a site kept of it",
     "FP-660": "the SuperLink did not say who is online; read what it printed",
     "FP-OWNER-660": "an order of a run that has ended; begin another run",
     "FP-OWNER-661": "an order asks for a vector out of proportion to the problem; ask the coordinator why",

@@ -154,8 +154,8 @@ def test_a_coordinator_elsewhere_runs_a_job_with_sites_of_two_versions(elsewhere
         assert not path.is_file() or b"neyman_pearson" not in path.read_bytes()
     # and the keys of the masks are erased at every site
     memories = [elsewhere.folder / "sites" / f"{site} state" / "memory" for site in SITES]
-    states = [path.suffix for memory in memories for path in memory.glob("*/*")]
-    assert states == [".ended"] * 3
+    states = [path.suffix for memory in memories for path in sorted(memory.glob("*/*"))]
+    assert states == [".ended", ".signed"] * 3  # and what each of them signed
 
 
 def test_sites_sign_a_run_and_recompute_it_when_they_are_asked(elsewhere: Elsewhere, tmp_path: Path) -> None:

@@ -30,7 +30,15 @@ from fedpact.federation.secure_sum import Peers, add_parts
 from fedpact.fitting.evidence import Evidence, attest
 from fedpact.jobs import read_job, run_job
 from fedpact.jobs.evidence_file import FILE, read_evidence, signed_part, write_evidence
-from fedpact.jobs.verification import agree, ask_owners, check_report, check_statements, find_changed, verify_run
+from fedpact.jobs.verification import (
+    agree,
+    ask_owners,
+    check_report,
+    check_statements,
+    compare_with,
+    find_changed,
+    verify_run,
+)
 from fedpact.jobs.word import words_of_certificate, words_of_run
 from fedpact.problem import Share
 from fedpact.prox import L1
@@ -445,6 +453,33 @@ def forge(out: Path, owner: str, folder: Path) -> str:
         out / "run.json", lambda record: record["measured"][index]["numbers"].update({"recall of relapse = yes": 1.0})
     )
     return made.public
+
+
+def test_two_evidences_of_one_run_are_compared(copied: Path, tmp_path: Path) -> None:
+    """A coordinator that had two models signed in one run shows one to each reader; the owners kept both."""
+    job = read_job(copied.parent / "job.toml")
+    with fp.Session(keys=job.keys, checkpoint=tmp_path / "state") as session:
+        found = fp.fit(job.task, job.owners, session)
+        assert found.evidence is not None
+        other = replace(found.evidence, w=1.5 * found.evidence.w, said={}).gather(session, None)
+    kept = sorted((tmp_path / "state").rglob("*.signed"))
+    assert [len(path.read_text().splitlines()) for path in kept] == [2, 2, 2]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder, evidence in zip(folders, (found.evidence, other), strict=True):
+        folder.mkdir()
+        write_evidence(folder, evidence, job.path, None)
+    assert list(compare_with(folders[0], folders[0])) == []
+    for against in (folders[1], *kept):
+        told = list(compare_with(folders[0], against))
+        assert {one.owner for one in told} == (set(OWNERS) if against.is_dir() else {told[0].owner})
+        assert any("another model" in one.what for one in told)
+    (strange,) = compare_with(copied, folders[0])
+    assert "another run" in strange.what
+    with raises_code("FP-OPTION-676", "", "job.toml"):
+        list(compare_with(copied, job.path))
+    assert call("verify", copied, "--with", copied).exit_code == 0
+    assert call("verify", copied, "--with", folders[0]).exit_code == 1
 
 
 def test_keys_that_the_auditor_knows_tell_who_signed(copied: Path) -> None:

@@ -17,7 +17,7 @@ from fedpact.federation.identity import check_public_keys
 from fedpact.jobs import JobFile, read_job
 from fedpact.jobs.evidence_file import FILE
 from fedpact.jobs.running import session_settings
-from fedpact.jobs.verification import ask_owners, check_report, verify_run
+from fedpact.jobs.verification import ask_owners, check_report, compare_with, verify_run
 from fedpact.report.assurance import describe_evidence, explain_failure
 from fedpact.report.record import Failed, Record, Verification
 
@@ -40,8 +40,17 @@ EXIT = {VERIFIED: 0, NOT_VERIFIED: 1, IN_PART: 3}
 @key_option
 @click.option("--ask", is_flag=True, help="Let the owners recompute what they signed.")
 @click.option("--job", type=click.Path(path_type=Path), help="The job file, for --ask and the coordinator's table.")
+@click.option("--with", "others", multiple=True, type=click.Path(path_type=Path), help="Other evidence of this run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job: Path | None, as_json: bool) -> None:
+def verify(
+    run: Path,
+    roster: Path | None,
+    keys: tuple[str, ...],
+    ask: bool,
+    job: Path | None,
+    others: tuple[Path, ...],
+    as_json: bool,
+) -> None:
     """Check that a run is what its owners signed; RUN is its output folder.
 
     Neither owners nor data are needed: every file is as it was when the run ended, every owner signed, what they signed
@@ -50,6 +59,9 @@ def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job
 
     With --ask every owner of --job recomputes what it signed, from the table that it has now. Sites of a SuperLink are
     asked where their job can be run, and by their policy it counts as a run.
+
+    With --with OTHER, the evidence is compared with another of the same run: a folder that somebody else was given, or
+    what an owner kept of it (RUN.signed in its state folder).
 
     \b
     fedpact verify hospitals/run --roster keys.toml
@@ -72,6 +84,8 @@ def verify(run: Path, roster: Path | None, keys: tuple[str, ...], ask: bool, job
     found = verify_run(run, read_keys(roster, keys), file)
     if found.holds:
         found = replace(found, failed=tuple(check_report(run, found)))
+    for other in others if found.holds else ():
+        found = replace(found, failed=(*found.failed, *compare_with(run, other)))
     if ask and file is not None and found.holds:
         found = replace(found, asked=True, failed=tuple(_ask(run, file)))
     if as_json:

@@ -12,6 +12,8 @@ from pathlib import Path
 #: How the memory of a run is called on disk; and when the run has ended.
 STATE = ".state"
 ENDED = ".ended"
+#: What an owner signed about it, which it keeps.
+SIGNED = ".signed"
 #: Runs of which a site keeps anything.
 RUNS = 200
 #: Seconds after which a run that was neither ended nor gone on with is given up: its keys must not stay for ever.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ from typing import Any
 from fedpact.errors import OwnerError, OwnerLost
 from fedpact.federation import secure_sum
 from fedpact.federation.aligned import Aligned
-from fedpact.federation.forgetting import ENDED, STATE
+from fedpact.federation.forgetting import ENDED, SIGNED, STATE
 from fedpact.federation.messages import Order, Reply, Sealed, payload
 from fedpact.federation.wire import (
     dumps,
@@ -120,6 +122,16 @@ class Disk:
         except (ValueError, KeyError, TypeError) as error:  # a WireError is a ValueError
             words = f"{self.owner}: its memory of run {run} cannot be used: {error}"
             raise OwnerLost(words, code="FP-LOST-002") from error
+
+    def keep_signed(self, run: str, signed: Mapping[str, Any]) -> None:
+        """Append what the owner signed about a run, for its own eyes; it is kept when the run is over."""
+        if self.folder is None:
+            return
+        path = self._path(run).with_suffix(SIGNED)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        private = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        with open(private, "a", encoding="utf-8") as file:
+            file.write(json.dumps(signed, sort_keys=True) + "\n")
 
     def forget(self, run: str) -> None:
         """All but what is left of a run that has ended."""

@@ -15,7 +15,7 @@ from fedpact.errors import CheckpointError, DataError, FedpactError, OptionError
 from fedpact.federation import secure_sum
 from fedpact.federation.aligned import Peopled, Rows
 from fedpact.federation.digest import digest
-from fedpact.federation.evidence import Signed, sign_reply
+from fedpact.federation.evidence import Signed, sign_reply, statement
 from fedpact.federation.failure import UNEXPECTED
 from fedpact.federation.gate import digest_of
 from fedpact.federation.memory import Disk, Memory, Step, key_of, key_of_asked
@@ -406,7 +406,11 @@ class Owner:
         task = None if self._task is None else self._stated_task()
         table = self.data or self._digest_of(self._source)
         exchanges = 0 if self._memory is None else self._memory.round
-        return sign_reply(order.run, sealed, self._peers, task, table, exchanges)
+        signed = sign_reply(order.run, sealed, self._peers, task, table, exchanges)
+        assert self._peers.identity is not None  # else it could not sign
+        said = {"key": self._peers.identity.public, "signature": signed.kept.signature}
+        self._disk.keep_signed(order.run, {**said, "statement": statement(order.run, self.name, signed)})
+        return signed
 
     def save(self) -> None:
         """Write the memory to the folder, if there is one."""

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from fedpact.errors import FedpactError
+import numpy as np
+
+from fedpact.errors import FedpactError, OptionError
 from fedpact.federation import Session
 from fedpact.federation.evidence import to_bytes
 from fedpact.federation.gate import digest_of
@@ -461,6 +463,47 @@ def agree(a: Any, b: Any) -> bool:
 
 def _of(owner: str, told: Any) -> list[dict[str, Any]]:
     return [asdict(one) for one in told if one.owner == owner]
+
+
+# ------------------------------------------------------------------------------------------------------ other evidence
+
+#: What an owner signs once in a run: two of it, each with its signature, show who said two things.
+ONCE = ("job", "task", "table", "model", "names", "numbers", "values", "before", "feasibility", "violation", "proven")
+
+
+def compare_with(folder: Path, other: Path) -> Iterator[Failed]:
+    """Other evidence of the same run: another folder, or what an owner kept in its state folder (RUN.signed)."""
+    evidence = read_evidence(folder)[0]
+    same_run = False
+    for owner, one in read_testimonies(other):
+        here = evidence.said.get(owner)
+        if one.statement.get("run") != evidence.run or here is None:
+            continue
+        same_run = True
+        if one.key != here.key or not one.signed:
+            yield Failed(FILE, "it did not sign the other evidence with the key that it has here", owner)
+            continue
+        when = one.statement.get("time")
+        for name in ONCE:
+            if not agree(one.statement.get(name), here.statement.get(name)):
+                yield Failed(FILE, f"it signed another {name} in this run, at {when}", owner)
+    if not same_run:
+        yield Failed(FILE, f"{other.name} is of another run: there is nothing to compare")
+
+
+def read_testimonies(other: Path) -> list[tuple[str, Testimony]]:
+    """What owners signed, by owner. OptionError when it cannot be read."""
+    try:
+        if other.is_dir():
+            return list(read_evidence(other)[0].owners.items())
+        kept = [json.loads(line) for line in other.read_text(encoding="utf-8").splitlines()]
+        return [(one["statement"]["owner"], Testimony(**one, sums=np.zeros(0))) for one in kept]
+    except UNREADABLE as error:
+        raise OptionError(
+            f"{other} holds nothing that owners signed ({error}); give the folder of a run, or RUN.signed of a site",
+            code="FP-OPTION-676",
+            key="with",
+        ) from error
 
 
 # ------------------------------------------------------------------------------------------------------------ ask again
