@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from click.testing import CliRunner, Result
 from fedpact.cli.main import main
 from fedpact.errors import DataError
 from fedpact.report import figures
-from fedpact_experiments.replications import ifeddr_logistic, pages, papers
+from fedpact_experiments.replications import fairvfl, ifeddr_fashion, ifeddr_logistic, pages, papers, softmax
 from fedpact_experiments.replications import page as page_module
 from fedpact_experiments.replications.command import REPLICATIONS, replicate
 from fedpact_experiments.replications.findings import Claim, Findings, Verdict, all_of, opposite
@@ -214,7 +215,7 @@ def test_the_list_of_all_pages(toy: Toy, tmp_path: Path, monkeypatch: pytest.Mon
     done = run("--index", str(folder))
     assert done.exit_code == 0, done.output
     listed = (tmp_path / "pages.md").read_text()
-    assert "| [toy](pages/toy.md) | A toy | 1 | 1 | 0 |\n" in listed
+    assert "| [toy](pages/toy.md) | A toy | 1 | 0 | 1 | 0 |\n" in listed
     assert "- **DIFFERS**: Figure 2\n  - paper: it is not\n  - ours: it is\n  - why: it is a toy's\n" in listed
     assert "Figure 1" not in listed
     (folder / "toy.md").write_text("# By hand\n")
@@ -379,6 +380,32 @@ def verdicts(**ends: list[float]) -> dict[str, str]:
     names = {"short": SHORT, "long": LONG, "from_p": FROM_P, "paper": "ifeddr, paper", "automatic": "ifeddr"}
     runs = {names[name]: curve(*gaps, label=names[name]) for name, gaps in ends.items()}
     return {claim.paper: claim.verdict for claim in ifeddr_logistic._claims("vehicle", runs)}
+
+
+def test_agreement_with_numbers_that_were_in_view_is_called_fitted() -> None:
+    said = [Claim(where="Table I", ours="-", agrees=agrees, fitted=True).verdict for agrees in (True, False, None)]
+    assert said == ["fitted", "DIFFERS", "not decided"]
+    page = Path(__file__).parents[2] / "docs" / "replications" / "fairvfl.md"
+    for key in ("near", "post"):
+        given = {"data": "ADULT", "near": (1.5, 4), "both": 1, "cases": 1}
+        assert fairvfl.PAGE.claim(key, True, **given).verdict == "fitted"
+    table = [line for line in page.read_text().splitlines() if line.startswith("- **") and ": Table I" in line]
+    assert table
+    assert not any(line.startswith("- **agrees**") for line in table)
+
+
+@pytest.mark.parametrize(("gaps", "verdict"), [(falling(2 * ARRIVED), "not decided"), (STALLED, "agrees")])
+def test_accuracy_while_the_loss_still_falls_decides_nothing(
+    gaps: list[float], verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = ("fedavg", "ifeddr, paper", "ifeddr")
+    runs = [SimpleNamespace(run=curve(*gaps, label=kind), tested=80.0) for kind in kinds]
+    monkeypatch.setattr(softmax, "read_runs", lambda *_: runs)
+    monkeypatch.setattr(softmax, "table", lambda *_: None)
+    monkeypatch.setattr(softmax, "figure", lambda *_: None)
+    rows = SimpleNamespace(where=lambda **_: None, one=lambda **_: None)
+    found = ifeddr_fashion.read(ifeddr_fashion.FULL, rows)  # type: ignore[arg-type]
+    assert found.claims[0].verdict == verdict
 
 
 def test_a_run_that_only_did_not_stall_does_not_agree() -> None:

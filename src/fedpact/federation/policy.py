@@ -72,7 +72,10 @@ class SitePolicy:
     groups: tuple[str, ...] = _key("allow", "texts", "columns that may be the group", ())
     ids: tuple[str, ...] = _key("allow", "texts", "columns by which parties of a vertical task may be aligned", ())
     sent: tuple[str, ...] = _key(
-        "allow", "texts", "columns that may go to the coordinator row by row: label and group of a vertical task", ()
+        "allow",
+        "texts",
+        "columns that may go to the coordinator row by row: label and group of a vertical task; parties learn labels",
+        (),
     )
     alignments: tuple[str, ...] = _key("allow", "texts", "ways to align parties that it takes part in", ("private",))
     tasks: tuple[str, ...] = _key("allow", "texts", "tasks that may run", ())

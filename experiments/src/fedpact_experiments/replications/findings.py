@@ -50,7 +50,8 @@ class Table:
 class Claim:
     """A claim of the paper ("-": none) and where it stands, what was found here, and whether they agree.
 
-    why: the reason, shown unless they agree
+    why:    the reason, shown unless they agree
+    fitted: whether what the paper leaves open was chosen with its numbers in view: then agreement shows nothing
     """
 
     where: str
@@ -58,12 +59,15 @@ class Claim:
     ours: str
     agrees: Verdict
     why: str = ""
+    fitted: bool = False
 
     @property
     def verdict(self) -> str:
         if self.agrees is None:
             return "not decided"
-        return "agrees" if self.agrees else "DIFFERS"
+        if self.agrees:
+            return "fitted" if self.fitted else "agrees"
+        return "DIFFERS"
 
     def statements(self) -> dict[str, str]:
         """The statements about it: the paper's, ours, and why they differ."""

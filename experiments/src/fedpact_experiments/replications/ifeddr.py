@@ -23,6 +23,8 @@ SIGMA = float(np.sqrt(0.99))
 ARRIVED = 1e-4
 #: f - f* below which a run may end: rounding is near.
 DONE = 1e-10
+#: Trend of a run that ended before it arrived or stalled: what it shows is not what it would come to.
+FALLING = "still falling"
 #: A run has stalled, and ends, if in so many rounds ...
 PATIENCE = 100
 #: ... f - f* does not fall below this fraction of what it was.
@@ -117,7 +119,7 @@ class Curve:
     def trend(self) -> str:
         if self.last <= DONE:
             return "arrived"
-        return "stalled" if self.stalled else "still falling"
+        return "stalled" if self.stalled else FALLING
 
     @property
     def has_stalled(self) -> str:

@@ -8,8 +8,8 @@ from functools import cache, partial
 
 from fedpact_experiments import datasets
 from fedpact_experiments.replications import ifeddr, softmax
-from fedpact_experiments.replications.findings import Findings
-from fedpact_experiments.replications.ifeddr import OPTIMUM, Curve, Method
+from fedpact_experiments.replications.findings import Findings, Verdict
+from fedpact_experiments.replications.ifeddr import FALLING, OPTIMUM, Curve, Method
 from fedpact_experiments.replications.page import Page
 from fedpact_experiments.replications.rows import Rows
 from fedpact_experiments.replications.runner import Asked, Replication, Run
@@ -61,10 +61,12 @@ def _methods(size: Size) -> Iterator[Method]:
 def read(size: Size, rows: Rows[Curve]) -> Findings:
     runs = softmax.read_runs(rows.where(part=""), BASELINES)
     *others, paper, automatic = runs
-    matches = min(paper.tested, automatic.tested) >= max(other.tested for other in others) - softmax.NEAR
+    matches: Verdict = min(paper.tested, automatic.tested) >= max(other.tested for other in others) - softmax.NEAR
+    if any(run.run.trend == FALLING for run in runs):
+        matches = None
     return Findings(
         [softmax.table(PAGE, rows.one(part=OPTIMUM), runs, size.most)],
-        [PAGE.claim("accuracy", matches, runs), PAGE.claim("gap", None, runs)],
+        [PAGE.claim("accuracy", matches, runs, size=size), PAGE.claim("gap", None, runs)],
         PAGE.differences(size=size),
         {"ifeddr-fashion": softmax.figure("Fashion-MNIST", runs)},
     )

@@ -15,7 +15,7 @@ from fedpact.errors import DataError
 from fedpact_experiments.replications.findings import Findings
 from fedpact_experiments.tables import markdown
 
-VERDICTS = ("agrees", "DIFFERS", "not decided")
+VERDICTS = ("agrees", "fitted", "DIFFERS", "not decided")
 CLAIMS = "## What the paper says, and what was found"
 #: All below is written by hand, and kept when the page is written again.
 REMARKS = "## Remarks"
@@ -71,7 +71,8 @@ def index(folder: Path, names: Iterable[str], command: str) -> str:
         "# The papers' experiments, run again",
         "Experiments of the papers, each with a command that runs it again and a page that it wrote: measured tables, "
         "every claim of the paper beside what was found, and where and why the experiment is not the paper's "
-        "own. This list is made from the pages of the full runs by",
+        "own. fitted: it agrees, and what the paper leaves open was chosen with these numbers in view. "
+        "This list is made from the pages of the full runs by",
         f"```text\n{command}\n```",
         markdown(("name", "experiment", *VERDICTS), [*rows, ["all", "", *sums]]),
         "What differs is below, with the reason; how each experiment is not the paper's own is on its page.",
