@@ -133,7 +133,7 @@ def test_its_columns_are_not_scaled_anew(tmp_path: Path) -> None:
 
 
 def test_small_cells_are_withheld_there_too(tmp_path: Path) -> None:
-    sites = with_unseen(sites_of(tmp_path, rows_per_class=0, effective_rows=0), tmp_path, ill=3)
+    sites = with_unseen(sites_of(tmp_path, rows_per_class=0, effective_rows=0, boundary_rows=0), tmp_path, ill=3)
     with session_of(sites, ASKED, secure=False) as session:
         told = session.ask(measure, MODEL)[0]
     assert "recall" not in told.told()

@@ -158,7 +158,7 @@ def test_a_site_that_has_told_enough_ends_the_trade_off_and_nothing_else(tmp_pat
 
 @pytest.mark.parametrize("ill", [3, 77])  # 77 of 80: what is told of them tells of the other three
 def test_rates_on_few_rows_are_withheld(ill: int, tmp_path: Path) -> None:
-    few = {"tables": {"east": ill}, "rows_per_class": 0, "effective_rows": 0}
+    few = {"tables": {"east": ill}, "rows_per_class": 0, "effective_rows": 0, "boundary_rows": 0}
     told = fit(GatedSites(tmp_path / "open", small_cells=0, **few))
     assert told.measures["east"]["protected rows"] == ill
     assert {"recall", "specificity"} <= told.measures["east"].keys()
@@ -176,7 +176,7 @@ def test_rates_on_few_rows_are_withheld(ill: int, tmp_path: Path) -> None:
 
 def test_groups_are_withheld_together(tmp_path: Path) -> None:
     """Forty rows each, one of them ill: the recall of either group, and the values, which might rest on these rows."""
-    few = {"tables": {"east": 2}, "rows_per_class": 0, "rows_per_group": 0, "effective_rows": 0}
+    few = {"tables": {"east": 2}, "rows_per_class": 0, "rows_per_group": 0, "effective_rows": 0, "boundary_rows": 0}
     found = fit(GatedSites(tmp_path / "a", **few), GroupFairness(**PARITY))
     assert set(found.withheld["east"]) == {"recall of group 0", "recall of group 1"}
     found = fit(GatedSites(tmp_path / "b", small_cells=41, **few), GroupFairness(**PARITY))
@@ -203,7 +203,7 @@ def test_a_rate_over_no_rows_is_as_silent_as_one_over_few() -> None:
 
 def test_a_recall_can_be_asked_of_whom_withholds_it(tmp_path: Path) -> None:
     """All that leaves it about its decisions is a part of a sum: how many owners miss a bound."""
-    sites = GatedSites(tmp_path, {"east": 3}, rows_per_class=0, effective_rows=0)
+    sites = GatedSites(tmp_path, {"east": 3}, rows_per_class=0, effective_rows=0, boundary_rows=0, model_size=1e9)
     found = fit(sites, NeymanPearson(min_recall=0.8, **TABLE))
     assert found.solved
     assert {"recall", "recall of ill = 1"} <= set(found.withheld["east"])
@@ -254,7 +254,7 @@ def test_counts_in_errors_obey_the_rule() -> None:
 
 def test_withheld_is_written_wherever_numbers_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Terminal, run folder and report."""
-    sites = GatedSites(tmp_path, {"east": 3}, rows_per_class=0, effective_rows=0)
+    sites = GatedSites(tmp_path, {"east": 3}, rows_per_class=0, effective_rows=0, boundary_rows=0)
     found = fit(sites, compare=True)
     owners = "[owners]\n" + "".join(f'{name} = "{name}.csv"\n' for name in NAMES)
     (tmp_path / "job.toml").write_text(
@@ -267,8 +267,8 @@ def test_withheld_is_written_wherever_numbers_are(tmp_path: Path, capsys: pytest
     assert read.measured == record.measured
     assert [one.withheld for one in read.bounded] == [False, True, False]
     told = {one.owner: one for one in read.measured}
-    assert "recall" in told["east"].withheld
-    assert "recall" in told["north"].numbers
+    assert "recall of ill = 1" in told["east"].withheld
+    assert "recall of ill = 1" in told["north"].numbers
     assert json.loads((tmp_path / "run" / "certificate.json").read_text())["constraints"][1]["value"] == "withheld"
     show(record)
     printed = capsys.readouterr().out
@@ -397,6 +397,7 @@ def test_rows_are_found_by_an_oracle_and_not_through_the_gate(tmp_path: Path) ->
         "small_cells": 0,
         "rows_per_class": 0,
         "effective_rows": 0,
+        "boundary_rows": 0,
     }
     sites = GatedSites(tmp_path / "open", {"east": 3}, **weak)
     table = np.genfromtxt(tmp_path / "open" / "east.csv", delimiter=",", skip_header=1, usecols=(0, 1, 2))
