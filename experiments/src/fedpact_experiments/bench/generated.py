@@ -14,6 +14,7 @@ import numpy as np
 import fedpact as fp
 from fedpact.problem.units import measure_units
 from fedpact_experiments.bench.generated_problems import HOPELESS, Drawn, draw
+from fedpact_experiments.bench.known_problems import draw_known, is_false
 from fedpact_experiments.bench.output import PAGE, SEED, Output, Table, cell, printing
 from fedpact_experiments.options import COUNT, TOLERANCE
 
@@ -29,8 +30,8 @@ redundant rows); or when the problem has none and the status says so. It is wron
 infeasible or unbounded. All others are honest failures.
 """
 CAPTION = """\
-right: of the problems in the row; wrong: claims that are not true; Clarabel: right on the pooled problem; seconds:
-the median of CPU time, and the largest.
+right: of the problems in the row; wrong: claims that are not true; Clarabel: right on the pooled problem, which
+problems known by construction do not have; seconds: the median of CPU time, and the largest.
 """
 #: An objective off by more than this part is not the optimum.
 CLOSE = 0.01
@@ -140,6 +141,40 @@ def judge(seed: int, tol: float, limit: float, relative: bool = True) -> Judged:
     )
 
 
+def judge_known(seed: int, tol: float, limit: float, relative: bool = True) -> Judged:
+    """The same for a problem whose ending is known by construction; the conic solver has no part in it."""
+    known = draw_known(seed)
+    begun = time.process_time()
+    try:
+        answer = fp.solve(
+            known.problem,
+            tol=tol,
+            w0=known.start,
+            relative=relative,
+            callbacks=[lambda _: time.process_time() - begun > limit],
+        )
+    except Exception as error:  # counted, and the next problem is tried
+        click.echo(f"known seed {seed}: {error!r}", err=True)
+        status, wrong, exchanges = type(error).__name__, True, 0
+    else:
+        status, wrong, exchanges = answer.status, is_false(known, answer, tol), answer.rounds
+    seconds = time.process_time() - begun
+    return Judged(
+        seed=seed,
+        expected={"solved": "optimal"}.get(known.ending, known.ending),
+        about=f"{known.kind}, known by construction",
+        owners=len(known.problem.shares),
+        traits=(known.kind,),
+        status=status,
+        right=status == known.ending and not wrong and seconds <= 2 * limit,
+        wrong=wrong,
+        seconds=seconds,
+        exchanges=exchanges,
+        conic_status="",
+        conic_right=False,
+    )
+
+
 def _rate(drawn: Drawn, answer: fp.Solution, tol: float, relative: bool, optimum: float) -> tuple[bool, bool]:
     """(right, wrong)."""
     if drawn.expected == "optimal":
@@ -210,22 +245,24 @@ def _groups(measured: Callable[[], list[Judged]]) -> Iterator[Group]:
 
 @click.command()
 @click.option("--problems", type=COUNT, default=100, show_default=True, help="How many.")
+@click.option("--known", default=0, show_default=True, help="How many more whose status is known by construction.")
 @click.option("--tol", type=TOLERANCE, default=1e-6, show_default=True, help="Relative tolerance.")
 @click.option("--limit", default=4.0, show_default=True, help="CPU-seconds for one problem.")
 @click.option("--absolute", is_flag=True, help="Tolerances in the units of the data instead.")
 @printing(Group, SEED, PAGE)
-def generated(problems: int, tol: float, limit: float, absolute: bool, output: Output) -> None:
+def generated(problems: int, known: int, tol: float, limit: float, absolute: bool, output: Output) -> None:
     """Is "auto" right on generated problems of every kind?
 
     \b
-    fedpact bench generated --problems 20
+    fedpact bench generated --problems 20 --known 16
     fedpact bench generated --problems 500 --seed 7 --page docs/benchmarks/generated.md
     """
     rows: list[Judged] = []
 
     def measure() -> list[Judged]:
-        for number in range(problems):
-            row = judge(output.seed * 1_000_000 + number, tol, limit, relative=not absolute)
+        drawn = [(judge, number) for number in range(problems)] + [(judge_known, number) for number in range(known)]
+        for judged, number in drawn:
+            row = judged(output.seed * 1_000_000 + number, tol, limit, relative=not absolute)
             rows.append(row)
             if not row.right:
                 ended = f"{row.status} after {row.exchanges} exchanges and {row.seconds:.1f} s"
