@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpact.errors import DataError
 from fedpact.problem import FederatedProblem, Proof
 from fedpact.problem.elastic import ElasticProblem
 from fedpact.problem.ray import RayProblem, check_ray, has_rays
@@ -60,7 +61,7 @@ class Rescuer:
     def __call__(self, w: Vector) -> Rescue:
         try:
             return self._seek(w)
-        except Spent:
+        except (Spent, DataError):  # what was found to start from may be so far out that numbers overflow there
             return Rescue()
         except Interrupted as stopped:
             return Rescue(answer=stopped.answer, interrupted=True)

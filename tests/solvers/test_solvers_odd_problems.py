@@ -8,9 +8,9 @@ from raising import raises_code
 
 import fedpact as fp
 from fedpact import tasks
-from fedpact.cones import Nonnegative
+from fedpact.cones import Nonnegative, Zero
 from fedpact.federation import Session
-from fedpact.functions import Affine, Quadratic
+from fedpact.functions import Affine, PoissonLoss, Quadratic
 from fedpact.solvers import METHODS
 
 
@@ -49,6 +49,17 @@ def test_all_other_methods_with_constraints_take_coupled_ones() -> None:
     assert len(taking) >= 5
     for name in taking:
         assert fp.solve(fp.FederatedProblem(shares), name).status in ("solved", "max_rounds"), name
+
+
+def test_a_feasible_set_so_far_out_that_numbers_overflow_ends_as_a_status() -> None:
+    """exp(-w) at w = -10,000, which an equality asks for: a rescue finds that point, and cannot start there."""
+    shares = [
+        fp.Share(PoissonLoss([[-1.0]], [0.0]), fp.Constraint(Affine([[1e-4]], [1.0]), Zero(1))),
+        fp.Share(Quadratic([[1.0]])),
+    ]
+    found = fp.solve(fp.FederatedProblem(shares), max_rounds=400)
+    assert found.status in ("stalled", "max_rounds")
+    assert np.isfinite(found.certificate.worst)
 
 
 @pytest.mark.parametrize("kind", ["specificity", "recall", "false_positive_rate"])
