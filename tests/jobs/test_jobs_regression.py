@@ -214,7 +214,7 @@ def test_weights_of_rows_are_checked(insured: Path, value: str) -> None:
 @pytest.mark.parametrize(
     ("more", "tables", "code", "fact"),
     [
-        ("", "[max_loss]\nnorth = 1.0\nsouth = 1.0", "FP-OPTION-384", "'coast'"),
+        ("", "[max_loss]\nnorth = 1.0\nsuoth = 1.0", "FP-OPTION-383", "'suoth'"),
         ("", "[max_gap]\nnorth = 1.0\nwest = 1.0", "FP-OPTION-383", "'west'"),
         ("", "[coefficients]\nheight = {at_least = 0}", "FP-OPTION-715", "'height'"),
         ("", '[coefficients]\nage = {at_least = "0"}', "FP-OPTION-370", "at_least"),

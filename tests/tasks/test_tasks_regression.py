@@ -215,3 +215,20 @@ def test_accuracies_by_class() -> None:
     w = np.array([1.0, 0, 0, 1, -9, -9])
     np.testing.assert_allclose(class_accuracies(w, X, y, 3), [2 / 3, 1, np.nan])
     assert worst_class_accuracy(np.append(w, [1.0, 1.0]), sp.csr_array(X), y, 3) == pytest.approx(2 / 3)
+
+
+def test_a_bound_may_be_of_some_owners_only() -> None:
+    draw = np.random.default_rng(0)
+    owners = {}
+    for k, name in enumerate(("north", "south")):
+        X = draw.standard_normal((80, 2))
+        owners[name] = fp.tasks.Rows(X, X @ [1.0, (-1.0) ** k] + draw.standard_normal(80))
+    free = fp.fit(fp.tasks.Regression(label="y", columns=("a", "b")), owners)
+    limit = float(free.measures["north"]["mean loss"]) - 0.1
+    found = fp.fit(fp.tasks.Regression(label="y", columns=("a", "b"), max_loss={"north": limit}), owners)
+    assert found.solved
+    assert found.measures["north"]["mean loss"] == pytest.approx(limit, abs=1e-4)
+    assert [price.size for price in found.solution.multipliers] == [0, 1, 0]
+    assert "at north" in found.task.sentence()
+    with raises_code("FP-OPTION-032", "max_loss", "nroth"):
+        fp.fit(fp.tasks.Regression(label="y", columns=("a", "b"), max_loss={"nroth": limit}), owners)

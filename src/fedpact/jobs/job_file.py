@@ -13,7 +13,7 @@ from fedpact.federation.identity import check_public_keys
 from fedpact.jobs.job_text import JobText, nth
 from fedpact.jobs.party_tables import find_holders
 from fedpact.solvers import METHODS
-from fedpact.tasks import TASKS, TableTask, Task, Vertical, keys_of
+from fedpact.tasks import TASKS, Regression, TableTask, Task, Vertical, keys_of
 from fedpact.tasks.base import SERVER
 from fedpact.tasks.network_file import NetworkFile, names_file
 from fedpact.tasks.requirements import Levels, Requirement, check_holder, read_requirement
@@ -311,7 +311,7 @@ class _Reader(JobText):
             stated["constraints"] = self._constraints(found, levels, server)
         if "functions" in stated:
             stated["functions"] = str(self._file("", "functions", stated["functions"]).resolve())
-        self._check_bound(found)
+        self._check_bound(found, kind)
         try:
             if names_file(stated.get("model", "")):
                 stated["code"] = NetworkFile.find(stated["model"], self.folder)
@@ -343,7 +343,7 @@ class _Reader(JobText):
             if isinstance(stated.get(side), dict):
                 self._check_owners(f"{table}.{side}", stated[side], owners)
 
-    def _check_bound(self, found: Mapping[str, Any]) -> None:
+    def _check_bound(self, found: Mapping[str, Any], kind: type[Task]) -> None:
         if "bound" in found and "min_recall" in found:
             self.fail(
                 "FP-OPTION-382",
@@ -352,7 +352,9 @@ class _Reader(JobText):
                 "min_recall and bound are both stated; min_recall finds the bounds by itself: take one of them out",
             )
         for name in BY_OWNER:
-            if isinstance(found.get(name), dict):
+            if isinstance(found.get(name), dict) and issubclass(kind, Regression) and name != "owners_weigh":
+                self._check_names(name, found[name], found["owners"])  # the others have no bound
+            elif isinstance(found.get(name), dict):
                 self._check_owners(name, found[name], found["owners"])
 
     def _check_owners(self, key: str, stated: Mapping[str, Any], owners: Mapping[str, Any]) -> None:

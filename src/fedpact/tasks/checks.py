@@ -175,16 +175,20 @@ def bound_for(bound: float | Mapping[str, float], owner: str, what: str = "bound
     return bound[owner]
 
 
-def bound_of_each(what: str, bound: float | Mapping[str, float], owners: Iterable[str]) -> dict[str, float]:
-    """One positive number for every owner, from one for all or from a mapping with an entry for each."""
-    names = list(owners)
-    unknown = [name for name in bound if name not in names] if isinstance(bound, Mapping) else []
-    if unknown:
+def check_owners(what: str, stated: Iterable[str], owners: Sequence[str]) -> None:
+    """Raise OptionError unless all that are stated are owners."""
+    if unknown := [name for name in stated if name not in owners]:
         raise OptionError(
-            f"{what} has an entry for {unknown[0]!r}, which is not an owner; the owners are: {', '.join(names)}",
+            f"{what} has an entry for {unknown[0]!r}, which is not an owner; the owners are: {', '.join(owners)}",
             code="FP-OPTION-032",
             key=what,
         )
+
+
+def bound_of_each(what: str, bound: float | Mapping[str, float], owners: Iterable[str]) -> dict[str, float]:
+    """One positive number for every owner, from one for all or from a mapping with an entry for each."""
+    names = list(owners)
+    check_owners(what, bound if isinstance(bound, Mapping) else (), names)
     bounds = {name: bound_for(bound, name, what) for name in names}
     return {name: check_positive(f"{what} of owner {name!r}", value) for name, value in bounds.items()}
 

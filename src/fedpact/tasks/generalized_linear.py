@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,16 +74,19 @@ class Regression(GroupedTask):
         example='"log_years"',
     )
     max_loss: float | Mapping[str, float] = key(
-        dict, "mean loss allowed at every owner; or one each in a table", "bound", example="0.5"
+        dict, "mean loss allowed at every owner; or in a table, at those that it names", "bound", example="0.5"
     )
     max_mean_error: float | Mapping[str, float] = key(
         dict,
-        "mean of prediction less label allowed at every owner, either way, in each group; or one each in a table",
+        "mean of prediction less label allowed at every owner, either way, in each group; or at those in a table",
         "bound",
         example="0.1",
     )
     max_gap: float | Mapping[str, float] = key(
-        dict, "gap in mean loss between groups allowed at every owner; or one each in a table", "bound", example="0.1"
+        dict,
+        "gap in mean loss between groups allowed at every owner; or in a table, at those that it names",
+        "bound",
+        example="0.1",
     )
     coefficients: Mapping[str, Mapping[str, float]] = key(
         dict, "bounds on coefficients, in the units of the columns", "ranges", example="{dose = {at_least = 0}}"
@@ -263,6 +266,12 @@ class Regression(GroupedTask):
         assert together.length is not None
         return Constraint(together, Nonnegative(together.length))
 
+    def among(self, names: Sequence[str]) -> Self:
+        for kind in KINDS.values():
+            stated = getattr(self, kind.key)
+            checks.check_owners(kind.key, stated if isinstance(stated, Mapping) else (), names)
+        return super().among(names)
+
     @property
     def bounds_owners(self) -> bool:
         """Whether there are constraints at owners, and not only on coefficients."""
@@ -272,7 +281,7 @@ class Regression(GroupedTask):
         """The kinds of constraints that are asked for, and the owner's bound of each."""
         for kind in KINDS.values():
             stated = getattr(self, kind.key)
-            if stated != {}:
+            if stated != {} and (not isinstance(stated, Mapping) or owner in stated):
                 yield kind, self.allowance * checks.bound_for(stated, owner, kind.key)
 
     def server_share(self) -> Share | None:
@@ -301,8 +310,12 @@ class Regression(GroupedTask):
         for kind in KINDS.values():
             stated = getattr(self, kind.key)
             if stated != {}:
-                limit = "its own bound" if isinstance(stated, Mapping) else f"{stated:g}"
-                asked.append(f"{kind.asked(self)} of at most {limit} {self.everyone()}")
+                limit, where = "its own bound", self.everyone()
+                if not isinstance(stated, Mapping):
+                    limit = f"{stated:g}"
+                elif len(stated) < self.owners:
+                    where = f"at {', '.join(stated)}"
+                asked.append(f"{kind.asked(self)} of at most {limit} {where}")
         if bounds := len(list(self._coefficients.rows())):
             asked.append(f"{bounds} constraints on coefficients")
         return "; ".join(asked) + "."
