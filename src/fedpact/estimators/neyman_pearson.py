@@ -103,7 +103,7 @@ class NeymanPearsonClassifier(HorizontalClassifier):
             columns=self._columns(),
             intercept=self.fit_intercept,
             classes=tuple(map(str, self.classes_)),
-            cluster="" if cluster is None else "(cluster)",
+            cluster="" if cluster is None else "cluster",
             protected=self._name_protected(),
             standardize=self.standardize,
             min_recall=self.min_recall or 0.0,
