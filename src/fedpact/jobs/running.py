@@ -297,6 +297,8 @@ def list_notes(found: Fit) -> Iterator[str]:
         about += ", but for what is promised"
     yield about
     if isinstance(task, Vertical):
+        if task.owners == 2:
+            yield "with two parties, masks hide nothing from the other one: a sum less its own part is the other's"
         yield from (f"without the constraints: {name} {value:.4g}" for name, value in gaps_before(found))
     if not isinstance(task, Classification) or found.model is None:
         return

@@ -54,6 +54,12 @@ INFERRED = {
     ),
 }
 INFERRED["fedbcd"] = INFERRED["fair-vfl"]
+#: What goes the other way. docs/explanation/security.md says it before a run.
+WENT_DOWN = (
+    "What went down to the parties: slopes of everyone's loss, whose signs at the start tell every party everyone's "
+    "label, and which later follow the scores of all parties together. So each party learnt the labels and, about, the "
+    "pooled scores."
+)
 SUMMED = "Sums were masked: this is about the columns of all parties together, not about whose they are."
 SPREAD = (
     "For the standard errors of its own coefficients every party was told the covariance of the whole model, in "

@@ -242,7 +242,7 @@ def _parties(record: Record) -> Section:
     rows = [(Cell(party), cell(len(columns)), Cell(", ".join(columns))) for party, columns in record.parties.items()]
     table = Table("Columns by party", ("Party", "Columns", "Names"), tuple(rows))
     holder = say(assurance.LABELS, holder=named(record.settings.get("label_at", "server")))
-    blocks: list[Block] = [say(assurance.PARTIES), table, holder]
+    blocks: list[Block] = [say(assurance.PARTIES), table, holder, say(assurance.WENT_DOWN)]
     if record.inference:
         blocks.append(say(INFERENCE.get(record.inference, "")))
         blocks.append(tabulate("The coordinator's part of the model", "Coefficient", record.coefficients))
