@@ -16,6 +16,7 @@ from fedpact.problem import FederatedProblem, Proof
 from fedpact.problem.elastic import ElasticProblem
 from fedpact.problem.ray import RayProblem, check_ray, has_rays
 from fedpact.solvers import Solution
+from fedpact.solvers.loop import DECIDED
 from fedpact.solvers.run import Rescue
 from fedpact.types import Vector
 
@@ -49,13 +50,14 @@ class Interrupted(Exception):
 class Rescuer:
     """Solves the feasibility problem of `problem`, and then the problem from where that has room.
 
-    loosened, again: how to solve the one and the other, from a start; they raise Spent and Interrupted
+    loosened, again: how to solve the one and the other, from a start, the other also by careful steps; they
+                     raise Spent and Interrupted
     tol: by how much constraints may be missed
     """
 
     problem: FederatedProblem
     loosened: Callable[[FederatedProblem, Vector], Solution]
-    again: Callable[[Vector], Solution]
+    again: Callable[[Vector, bool], Solution]
     tol: float = 0.0
 
     def __call__(self, w: Vector) -> Rescue:
@@ -84,4 +86,15 @@ class Rescuer:
             found = self.loosened(RayProblem(self.problem, near), np.zeros_like(near))
             if check_ray(self.problem, near, found.w):
                 return Rescue(ray=found.w)
-        return Rescue(answer=self.again(near))
+        return Rescue(answer=self._solve_again(near, w))
+
+    def _solve_again(self, near: Vector, w: Vector) -> Solution:
+        """The answer from where there is room, else by careful steps from the first start."""
+        answer = self.again(near, False)
+        if answer.status in DECIDED:
+            return answer
+        try:
+            careful = self.again(w, True)
+        except Spent:
+            return answer
+        return careful if careful.status in DECIDED else answer

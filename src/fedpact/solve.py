@@ -20,7 +20,8 @@ from fedpact.posing import Posed, pose
 from fedpact.preparation import Problem, Start, build_solver, check_problem, prepare
 from fedpact.problem import FederatedProblem, Proof
 from fedpact.rescue import ACCURACY, ROUNDS, Interrupted, Rescuer, Spent, can_rescue
-from fedpact.solvers import METHODS, PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
+from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
+from fedpact.solvers.constrained.interior_point import InteriorPoint
 from fedpact.solvers.steps import private_of
 from fedpact.types import Vector
 
@@ -186,7 +187,9 @@ def _complete(problem: Problem, session: Session, run: Run, answer: Solution) ->
 def _rescuer(problem: FederatedProblem, run: Run, seed: int) -> Rescuer:
     """A rescue by interior-point alone, in sessions of its own; its exchanges and callbacks are those of the run."""
 
-    def aside(posed: FederatedProblem, start: Vector, most: int, tol: tuple[float, float]) -> tuple[Solution, bool]:
+    def aside(
+        posed: FederatedProblem, start: Vector, most: int, tol: tuple[float, float], careful: bool = False
+    ) -> tuple[Solution, bool]:
         """Solve as a part of the run; was it interrupted? Raises Spent."""
         left = min(run.rounds_left - 1, most)  # one for the end
         if left < LEAST_ROUNDS:
@@ -194,7 +197,7 @@ def _rescuer(problem: FederatedProblem, run: Run, seed: int) -> Rescuer:
         first = run.latest + 1
         before = run.communication
         told = partial(run.report_aside, first=first, before=before)
-        solver = METHODS["interior-point"]()
+        solver = InteriorPoint(careful=careful)
         with Session() as session:
             prepared = prepare(posed, solver, {}, Start(start), session, {})
             own = Run(
@@ -220,9 +223,11 @@ def _rescuer(problem: FederatedProblem, run: Run, seed: int) -> Rescuer:
             raise Interrupted
         return found
 
-    def again(start: Vector) -> Solution:
+    def again(start: Vector, careful: bool) -> Solution:
+        if careful and run.rounds_left < run.max_rounds // 2:  # methods that go on need them more
+            raise Spent
         inside = problem.regularizer.prox(start, 1.0) if not problem.regularizer.contains(start) else start
-        found, halted = aside(problem, inside, run.max_rounds, run.tol)
+        found, halted = aside(problem, inside, run.max_rounds, run.tol, careful)
         if halted:
             raise Interrupted(found)
         return found

@@ -11,7 +11,8 @@ from real_tables import fairness, largest_gap, neyman_pearson_owners
 import fedpact as fp
 from fedpact import data, tasks
 from fedpact.errors import OptionError
-from fedpact.solvers.constrained.condensation import pack, unpack
+from fedpact.problem.share import Local
+from fedpact.solvers.constrained.condensation import Point, barrier_model, move_pair, pack, unpack
 from fedpact_experiments.datasets import adult_a
 
 BOUND = 0.2
@@ -469,3 +470,23 @@ def test_packing_a_symmetric_matrix():
     matrix = matrix + matrix.T
     np.testing.assert_array_equal(unpack(pack(matrix), 4), matrix)
     assert pack(matrix).size == 10
+
+
+def test_a_cut_step_shortens_linear_residuals_by_its_length():
+    """c + s falls by the part that slack and w go together; where the slack stops alone it may grow."""
+    rng = np.random.default_rng(3)
+    cone = fp.cones.Nonnegative(4)
+    jacobian, value = rng.normal(size=(4, 2)), rng.normal(size=4)
+    slack, multiplier = np.full(4, 0.01), np.ones(4)
+    local = Local(0.0, np.zeros(2), value, jacobian, np.zeros(0), np.zeros((0, 2)))
+    model = barrier_model(cone, local, slack, multiplier, 1.0)
+    origin = Point(np.zeros(2), slack, multiplier, multiplier, local, model, None)
+    step = np.array([3.0, -2.0])
+    _, _, too_long = move_pair(cone, origin, step, 1e-3, False)
+    assert too_long > 1
+    length = 1 / too_long
+    cut, price, rest = move_pair(cone, origin, step, 1e-3, False, length)
+    assert cut.min() > 0
+    assert price.min() > 0
+    assert rest == 0
+    assert value + length * jacobian @ step + cut == pytest.approx((1 - length) * (value + slack), abs=1e-14)

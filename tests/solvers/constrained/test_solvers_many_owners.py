@@ -237,12 +237,13 @@ def assert_equal(found: Any, expected: Any, where: str) -> None:
 
 
 def random_orders(rng: np.random.Generator, dim: int) -> list[Advance]:
-    """Barrier steps with and without the semismooth system, a step back, semismooth steps, one without a system."""
+    """Barrier steps with and without the semismooth system, back, cut, semismooth steps, one without a system."""
     none = np.zeros(0)
     plans: list[dict[str, Any]] = [
         {"judge": False, "keep": True},
         {"near": True, "best": True},
         {"near": True, "back": True},
+        {"near": True, "back": True, "longer": 0.3, "length": 0.3},
         {"near": True, "finishing": True},
         {"near": True, "finishing": True, "longer": 2.0},
         {"finishing": True, "bends": False},
@@ -272,7 +273,7 @@ def test_states_and_replies_are_those_of_single_owners(build: Callable[[], fp.Fe
         joint = many_owners.advance_all(shares, joint[0], order)
         assert isinstance(joint[1], System)
         assert_parts(joint, singles)
-    last = Conclude(w=joint[0].latest.w[0], iteration=7, coupled=none, ray=rng.normal(size=dim))
+    last = Conclude(w=joint[0].latest.w[0], iteration=8, coupled=none, ray=rng.normal(size=dim))
     singles = [conclude(share, state, last) for share, (state, _) in zip(shares, singles, strict=True)]
     assert_parts(many_owners.conclude_all(shares, joint[0], last), singles)
 

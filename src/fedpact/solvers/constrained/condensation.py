@@ -36,6 +36,8 @@ FLAT = 1e20
 FRACTION = 0.99
 #: Rows that a cone ties together are not centred by one step: while complementarity is large, this part at least.
 LEAST_FRACTION = 0.7
+#: A step this much shorter than asked for, or less, counts as one of this length.
+SHORTEST = 1e-6
 #: Private variables go no farther than to violate the constraint by this much of its steepest slope, or twice as much
 #: as before: on a flat stretch far out, as a smoothed rate has it, nothing would lead them back.
 MOST_MISSED = 0.02
@@ -118,6 +120,7 @@ class System(Reply):
     violation: Largest[float]
     private: Largest[float]  # the certificate's gradient in private variables
     private_slope: Largest[float]  # the same with the multiplier z of this point
+    too_long: Largest[float]  # how many times too long the step was for slack or multiplier; 0: it was not
 
 
 #: Fields that depend on the multiplier or were not looked at before: one that overflows makes the system void.
@@ -193,12 +196,17 @@ def complete_step(share: Share, origin: Point, step: Vector, longer: float, targ
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing: bool) -> tuple[Vector, Vector]:
-    """Slack and multiplier after the step, each with the longest step (up to 1) that stays inside the cone."""
+def move_pair(
+    cone: Cone, origin: Point, step: Vector, target: float, finishing: bool, length: float = 0.0
+) -> tuple[Vector, Vector, float]:
+    """Slack and multiplier after the step, each with the longest step (up to 1) that stays inside the cone.
+
+    length: that both take instead; 0: none. And how many times too long the whole step is for one of them; 0: it is not
+    """
     change = origin.local.jacobian @ step
     if finishing:
         assert origin.finish is not None  # the order before asked for it
-        return origin.slack, origin.finish.multiplier(change, 0.0)
+        return origin.slack, origin.finish.multiplier(change, 0.0), 0.0
     assert origin.barrier is not None
     slack_step = -(origin.local.value + origin.slack) - change
     multiplier_step = origin.barrier.multiplier(change, target) - origin.multiplier
@@ -206,6 +214,8 @@ def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing:
     equalities = equal.any()
     if equalities:
         slack_step[equal] = 0.0
+    if length:
+        return origin.slack + length * slack_step, origin.multiplier + length * multiplier_step, 0.0
     fraction = FRACTION
     if not all(isinstance(block, Nonnegative | Zero) for block in cone.blocks):
         fraction = float(np.clip(1 - np.sqrt(target), LEAST_FRACTION, FRACTION))
@@ -215,7 +225,8 @@ def move_pair(cone: Cone, origin: Point, step: Vector, target: float, finishing:
     multiplier = origin.multiplier + multiplier_length * multiplier_step
     if equalities:
         multiplier[equal] = origin.multiplier[equal] + multiplier_step[equal]
-    return slack, multiplier
+    shortest = min(slack_length, multiplier_length)
+    return slack, multiplier, 1 / max(shortest, SHORTEST) if shortest < 1 else 0.0
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -226,11 +237,12 @@ def condense(
     at: tuple[Local, Curvature],
     pair: tuple[Vector, Vector],
     look: Look,
+    too_long: float = 0.0,
 ) -> tuple[Point, System]:
     """Eliminate slack and multiplier at w: the holder's point, and its share of the systems that `look` asks for.
 
     at:   the share at w; the rows of the server end with coupled ones
-    pair: slack and multiplier
+    pair: slack and multiplier; too_long: what `move_pair` says of the step to them
 
     Where a number is not finite the system is void.
     """
@@ -300,6 +312,7 @@ def condense(
         violation=terms.violation,
         private=terms.private,
         private_slope=private_slope,
+        too_long=too_long,
     )
     # Multipliers of constraints that exclude each other grow without bound; such a point is refused, not an error.
     if not is_finite_all(*[getattr(system, name) for name in PRICED]):
@@ -451,4 +464,5 @@ def void_system(dim: int, look: Look) -> System:
         violation=0.0,
         private=0.0,
         private_slope=0.0,
+        too_long=0.0,
     )

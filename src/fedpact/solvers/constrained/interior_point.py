@@ -93,6 +93,8 @@ MISSED = 12
 MOST_DAMPING = 1e16
 #: A rescue, where there is one, is called when nothing has halved in this many.
 IDLE = 25
+#: A careful solve cuts steps to one length for all where nothing has halved in this many.
+TIRED = 3
 #: A point this many times farther out than AWAY may have no end; it is asked again when it is as much farther still.
 FARTHER = 1e3
 AWAY = 1e4
@@ -128,6 +130,7 @@ class Advance(Look):
     iteration: int
     step: Vector
     longer: float  # w takes the step times this, slack and multiplier as it is; 0: everything stays where it is
+    length: float = 0.0  # part of the step that slack and multiplier take; 0: each as much as its cone lets it
     target: float
     keep: bool  # first: the latest point becomes the kept one
     best: bool  # first: the latest multiplier becomes the best one
@@ -155,13 +158,13 @@ def advance(share: Share, state: State, order: Advance) -> tuple[State, System]:
     origin = origin_of(state, order)
     cone = cone_of(share)
     w = origin.w
-    pair = (origin.slack, origin.multiplier)
+    slack, multiplier, too_long = (origin.slack, origin.multiplier, 0.0)
     if order.longer:
         step = complete_step(share, origin, order.step, order.longer, order.target, order.finishing)
         w = w + order.longer * step
-        pair = move_pair(cone, origin, step, order.target, order.finishing)
+        slack, multiplier, too_long = move_pair(cone, origin, step, order.target, order.finishing, order.length)
     at = expand(share, w, order.coupled.size)
-    point, system = condense(share, cone, w, at, pair, order)
+    point, system = condense(share, cone, w, at, (slack, multiplier), order, too_long)
     if order.secure and runs_away(point) and largest_entry(system) > SUMMABLE:
         system = void_system(order.step.size, order)
     if order.secure and not fits(system, order):
@@ -286,16 +289,18 @@ class Coordinator:
             replies = self.run.ask(advance, order)
             self.state = move_to(self.problem.server, self.state, order, copy_with(origin, {"w": self.w}))
             return self._sums(None, replies, order.coupled, order)
-        slack, multiplier = (origin.slack, origin.multiplier)
+        slack, multiplier, too_long = (origin.slack, origin.multiplier, 0.0)
         if order.longer:
-            slack, multiplier = move_pair(self.cone, origin, order.step, order.target, order.finishing)
+            slack, multiplier, too_long = move_pair(
+                self.cone, origin, order.step, order.target, order.finishing, order.length
+            )
         expected = self.cone.clean(multiplier, -slack, origin.local.jacobian)[self.split :]
         if order.finishing:
             expected = self.price_coupled(multiplier[self.split :])
         order = replace(order, coupled=multiplier[self.split :], judged_coupled=expected)
         replies = self.run.ask(advance, order)
         at = self.expand_at(self.w, replies.total.coupled, replies.total.coupled_jacobian)
-        point, own = condense(self.problem.server, self.cone, self.w, at, (slack, multiplier), order)
+        point, own = condense(self.problem.server, self.cone, self.w, at, (slack, multiplier), order, too_long)
         point = replace(point, clean=np.append(point.clean[: self.split], expected))  # as the owners judged it
         self.state = move_to(self.problem.server, self.state, order, point)
         return self._sums(own, replies, expected, order)
@@ -411,7 +416,13 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True)
 class InteriorPoint(Solver[Server]):
-    """Federated primal-dual interior point: a dozen exchanges of d x d matrices. Nothing to tune."""
+    """Federated primal-dual interior point: a dozen exchanges of d x d matrices. Nothing to tune.
+
+    careful: go on by steps of one length for all where steps of each holder's own length make no progress. It is for
+             a rescue, and no option: it takes more exchanges where it is not needed
+    """
+
+    careful: bool = False
 
     name: ClassVar[str] = "interior-point"
     needs: ClassVar[Needs] = Needs(constraints=True, interior=True, coupled=True, own=True, matrices=True)
@@ -451,6 +462,8 @@ class InteriorPoint(Solver[Server]):
             bends = near
             smooth = run.problem.regularizer.curvature is not None
             longer = pace.stretch(newton, lagging=smooth and lags(state.now.certificate, run.tol))
+        elif pace.length:
+            longer = pace.length
         elif not state.base.degree:  # equalities alone: this is Newton's method, too
             bends = near or not pace.ends(newton, state.now, run.tol)
             pace.previous = newton
@@ -463,6 +476,7 @@ class InteriorPoint(Solver[Server]):
             iteration=run.first + state.k + 1,
             step=newton,
             longer=longer,
+            length=pace.length,
             target=pace.target,
             coupled=np.zeros(0),  # the coordinator puts in its own
             judged_coupled=np.zeros(0),
@@ -484,6 +498,8 @@ class InteriorPoint(Solver[Server]):
         pace.back = False
         if pace.finishing:
             pace.finish(state.now)
+        elif self._is_cut(run, state):
+            pass
         elif pace.accept(state.base, state.now, damping):
             state.before = state.base.complementarity
             state.base = state.now
@@ -508,6 +524,14 @@ class InteriorPoint(Solver[Server]):
         damping = max(pace.damping, steady_damping(sums.rounding))
         h = run.problem.regularizer
         return model_step(unpack(matrix, origin.size), slope, diagonal, h, origin, damping, 1e-3 * run.tol[0])
+
+    def _is_cut(self, run: Run, state: Server) -> bool:
+        """Whether the same step is to be taken again, as far as all cones let everything go together.
+
+        Where constraints exclude each other, <z, c> grows, and no length would help.
+        """
+        tired = self.careful and state.k - state.eased >= TIRED and not run.problem.private and not state.pace.free
+        return tired and state.now.system.priced <= 0 and state.pace.cut(state.base, state.now)
 
     def fallback(self, state: Server) -> str:
         return "accelerated"
@@ -578,7 +602,7 @@ class InteriorPoint(Solver[Server]):
             state.eased = state.k
         if state.pace.damping > MOST_DAMPING:
             return Verdict("stalled", "steps that are too short to matter are refused", then=self.fallback(state))
-        if run.rescue is not None and state.k - state.eased >= IDLE:
+        if (run.rescue is not None or self.careful) and state.k - state.eased >= IDLE:
             return Verdict("stalled", f"no progress in {IDLE} iterations", then=self.fallback(state))
         missed = state.k - state.halved >= MISSED
         if not missed or run.problem.convex or run.rounds_left <= HAND_OVER:

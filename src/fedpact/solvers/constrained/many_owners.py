@@ -29,6 +29,7 @@ from fedpact.solvers.constrained.condensation import (
     FRACTION,
     MOST_GIVE,
     ROOM,
+    SHORTEST,
     Look,
     Model,
     Point,
@@ -138,7 +139,7 @@ def begin_all(shares: Held, state: Any, order: Begin) -> tuple[State, System] | 
     if owners is None or owners.dim != order.w.size:
         return None
     at = owners.expand(order.w)
-    found = condense(owners, order.w, at, first_pair(at[0], order.holders), order)
+    found = condense(owners, order.w, at, first_pair(at[0], order.holders), order, owners.zero)
     if found is None:
         return None
     point, system = found
@@ -153,11 +154,11 @@ def advance_all(shares: Held, state: Any, order: Advance) -> tuple[State, System
         return None
     origin = origin_of(state, order)
     w = origin.w[0]
-    pair = (origin.slack, origin.multiplier)
+    slack, multiplier, too_long = (origin.slack, origin.multiplier, owners.zero)
     if order.longer:
         w = w + order.longer * order.step
-        pair = move_pair(origin, order)
-    found = condense(owners, w, owners.expand(w), pair, order)
+        slack, multiplier, too_long = move_pair(owners, origin, order)
+    found = condense(owners, w, owners.expand(w), (slack, multiplier), order, too_long)
     if found is None:
         return None
     point, system = found
@@ -229,18 +230,23 @@ def first_pair(local: Local, holders: int) -> tuple[Matrix, Matrix]:
     return slack, strength[:, None] * worth
 
 
-def move_pair(origin: Point, order: Advance) -> tuple[Matrix, Matrix]:
+def move_pair(owners: Owners, origin: Point, order: Advance) -> tuple[Matrix, Matrix, Vector]:
     change = origin.local.jacobian @ order.step
     if order.finishing:
         assert origin.finish is not None  # the order before asked for it
-        return origin.slack, answer(origin.finish, change, 0.0)
+        return origin.slack, answer(origin.finish, change, 0.0), owners.zero
     assert origin.barrier is not None
     slack_step = -(origin.local.value + origin.slack) - change
     multiplier_step = answer(origin.barrier, change, order.target) - origin.multiplier
+    if order.length:
+        slack = origin.slack + order.length * slack_step
+        return slack, origin.multiplier + order.length * multiplier_step, owners.zero
     slack_length = np.minimum(1.0, FRACTION * ORTHANT.longest_steps(origin.slack, slack_step))
     multiplier_length = np.minimum(1.0, FRACTION * ORTHANT.longest_steps(origin.multiplier, multiplier_step))
     slack = origin.slack + slack_length[:, None] * slack_step
-    return slack, origin.multiplier + multiplier_length[:, None] * multiplier_step
+    shortest = np.minimum(slack_length, multiplier_length)
+    too_long = np.where(shortest < 1, 1 / np.maximum(shortest, SHORTEST), 0.0)
+    return slack, origin.multiplier + multiplier_length[:, None] * multiplier_step, too_long
 
 
 def answer(model: Model, change: Matrix, target: float) -> Matrix:
@@ -249,7 +255,12 @@ def answer(model: Model, change: Matrix, target: float) -> Matrix:
 
 
 def condense(
-    owners: Owners, w: Vector, at: tuple[Local, Curvature], pair: tuple[Matrix, Matrix], look: Look
+    owners: Owners,
+    w: Vector,
+    at: tuple[Local, Curvature],
+    pair: tuple[Matrix, Matrix],
+    look: Look,
+    too_long: Vector,
 ) -> tuple[Point, System] | None:
     # 1. the Hessian of the Lagrangian
     local, curvatures = at
@@ -311,6 +322,7 @@ def condense(
         "violation": violation,
         "private": owners.zero,
         "private_slope": owners.zero,
+        "too_long": too_long,
     }
     if not is_finite(local.jacobian):
         return None

@@ -38,6 +38,10 @@ SIZE = 0.1
 #: Relative to the objective: a rise that is no more than its rounding is none.
 ROUNDING = 1e-10
 
+#: A step that boundaries shortened is cut unless the residual fell by this part of what it falls by then.
+ENOUGH = 0.5
+
+
 # The semismooth steps.
 #: They are tried when the certificate has come down to this part of the first residual,
 NEAR = 0.007
@@ -124,6 +128,7 @@ class Pace:
     lowest: float = np.inf  # certificate of the semismooth steps
     previous: Vector | None = None  # the last Newton step
     longer: float = 1.0
+    length: float = 0.0  # of the next step, which is the last one cut; 0: as far as each cone lets it go
     entry: float = np.inf  # certificate before the first of them
     steepest: Vector | float = 0.0  # the largest diagonal of the Hessian so far, by column
 
@@ -195,8 +200,26 @@ class Pace:
         self.longer = min(2 * self.longer, LONGEST) if even and lagging else 1.0
         return self.longer
 
+    def cut(self, base: Sums, now: Sums) -> bool:
+        """Whether a step that boundaries of cones shortened here and there goes back, to be taken at one length by all.
+
+        Linear residuals fall by that part then. Where every holder goes as far as its own cones let it, and w all the
+        way, they may grow instead, step after step.
+        """
+        too_long = now.system.too_long
+        if self.length or not too_long or not now.usable:
+            return False
+        length = 1 / too_long
+        if now.residual <= (1 - ENOUGH * length) * base.residual:
+            return False
+        self.length = length
+        self.keep = False
+        self.back = True
+        return True
+
     def accept(self, base: Sums, now: Sums, used: float) -> bool:
         """After a barrier step: whether to keep it, and the damping of the next one. used: damping of this one."""
+        self.length = 0.0
         good = now.usable and (self._descends(base, now) if self.free else self._stays_near(base, now))
         if good:
             self.damping = max(LEAST_DAMPING, used / RELAX)
