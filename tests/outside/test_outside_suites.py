@@ -20,7 +20,7 @@ NOT_RIGHT = {
     "maros-meszaros": {"QBRANDY", "QPCBLEND", "QPCBOEI2", "QSHARE1B"},
 }
 #: Claims that are not true.
-WRONG = {"cvxpy": {"socp_0"}, "cutest": set(), "maros-meszaros": set()}
+WRONG = {"cvxpy": set(), "cutest": set(), "maros-meszaros": set()}
 #: Small problems that are right and take more than MOST exchanges.
 SLOW = {
     "cvxpy": {"sdp_2"},
