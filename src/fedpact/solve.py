@@ -19,9 +19,12 @@ from fedpact.federation import Engine, Session
 from fedpact.posing import Posed, pose
 from fedpact.preparation import Problem, Start, build_solver, check_problem, prepare
 from fedpact.problem import FederatedProblem, Proof
-from fedpact.rescue import ACCURACY, ROUNDS, Interrupted, Rescuer, Spent, can_rescue
+from fedpact.problem.coupled import expose
+from fedpact.problem.elastic import ElasticProblem
+from fedpact.rescue import ACCURACY, ROUNDS, WEIGHTS, Interrupted, Rescuer, Spent, can_rescue
 from fedpact.solvers import PooledRun, Progress, Run, Solution, Solver, run_solver, steps_of
 from fedpact.solvers.constrained.interior_point import InteriorPoint
+from fedpact.solvers.evidence import infeasible
 from fedpact.solvers.steps import private_of
 from fedpact.types import Vector
 
@@ -179,6 +182,8 @@ def _complete(problem: Problem, session: Session, run: Run, answer: Solution) ->
         return answer
     if type(problem) is FederatedProblem and answer.status == "infeasible":
         answer = _keep_proof(problem, session, run, answer)
+    if problem.private and answer.status == "stalled" and run.fallback:
+        answer = _find_private_conflict(problem, session, run, answer)
     if problem.private:
         answer = replace(answer, private=_private_variables(problem, session, answer))
     return answer
@@ -233,6 +238,26 @@ def _rescuer(problem: FederatedProblem, run: Run, seed: int) -> Rescuer:
         return found
 
     return Rescuer(problem, loosened, again, run.tol[1])
+
+
+def _find_private_conflict(problem: FederatedProblem, session: Session, run: Run, answer: Solution) -> Solution:
+    """Infeasible, where owners in this process have constraints whose private variables leave no point either."""
+    missed = answer.certificate.violation
+    here = session.fleet.states() is not None and problem.convex and problem.has_hessian and not problem.coupled_length
+    if not here or missed <= run.tol[1] or run.rounds_left <= ROUNDS:
+        return answer
+    exposed = expose(problem, answer.w.size)
+    near = np.concatenate([answer.w, *(share.first_private for share in problem.shares)])
+    elastic = ElasticProblem(exposed, near, WEIGHTS[0])
+    found = solve(elastic, "interior-point", tol=ACCURACY, w0=elastic.start_at(near), max_rounds=ROUNDS, fallback=False)
+    weights, coupled = elastic.read_weights(found.multipliers, found.coupled_multiplier)
+    proof = Proof(found.w[:-1], tuple(weights), coupled)
+    answer = replace(answer, communication=answer.communication + found.communication)
+    names = proof.check(problem, run.tol[1])
+    if not names:
+        return answer
+    verdict = infeasible(names, answer.certificate)
+    return replace(answer, status="infeasible", reason=verdict.reason, conflict=names, proof=proof)
 
 
 def _keep_proof(problem: FederatedProblem, session: Session, run: Run, answer: Solution) -> Solution:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedpact.cones import Cone
 from fedpact.errors import DataError
-from fedpact.functions import Affine, Function, Map, extend
+from fedpact.functions import Affine, Function, Map, Quadratic, extend
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Constraint, Share, combine
 from fedpact.prox import Blocks, Prox, Zero
@@ -122,6 +122,31 @@ def decouple(problem: FederatedProblem, dim: int, scale: float = 1.0) -> Federat
     sum_of_slacks = Affine(np.hstack([np.zeros((length, dim)), *[np.eye(length)] * parts]))
     server = _lift(problem.server, dim, total, _constrain(sum_of_slacks, problem.coupled_cone))
     return SlackProblem(shares, server, problem, dim, scale)
+
+
+def expose(problem: FederatedProblem, dim: int) -> FederatedProblem:
+    """The constraints of the problem in one process, with all private variables behind w: owner after owner's.
+
+    For proofs that they exclude each other. dim: the length of the user's w
+    """
+    total = dim + sum(share.private for share in problem.shares)
+    nothing = Quadratic(np.zeros((total, total)))  # a share has to hold something
+    start = dim
+    shares = []
+    for share in problem.shares:
+        coordinates = np.concatenate([np.arange(dim), np.arange(start, start + share.private)])
+        start += share.private
+        constraint = None
+        if share.constraint is not None:
+            function = extend(share.constraint.function, total, inner_dim=coordinates.size)
+            function.part = coordinates
+            constraint = Constraint(function, share.constraint.cone)
+        shares.append(Share(nothing, constraint, name=share.name))
+    server = None
+    if problem.server.constraint is not None:
+        rows = extend(problem.server.constraint.function, total, inner_dim=dim)
+        server = Share(None, Constraint(rows, problem.server.constraint.cone), name=problem.server.name)
+    return FederatedProblem(shares, server, OnFirst(problem.regularizer, dim, total))
 
 
 def add_slack(share: Share, dim: int, scale: float) -> Share:

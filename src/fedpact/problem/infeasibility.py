@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike
 
 from fedpact.functions import Map
 from fedpact.problem.certificate import check_multipliers
+from fedpact.problem.coupled import expose
 from fedpact.problem.faces import reduce_faces
 from fedpact.problem.federated import FederatedProblem
 from fedpact.problem.share import Share
@@ -198,11 +199,15 @@ def prove_infeasible(
 ) -> tuple[str, ...]:
     """The holders whose constraints exclude each other, by these weights = [server, client 1, ...]; empty: no proof.
 
-    It is a proof for convex constraints. With private variables nothing is proved: their slopes would have to balance
-    at every owner by itself. Raises ProblemError when lengths do not fit, as `certify` does.
+    It is a proof for convex constraints. Private variables, which have to balance at every owner, follow w in owner
+    order; without them nothing is proved. Raises ProblemError when lengths do not fit, as `certify` does.
     """
     if problem.private:
-        return ()
+        point = np.asarray(w, dtype=np.float64)
+        dim = point.size - sum(share.private for share in problem.shares)
+        if problem.coupled_length or dim < 1 or dim != problem.dim:
+            return ()
+        problem = expose(problem, dim)
     point, each, coupled = check_multipliers(problem, w, weights, coupled_weights)
     pairs = zip(problem.holders, each, strict=True)
     found = {holder.label: owner_evidence(holder, point, weight) for holder, weight in pairs}

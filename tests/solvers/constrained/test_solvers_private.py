@@ -555,3 +555,17 @@ def test_a_coupled_map_of_private_variables_at_owners_elsewhere() -> None:
     found = fp.solve(problem, tol=1e-6)
     assert (found.method, found.status) == ("accelerated", "solved")
     np.testing.assert_allclose(found.w, [-0.5, 0.0], atol=1e-5)
+
+
+def test_private_bounds_that_exclude_each_other_are_infeasible_with_a_proof() -> None:
+    """v >= 1 and v <= -1 at one owner, on a variable that it keeps for itself; v <= 2 instead of v <= -1 is met."""
+    for offset, status in ((1.0, "infeasible"), (-2.0, "solved")):
+        bounds = fp.Constraint(Affine([[0.0, 1.0], [0.0, -1.0]], [offset, 1.0]), Nonnegative(2))
+        own = fp.Share(Quadratic(np.eye(2)), bounds, name="a", private=1)
+        problem = fp.FederatedProblem([own, fp.Share(Quadratic(np.eye(1)), name="b")])
+        answer = fp.solve(problem, tol=1e-6)
+        assert answer.status == status
+        if status == "infeasible":
+            assert answer.conflict == ("a",)
+            assert answer.proof is not None
+            assert answer.proof.check(problem, 1e-6) == ("a",)
