@@ -87,4 +87,4 @@ def test_so_are_those_of_an_estimator(protected: int) -> None:
     ill = found.predict(rows.X) == 1
     assert told["recall"] == pytest.approx(np.mean(ill[rows.y == 1]), abs=1e-12)
     assert told["specificity"] == pytest.approx(np.mean(~ill[rows.y == 0]), abs=1e-12)
-    assert told["recall low"] < told["recall"] < told["recall high"]
+    assert not {"recall low", "recall high"} & set(told)  # the model was fitted to these rows

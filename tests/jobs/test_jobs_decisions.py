@@ -317,8 +317,9 @@ def test_an_owners_own_threshold_is_found_where_its_table_is(folder: Path) -> No
     found = CliRunner().invoke(predict, [*asked, "--owner", "south", "--job", str(folder / "job.toml")])
     chosen = np.array([row["class"] for row in rows_of(found.output)])
     trained = ~task.held_out("south", rows.y, None) & (rows.y == 1)
-    south = next(one for one in record.measured if one.owner == "south")
-    assert np.mean(chosen[trained] == "yes") == pytest.approx(south.numbers["recall of ill = yes"], abs=1e-12)
+    south = next(one for one in record.bounded if one.owner == "south")
+    assert south.what == "recall of relapse = yes"
+    assert np.mean(chosen[trained] == "yes") == pytest.approx(south.value, abs=1e-12)
     assert "every owner's own threshold" in record.promised
 
 

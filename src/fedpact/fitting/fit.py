@@ -197,7 +197,8 @@ class Fitting:
             found = self._fit(task, start, before)
         if isinstance(task, Classification) and task.calibrate and found.has_model:
             found = self._calibrate(found)
-        if self._inference != "none" and found.solution.solved:
+        # Columns that separate have no standard error, and a note says so; the others keep theirs.
+        if self._inference != "none" and found.solution.status in ("solved", "unbounded"):
             found = self._infer(found)
         if self.session.signers and found.values:  # all of them answered to the end
             found = self._attest(found)

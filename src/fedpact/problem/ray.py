@@ -296,6 +296,8 @@ def judge_ray(
         risen = regularizer.value(w + reach * ray) - regularizer.value(w)
     if missed > tol or not math.isfinite(risen):
         return math.inf
+    if total.far_slope < total.slope - MARGIN * (total.terms + total.far_terms):
+        return math.inf  # slopes of a convex function do not decrease: these are rounded away, far out
     growth = risen / reach
     rise = total.far_slope + growth
     scale = total.far_terms + abs(growth)

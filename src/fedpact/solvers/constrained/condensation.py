@@ -261,7 +261,7 @@ def condense(
     diagonal = np.abs(np.diagonal(hessian))
     curvature = look.curvature
     if not curvature:
-        curvature = float(np.mean(diagonal)) or 1.0
+        curvature = (float(np.mean(diagonal)) if diagonal.size else 0.0) or 1.0
 
     # 2. how the multiplier answers a step of w, and what that leaves of the system
     barrier = None
