@@ -340,11 +340,9 @@ def list_measured(found: Fit) -> Iterator[Measured]:
     """What everyone tells about the model and, where there is one, about the model without constraints."""
     bounded = {one.what for one in list_bounded(found)}  # shown with its bound, and not again
     for owner, told in found.measures.items():
-        withheld_names = found.withheld.get(owner, ())
-        hidden = {"loss", *(name for name in told if name.startswith("one row of "))}
-        hidden |= {name for name in (*told, *withheld_names) if {name, found.task.measure_name(name)} & bounded}
+        hidden = {"loss", *bounded, *(name for name in told if name.startswith("one row of "))}
         numbers = {found.task.measure_name(name): float(value) for name, value in told.items() if name not in hidden}
-        withheld = [found.task.measure_name(name) for name in withheld_names if name not in hidden]
+        withheld = [found.task.measure_name(name) for name in found.withheld.get(owner, ()) if name not in hidden]
         for name in RATES:
             if name in found.before.get(owner, {}) and name in told:
                 numbers[f"{found.task.measure_name(name)} without constraints"] = found.before[owner][name]

@@ -58,6 +58,11 @@ class NeymanPearson(Classification):
             )
         super().__post_init__()
 
+    @property
+    def reported_class(self) -> int:
+        """The guarded one, which `protected` names."""
+        return self.classes.index(self.protected) if self.protected else len(self.classes) - 1
+
     def own_requirements(self) -> tuple[Requirement, ...]:
         guarded = self.protected or self.classes[-1]
         if self.min_recall:
