@@ -694,6 +694,7 @@ CODES = {
     "FP-OWNER-975": "a number of a secure sum is out of proportion to the last sum; start the run again",
     "FP-OWNER-976": "masked numbers have another width than was asked for; install the same version everywhere",
     "FP-OWNER-977": "scales of masked matrices have another length than these have rows; start the run again",
+    "FP-WIRE-654": "an order has more text than the limit; shorten names of columns and categories, or merge some",
     "FP-WIRE-660": "a message has more values than the limit; numbers travel as arrays",
     # ---- evidence
     "FP-OPTION-630": "owners of other organisations have keys of their own; leave keys out, and state their roster",

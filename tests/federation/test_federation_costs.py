@@ -23,7 +23,7 @@ from fedpact.federation.forgetting import AGE, ENDED, RUNS, STATE, forget
 from fedpact.federation.messages import LENGTH, LENGTH_FACTOR
 from fedpact.federation.owner import confirm, end
 from fedpact.federation.secure_sum import Agree, Offer, agree, offer
-from fedpact.federation.wire import MAGIC, STEPS, VALUES, dumps, loads, name_of, order_type, to_tree
+from fedpact.federation.wire import MAGIC, STEPS, TEXT, VALUES, dumps, loads, name_of, order_type, text_length, to_tree
 from fedpact.solvers.steps import At, judge
 
 NAME = "clinic"
@@ -53,6 +53,27 @@ def test_a_long_task_and_a_large_array_still_travel() -> None:
     found = loads(dumps(tree))
     assert found["categories"] == tree["categories"]
     assert np.array_equal(found["w"], tree["w"])
+
+
+def test_an_order_with_much_text_is_refused_before_it_is_read() -> None:
+    """Escaped, a character takes six bytes on the way and is twice in memory while it is read: 60 MB cost 245 MB."""
+    message = written(b'{"d":{"owner":"clinic","task":"' + b"\\u20ac" * 2_000_000 + b'"}}')
+    tracemalloc.start()
+    try:
+        reply = Site(NAME, SHARE).handle(message)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert loads(reply)["error"]["code"] == "FP-WIRE-654"
+
+
+def test_an_order_with_ten_thousand_columns_is_answered() -> None:
+    """Of an unusual length each, in the job and in the task, with the numbers by which they are scaled."""
+    names = [f"laboratory value {i}, at admission" for i in range(10_000)]
+    scales = {name: [np.pi * i for i in range(len(names))] for name in ("fill", "centre", "scale")}
+    data = dumps({"task": {"columns": names, "scaling": scales}, "charter": {"job": {"columns": names}}})
+    assert TEXT / 4 < text_length(data) < TEXT
+    assert loads(data, TEXT)["task"]["columns"] == names
 
 
 def lengths() -> list[tuple[str, str]]:

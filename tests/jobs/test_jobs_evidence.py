@@ -168,6 +168,8 @@ def test_evidence_is_for_its_user_alone(copied: Path) -> None:
     """Without secure sums it holds every owner's own gradient."""
     rewrite(copied)
     assert (copied / FILE).stat().st_mode & 0o077 == 0
+    for name in ("run.json", "checkpoint/rounds.log"):  # owners' measures, and every message
+        assert (copied / name).stat().st_mode & 0o077 == 0
 
 
 def test_evidence_is_written_in_one_way_only(copied: Path) -> None:
@@ -670,12 +672,8 @@ def cancel(evidence: Evidence) -> Any:
     return replace(made, statement={**made.statement, "sums": sha256(to_bytes(flat)).hexdigest()})
 
 
-def test_a_term_of_the_coordinator_certifies_no_model(folder: Path) -> None:
-    """Finding 4: an unsigned testimony of "server" cancels every residual, so any model is \"certified\"."""
-    job = change(folder, "[solve]", '[solve]\nmethod = "proximal-al"\nmax_rounds = 12\ncompare = false')
-    give_keys(folder)
-    run_job(read_job(job))
-    out = folder / "run"
+def certify_by_a_term_of_the_coordinator(out: Path, job: Path) -> None:
+    """Make the folder of a run that was stopped early call its model solved, with a certificate to match."""
     evidence = read_evidence(out)[0]
     forged = replace(evidence, said={**evidence.said, "server": cancel(evidence)})
     certificate, objective = forged.certificate()
@@ -687,7 +685,15 @@ def test_a_term_of_the_coordinator_certifies_no_model(folder: Path) -> None:
     record.save(out)
     change_json(out / "certificate.json", lambda stated: stated.update({**asdict(certificate), "status": "solved"}))
     write_evidence(out, forged, job, None)
-    assert (FILE, "server") in failures(out, **publics(folder))
+
+
+def test_a_term_of_the_coordinator_certifies_no_model(folder: Path) -> None:
+    """Finding 4: an unsigned testimony of "server" cancels every residual, so any model is \"certified\"."""
+    job = change(folder, "[solve]", '[solve]\nmethod = "proximal-al"\nmax_rounds = 12\ncompare = false')
+    give_keys(folder)
+    run_job(read_job(job))
+    certify_by_a_term_of_the_coordinator(folder / "run", job)
+    assert (FILE, "server") in failures(folder / "run", **publics(folder))
 
 
 def test_the_terms_that_are_added_up_are_those_of_the_owners(folder: Path) -> None:

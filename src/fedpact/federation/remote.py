@@ -28,6 +28,8 @@ from fedpact.federation.rules import Finding, Found, Rowed
 from fedpact.federation.secure_sum import Peers
 from fedpact.federation.wire import (
     STEPS,
+    TEXT,
+    check_text,
     dumps,
     from_tree,
     loads,
@@ -36,6 +38,7 @@ from fedpact.federation.wire import (
     reply_type,
     sealed_from_tree,
     sealed_to_tree,
+    text_length,
     to_tree,
 )
 from fedpact.types import Buffer
@@ -108,7 +111,7 @@ class Site:
                     data = split_signed(data)[1]
                 else:
                     data, coordinator = self._gate.read(data)
-                message = read_message(data, needed=("owner", "step", "order", "task"))
+                message = read_message(data, needed=("owner", "step", "order", "task"), text=TEXT)
                 return dumps(self._answer(message, coordinator))
         except Exception as error:
             if self._gate is not None:
@@ -194,11 +197,14 @@ def _failed(failure: Failure) -> bytes:
     return dumps({"error": to_tree(failure)})
 
 
-def read_message(data: Buffer, needed: Sequence[str] = ()) -> dict[str, Any]:
-    """The message in these bytes. WireError when they are too many, damaged, or lack an entry that is needed."""
+def read_message(data: Buffer, needed: Sequence[str] = (), text: int | None = None) -> dict[str, Any]:
+    """The message in these bytes. WireError when they are too many, damaged, or lack an entry that is needed.
+
+    text: bytes of them that may stand beside arrays
+    """
     if len(data) > LARGEST:
         raise WireError(f"a message of {len(data)} bytes is over the limit of {LARGEST}", code="FP-WIRE-001")
-    message = loads(data)
+    message = loads(data, text)
     if not isinstance(message, dict) or set(needed) - message.keys():
         raise WireError("this is not a message between a coordinator and a site", code="FP-WIRE-002")
     return message
@@ -229,6 +235,7 @@ class RemoteFleet(Fleet):
                 f"an order of {len(data)} bytes is over the limit of {LARGEST}; use fewer variables",
                 code="FP-OPTION-305",
             )
+        check_text(text_length(data), TEXT)
         if self.identity is not None:
             data = sign_message(self.identity, "order", data)
         return data

@@ -44,6 +44,9 @@ START = len(MAGIC) + 12
 ALIGNED = 16
 #: Values that the head of a message may have: each costs its reader a hundred bytes, however short it is written.
 VALUES = 250_000
+#: Bytes of text that an order may have: reading it costs four times as much. A job lists columns, levels and owners,
+#: a task beside it the same and numbers for each; people travel as arrays. Ten thousand columns take two million.
+TEXT = 2**22
 #: What arrays may hold, by NumPy's names.
 DTYPES = ("float64", "float32", "int64", "uint64", "bool")
 
@@ -168,9 +171,10 @@ def _take_out(value: Any, buffers: list[Buffer]) -> Any:
     )
 
 
-def loads(data: Buffer) -> Any:
+def loads(data: Buffer, text: int | None = None) -> Any:
     """What `dumps` was given (tuples come back as lists); its arrays are read-only views of the data.
 
+    text: bytes that may stand beside the arrays; None: any number
     WireError when the bytes are damaged or foreign.
     """
     view = memoryview(data)
@@ -187,6 +191,7 @@ def loads(data: Buffer) -> Any:
             code="FP-WIRE-303",
         )
     end = START + int.from_bytes(body[:8], "little")
+    check_text(end - START, text)
     head = bytes(view[START:end])
     if (values := sum(map(head.count, (b"[", b"{", b",")))) > VALUES:
         raise WireError(
@@ -196,6 +201,20 @@ def loads(data: Buffer) -> Any:
         return _fill_in(json.loads(head), Reader(view, end))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise WireError(f"a message cannot be read: {error}", code="FP-WIRE-304") from error
+
+
+def check_text(length: int, most: int | None) -> None:
+    """WireError when so many bytes are more text than a message may have."""
+    if most is not None and length > most:
+        raise WireError(
+            f"{length} bytes of text in an order are over the limit of {most}; shorten names and categories",
+            code="FP-WIRE-654",
+        )
+
+
+def text_length(data: Buffer) -> int:
+    """Bytes of a message that stand beside its arrays."""
+    return int.from_bytes(memoryview(data)[START - 8 : START], "little")
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from fedpact.errors import DataError, OptionError
 from fedpact.federation import Engine, Session
 from fedpact.federation.evidence import commit
 from fedpact.federation.identity import Identity
+from fedpact.federation.wire import write_atomically
 from fedpact.fitting import evaluate
 from fedpact.fitting.newcomers import evaluate_parties, score_newcomers
 from fedpact.fitting.sources import Held
@@ -236,9 +236,8 @@ def add(folder: Path, found: Evaluation) -> Evaluation:
     dated = replace(found, time=datetime.now(UTC).isoformat(timespec="seconds"))
     stated = [one.to_json() for one in (*read_evaluations(folder), dated)]
     text = json.dumps({"format": FORMAT, WORD: ["evaluations"], "evaluations": stated}, indent=1, allow_nan=False)
-    written = folder / f"{EVALUATION}.new"
-    written.write_text(text + "\n")
-    os.replace(written, folder / EVALUATION)  # at once: an interrupted one leaves the history as it was
+    # at once: an interrupted one leaves the history as it was; its user's alone, since it holds owners' own numbers
+    write_atomically(folder / EVALUATION, f"{text}\n".encode(), durable=False)
     return dated
 
 

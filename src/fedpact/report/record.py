@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpact.errors import FedpactError
+from fedpact.federation.wire import write_atomically
 from fedpact.statistics import BoundPrice, Estimate, ScoreCounts, Summary
 from fedpact.tasks.base import Bounded
 
@@ -138,9 +139,8 @@ class Record:
         """Write run.json into the folder; its path."""
         target = folder / FILE
         text = json.dumps(self.to_json(), indent=1, allow_nan=False)
-        part = target.with_name(f"{FILE}.part")
-        part.write_text(text + "\n")
-        part.replace(target)  # the whole file or none: a folder that has it is complete
+        # the whole file or none: a folder that has it is complete; its user's alone, since it holds owners' own numbers
+        write_atomically(target, f"{text}\n".encode(), durable=False)
         return target
 
     @classmethod
