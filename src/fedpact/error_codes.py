@@ -640,6 +640,7 @@ CODES = {
     "FP-REFUSED-650": "rule questions_a_month: the site told its own numbers as often as it allows; try again later",
     "FP-REFUSED-651": "rule releases: the budget of the table is spent for now; ask the site's administrator",
     "FP-REFUSED-652": "rule levels: a column has more levels than the site allows; merge some, or leave it out",
+    "FP-REFUSED-655": "rule label_to: the other parties would learn the label; its holder has not said that they may",
     "FP-REFUSED-653": "rule boundary_rows: the slope of a rate rests on one row; bound a loss, or ask for the rule",
     "FP-REFUSED-044": "rule local_steps: an order asks for more local steps than the site allows; state fewer",
     "FP-OPTION-600": "the file of the key is there already; state another file",

@@ -7,21 +7,27 @@ import re
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from party_files import PARTIES, make_people, write_parties
 from raising import raises_code
-from site_files import SiteEngine
+from site_files import SiteEngine, Sites
 from vertical_sites import ALLOWED, WHO, write_site_job, write_vertical_sites
 
 import fedpact as fp
+from fedpact.cli.site_words import describe_job, describe_releases
 from fedpact.errors import Refused
 from fedpact.federation import Site
+from fedpact.federation.audit import read_log
 from fedpact.federation.identity import split_signed
+from fedpact.federation.policy import read_policy
+from fedpact.federation.releases import Releases
 from fedpact.federation.wire import loads
 from fedpact.jobs import evaluate_run, read_job, run_job
 from fedpact.jobs.evaluation import score_party_run
+from fedpact.jobs.site import audit_folder
 from fedpact.problem import Piece
 from fedpact.solvers import Solution
 
@@ -109,6 +115,7 @@ def floats_in(data: bytes) -> list[float]:
     [
         ({"ids": ["patient"]}, {}, "FP-REFUSED-025"),
         ({"sent": ["sex"]}, {}, "FP-REFUSED-026"),
+        ({"label_to": list(PARTIES)[1:-1]}, {}, "FP-REFUSED-655"),
         ({"groups": []}, {}, "FP-REFUSED-023"),
         ({"features": ["x0"]}, {}, "FP-REFUSED-021"),
         ({"methods": ["fair-vfl"]}, {}, "FP-REFUSED-006"),
@@ -123,6 +130,30 @@ def test_a_party_refuses_what_its_policy_does_not_allow(
     job = read_job(write_site_job(tmp_path / "job.toml", "127.0.0.1:1", sites, **keys))
     with raises_code(code):
         run_job(job, engine=SiteEngine(sites))
+
+
+def test_the_label_holder_is_told_who_learns_its_labels(tmp_path: Path) -> None:
+    """Finding 16: before it approves a job, and in the ledger afterwards; the others learn nothing of the kind."""
+    sites = write_vertical_sites(tmp_path)
+    others = ", ".join(name for name in PARTIES if name != "bank")
+    words = f"slopes that tell {others} the label ill of everyone in common"
+    run_job(read_job(write_site_job(tmp_path / "job.toml", "127.0.0.1:1", sites)), engine=SiteEngine(sites))
+    for name in PARTIES:
+        policy = read_policy(sites.policies[name])
+        log = list(read_log(audit_folder(policy)))
+        began = next(entry for entry in log if entry["event"] == "run")
+        ledger = "\n".join(describe_releases(policy, Releases(log)))
+        assert (f"down went {words}" in ledger) == (name == "bank")
+        assert began["label_to"] == ([one for one in PARTIES if one != "bank"] if name == "bank" else [])
+    asked = {"stated": job_of(sites), "owners": list(PARTIES)}
+    assert f"what goes down: {words}" in "\n".join(describe_job(read_policy(sites.policies["bank"]), asked))
+    assert words not in "\n".join(describe_job(read_policy(sites.policies["shop"]), asked))
+
+
+def job_of(sites: Sites) -> dict[str, Any]:
+    """The job as the charter of an order states it."""
+    columns = {name: [f"x{number}" for number in numbers] for name, numbers in PARTIES.items()}
+    return {"task": "vertical", "label": "ill", "label_at": "bank", "columns": columns}
 
 
 def test_a_party_refuses_fewer_people_in_common_than_its_policy_asks_for(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from fedpact.federation.policy import SitePolicy
 ALLOWED: dict[str, Any] = {
     "groups": ["sex"],
     "sent": ["ill", "sex"],
+    "label_to": list(PARTIES),
     "ids": ["id"],
     "methods": ["vertical-al", "fair-vfl", "vertical-exact"],
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from fedpact.errors import FedpactError
 from fedpact.federation.policy import SitePolicy
 from fedpact.federation.releases import MONTH, Releases, RunReleases
-from fedpact.federation.rules import method_stated
+from fedpact.federation.rules import method_stated, told_labels
 from fedpact.tasks import Task
 from fedpact.tasks.base import find_task, listed, read_task
 
@@ -48,6 +48,8 @@ def describe_job(policy: SitePolicy, entry: Mapping[str, Any]) -> Iterator[str]:
         "of us alone it is told at the end: the price of each of our bounds, by how much it is missed, and the "
         f"measures of the model{rough}; in at most {policy.questions} answers"
     )
+    if parties := told_labels(job, owners, policy.name):
+        yield f"what goes down: {_label_down(parties, str(job.get('label')))}"
     for name, words in EXTRAS.items():
         if job.get(name) not in (None, False, "none"):
             yield f"{name}: {words}"
@@ -134,11 +136,17 @@ def describe_run(run: RunReleases, asked_by: str, policy: SitePolicy) -> str:
     parts.append(f"{about} with numbers about us alone" + (f": {told}" if told else ""))
     if run.withheld:
         parts.append(f"{_count(run.withheld, 'answer')} with small cells withheld")
+    if run.label_to:
+        parts.append(f"down went {_label_down(run.label_to, run.label)}")
     if run.errors:
         parts.append(f"{_count(run.errors, 'order')} refused or failed, of {policy.errors}")
     parts.append(f"budget of the run: {run.exchanges} of {policy.exchanges}")
     about_label = f", about {run.label}" if run.label else ""
     return f"run {run.run}, {day.day} {day:%B %Y}, asked by {asked_by}{about_label}: {'; '.join(parts)}"
+
+
+def _label_down(parties: Iterable[str], label: str) -> str:
+    return f"slopes that tell {_listed(parties)} the label {label} of everyone in common and, about, the pooled scores"
 
 
 def _listed(names: Any) -> str:

@@ -44,6 +44,7 @@ from fedpact.federation.rules import (
     check,
     constraints_of,
     method_stated,
+    told_labels,
 )
 from fedpact.federation.secure_sum import Peers
 from fedpact.types import Buffer
@@ -177,6 +178,7 @@ class Gate:
             "held_out": _held_out(charter.job),
             "method": method_stated(charter.job),
             "label": str(charter.job.get("label") or ""),
+            "label_to": told_labels(charter.job, charter.owners, self.policy.name),
         }
         changed = self._compare_rows(facts["data"], rows)
         approved = self._is_approved(job)

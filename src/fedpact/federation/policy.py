@@ -77,6 +77,12 @@ class SitePolicy:
         "columns that may go to the coordinator row by row: label and group of a vertical task; parties learn labels",
         (),
     )
+    label_to: tuple[str, ...] = _key(
+        "allow",
+        "texts",
+        "parties that may learn everyone's label, which a vertical job about it tells every other party",
+        (),
+    )
     alignments: tuple[str, ...] = _key("allow", "texts", "ways to align parties that it takes part in", ("private",))
     tasks: tuple[str, ...] = _key("allow", "texts", "tasks that may run", ())
     methods: tuple[str, ...] = _key(

@@ -22,6 +22,7 @@ class RunReleases:
 
     charter:   digest of its charter; job: of its job
     exchanges: answers; told: of them, those that tell numbers of this owner alone, by field; sums: numbers in sums
+    label_to:  parties that learn everyone's label from this owner
     bare:      answers with sums that no mask covers; rows: the fewest effective rows behind a sum
     steps:     how often each was answered; models: digests of those that the owner has concluded with
     """
@@ -33,6 +34,7 @@ class RunReleases:
     coordinator: str = ""
     owners: tuple[str, ...] = ()
     label: str = ""
+    label_to: tuple[str, ...] = ()
     method: str = ""
     data: str = ""
     exchanges: int = 0
@@ -80,6 +82,7 @@ class Releases:
             facts = {name: entry[name] for name in known & entry.keys()}
             begun = RunReleases(entry["run"], entry["charter"], entry["job"], entry["time"], **facts)
             begun.owners = tuple(entry["owners"])
+            begun.label_to = tuple(entry.get("label_to", ()))
             self.runs[begun.run] = begun
         elif event == "answer":
             self.runs[entry["run"]].note(entry)

@@ -6,7 +6,7 @@ They are judged in the owner's own process (`fedpact.federation.gate`), before a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -170,6 +170,7 @@ ABOUT_RUN: tuple[Rule[Charter], ...] = (
     Rule("peers", "FP-REFUSED-003", lambda p, run: set(run.owners) <= {p.name, *p.peers}),
     Rule("owners", "FP-REFUSED-004", lambda p, run: len(set(run.owners)) >= p.owners),
     Rule("tasks", "FP-REFUSED-005", lambda p, run: run.task in p.tasks),
+    Rule("label_to", "FP-REFUSED-655", lambda p, run: set(told_labels(run.job, run.owners, p.name)) <= {*p.label_to}),
 )
 #: Rules about a run in the light of what came before.
 ABOUT_PAST: tuple[Rule[Past], ...] = (
@@ -303,6 +304,13 @@ def columns_sent(task: Mapping[str, Any], owner: str) -> set[str]:
     if not is_vertical(task):
         return set()
     return held_here(task, "label", owner) | held_here(task, "group", owner)
+
+
+def told_labels(job: Mapping[str, Any], owners: Sequence[str], owner: str) -> list[str]:
+    """Parties that learn everyone's label from this owner: what a vertical job sends down to them are slopes of it."""
+    if not is_vertical(job) or not labels_used(job, owner):
+        return []
+    return [other for other in owners if other != owner]
 
 
 def constraints_of(task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
