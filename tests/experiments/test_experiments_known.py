@@ -37,6 +37,15 @@ def test_auto_claims_nothing_false(seed: int) -> None:
         assert status == draw_known(seed).ending
 
 
+@pytest.mark.parametrize("seed", [96, pytest.param(80, marks=pytest.mark.slow)])
+def test_squares_that_touch_zero_are_handed_over(seed: int) -> None:
+    """Their prices grow until no owner can solve a proximal step: Algorithm 1 goes on, within the same exchanges."""
+    known = draw_known(seed)
+    answer = fp.solve(known.problem, tol=1e-6, relative=True, w0=known.start, max_rounds=1000)
+    assert answer.status == "solved"
+    assert answer.rounds <= 1000
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_no_method_claims_what_is_not_so(method: str) -> None:

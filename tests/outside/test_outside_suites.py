@@ -53,3 +53,11 @@ def test_small_problems_take_few_exchanges(judged):
     suite, rows = judged
     slow = {row.problem for row in rows if row.right and row.variables <= SMALL and row.exchanges > MOST}
     assert slow == SLOW[suite]
+
+
+@pytest.mark.parametrize("name", ["sdp_1", "sdp_2", "expcone_socp_1"])
+def test_curved_cones_at_five_owners(name):
+    (one,) = (one for one in SUITES["cvxpy"]() if one.name == name)
+    row = judge(one, owners=5, rounds=ROUNDS)
+    assert row.right
+    assert row.exchanges <= MOST

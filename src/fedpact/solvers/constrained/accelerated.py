@@ -408,10 +408,13 @@ class Accelerated(Solver[Server]):
         state.judge = near or due or doubtful or last
 
     def _end(self, state: Server, failed: list[str]) -> Verdict | None:
-        """Given up when someone keeps failing, or the constraints stay missed: Algorithm 1 may prove a conflict."""
+        """Given up when someone keeps failing, or the constraints stay missed: Algorithm 1 may prove a conflict.
+
+        Prices grow without end where a constraint touches zero and has no multiplier; Algorithm 1 bears it longest.
+        """
         if state.violated and state.idle >= MISSED:
             return Verdict("stalled", "the constraints stay missed", then="proximal-al")
         if state.stuck < STUCK:
             return None
         reason = f"{', '.join(failed)} could not solve the proximal step; {ELSEWHERE}"
-        return Verdict("stalled", reason, then=self.fallback(state))
+        return Verdict("stalled", reason, then="proximal-al")

@@ -30,6 +30,8 @@ from fedpact.types import Matrix, Vector
 
 #: A slack starts at least this far inside its cone, relative to the size and slope of the constraint.
 ROOM = 0.01
+#: ... farther in a cone that ties rows together: near a curved boundary the first steps would be short.
+CURVED_ROOM = 1.0
 #: A multiplier starts at no more than this, where a constraint hardly moves with w: its products must stay finite.
 FLAT = 1e20
 #: Part of the way to the boundary of its cone that a slack or multiplier goes at most.
@@ -157,7 +159,9 @@ def cone_of(share: Share, coupled: Cone | None = None) -> Cone:
 def first_pair(cone: Cone, local: Local, holders: int) -> tuple[Vector, Vector]:
     """A slack inside the cone near -c, and a multiplier whose pull is as strong as that of the holder's objective."""
     worth = np.minimum(cone.sensitivity(local.jacobian), FLAT)
-    slack = cone.move_inside(-local.value, ROOM * np.maximum(1 / worth, np.abs(local.value)))
+    rooms = [ROOM if isinstance(block, Nonnegative | Zero) else CURVED_ROOM for block in cone.blocks]
+    room = np.repeat(rooms, [block.dim for block in cone.blocks])
+    slack = cone.move_inside(-local.value, room * np.maximum(1 / worth, np.abs(local.value)))
     strength = float(np.linalg.norm(local.gradient)) or 1 / holders
     return slack, strength * worth * cone.identity()
 

@@ -35,6 +35,8 @@ SMALL = 1e-3
 LEFT = 10.0
 #: and this many times more than this part of their values at the start.
 SIZE = 0.1
+#: ... or when the slope is this many times larger than before, and than at the start.
+BLOWN_UP = 1e3
 #: Relative to the objective: a rise that is no more than its rounding is none.
 ROUNDING = 1e-10
 
@@ -172,6 +174,7 @@ class Pace:
             self.slow = 0
         else:
             self.slow += 1
+        self.damping = max(LEAST_DAMPING, self.damping / RELAX)  # what the barrier left would make them linear
         pays = now.usable and self.slow <= PATIENCE and worst <= WORSE * self.entry
         self.lowest = min(worst, self.lowest)
         if not pays:
@@ -224,7 +227,8 @@ class Pace:
         if good:
             self.damping = max(LEAST_DAMPING, used / RELAX)
         else:
-            self.damping = max(RELAX * used, DROPPED_DAMPING)
+            raised = RELAX**2 if self._blows_up(base, now) else RELAX
+            self.damping = max(raised * used, DROPPED_DAMPING)
         self.keep = good
         self.back = not good
         self.rest = max(self.rest - 1, 0)
@@ -238,7 +242,13 @@ class Pace:
         """Not both residuals more than doubled, nor were the constraints left by far. What is small anyway may grow."""
         small = max(base.complementarity, SMALL * self.first)
         doubled = now.stationarity > 2 * max(base.stationarity, small) and now.miss > 2 * max(base.miss, small)
-        return not doubled and now.miss <= LEFT * max(base.miss, small, SIZE * self.size)
+        if doubled or self._blows_up(base, now):
+            return False
+        return now.miss <= LEFT * max(base.miss, small, SIZE * self.size)
+
+    def _blows_up(self, base: Sums, now: Sums) -> bool:
+        """Whether the slope became huge, as that of an exponential does where a step is too long."""
+        return now.stationarity > BLOWN_UP * max(base.stationarity, self.first)
 
     def worth_judging(self, now: Sums, tol: tuple[float, float]) -> bool:
         close = now.residual <= max(JUDGED * max(tol), JUDGED_NEAR * NEAR * self.first)
