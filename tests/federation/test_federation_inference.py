@@ -43,7 +43,7 @@ def test_sums_are_masked_and_slopes_of_a_constraint_that_binds_are_counted_as_to
             continue
         (entry,) = answers(tmp_path, owner)
         assert entry["masked"]
-        told = {"own_system", "own_spread", "own_score"} if np.any(price) else set()
+        told = {"own_system", "own_spread", "own_score", "own_curvature"} if np.any(price) else set()
         assert set(entry["told"]) == {*told, "near"}
     assert any(np.any(price) for price in found.prices.values())
 

@@ -146,8 +146,10 @@ def test_cox_under_a_coefficient_bound_and_a_loss_bound_at_one_owner_is_the_pool
     assert min(price_of_bound, price_of_loss) > 0.01
     summary = found.summary()
     assert summary["dose"].se == 0
-    assert summary["server: coefficient of dose"].se > 0
     assert summary["clinic 0: mean loss"].se > 0
+    # The loss bound is so close to the least loss of 0's rows that the other price follows it in no straight line.
+    assert np.isnan(summary["server: coefficient of dose"].se)
+    assert any("no standard error of" in note and "coefficient of dose" in note for note in summary.notes)
 
 
 def test_prices_of_coefficients_are_in_the_units_of_the_columns() -> None:

@@ -12,11 +12,14 @@ import pytest
 from example_records import HOSTILE, ended, hostile, infeasible, solved, with_server
 
 from fedpact.report import numbers, sections, wording
+from fedpact.report.content import NONE
 from fedpact.report.course import charts
+from fedpact.report.measures import tabulate
 from fedpact.report.page import markdown, page, plain
 from fedpact.report.prices import describe_prices
 from fedpact.report.record import Record, Step
 from fedpact.solvers.solution import Status
+from fedpact.statistics import Estimate
 
 VOID = {"meta", "path", "circle", "rect"}
 
@@ -361,3 +364,9 @@ def test_a_course_with_holes() -> None:
     assert [t for t, _ in found.column(caption, "Stationarity")][1] == "∞"
     only = replace(solved(), history=(lost,))
     assert [chart.key for chart in charts(only)] == ["certificate", "bytes"]  # a tolerance, a count
+
+
+def test_an_interval_without_an_upper_end_says_so() -> None:
+    """... and no number that is not known is taken for one that has no end."""
+    table = tabulate("Prices", "Constraint", [Estimate("loss", 5.0, 4.0, 1.25, math.nan, 2.0, math.inf)])
+    assert [one.text for one in table.rows[0]][-3:] == [NONE, "2.0000", "∞"]

@@ -8,6 +8,7 @@ import pytest
 import fedpact as fp
 from fedpact.errors import FedpactError
 from fedpact.solvers.equations import Inferred
+from fedpact.solvers.inference import infer_solution
 from fedpact.statistics import Summary
 
 SIZES = (300, 500, 200)
@@ -184,7 +185,8 @@ def test_prices_and_coefficients_under_a_loss_bound_vary_as_the_sandwich_says() 
         return problem, fp.solve(problem, tol=1e-12)
 
     problem, answer = solve(np.ones(60))
-    summary = answer.summary(problem)
+    covariance = infer_solution(answer, problem, "sandwich", None).covariance
+    assert covariance is not None
     assert answer.multipliers[1][0] > 0.1
     moved = []
     step = 1e-4
@@ -197,8 +199,7 @@ def test_prices_and_coefficients_under_a_loss_bound_vary_as_the_sandwich_says() 
             ends.append(np.append(found.w, found.multipliers[1]))
         moved.append((ends[0] - ends[1]) / (2 * step))
     errors = np.sqrt(30 / 29 * np.sum(np.square(moved), axis=0))  # unbiased at owners of 30 rows
-    told = [one.se for one in (*summary.coefficients, *summary.prices)]
-    np.testing.assert_allclose(told, errors, rtol=1e-4)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), errors, rtol=1e-4)
 
 
 def test_private_variables_are_eliminated_as_columns_of_the_owner_would_be() -> None:
@@ -276,13 +277,68 @@ def test_what_is_not_covered_is_said_in_words() -> None:
         assert any(words in note for note in answer.summary(problem).notes), words
 
 
-def test_a_bound_that_binds_weakly_or_nearly_is_named() -> None:
+def test_a_bound_that_nearly_binds_is_named_and_one_that_hardly_binds_has_a_price_that_may_be_zero() -> None:
     X, y = rows_of("logistic")
     free = fp.solve(pooled("logistic", X, y), tol=1e-9).w[1]
-    for limit, words in ((free + 0.01, "weakly"), (free - 0.01, "does not bind")):
-        problem = pooled("logistic", X, y, bounded(limit))
-        notes = fp.solve(problem, tol=1e-9).summary(problem).notes
-        assert any(words in note for note in notes)
+    problem = pooled("logistic", X, y, bounded(free - 0.01))
+    assert any("does not bind" in note for note in fp.solve(problem, tol=1e-9).summary(problem).notes)
+    problem = pooled("logistic", X, y, bounded(free + 0.01))
+    summary = fp.solve(problem, tol=1e-9).summary(problem)
+    assert summary.notes == ()
+    assert summary["server[0]"].low < 0 < summary["server[0]"].high
+
+
+def near_least(room: float) -> fp.FederatedProblem:
+    """A loss bounded by its least value and `room`."""
+    draw = np.random.default_rng(3)
+    X = draw.standard_normal((60, 2))
+    y = X @ [1.0, -0.5] + draw.standard_normal(60)
+    loss = fp.functions.SquaredLoss(X[:30], y[:30])
+    other = fp.functions.SquaredLoss(X[30:], y[30:] + 1.5 * X[30:, 0])
+    least = loss.value(np.linalg.lstsq(X[:30], y[:30], rcond=None)[0].astype(float))
+    bound = fp.Constraint(fp.functions.as_map(loss - (least + room)), fp.cones.Nonnegative(1))
+    shares = [fp.Share(0.5 * loss, bound, name="clinic 0"), fp.Share(0.5 * other, name="clinic 1")]
+    return fp.FederatedProblem(shares)
+
+
+@pytest.mark.parametrize("room", [0.002, 0.02, 0.1])
+def test_curvature_is_one_over_twice_the_room_that_a_bound_leaves(room: float) -> None:
+    problem = near_least(room)
+    answer = fp.solve(problem, tol=1e-10)
+    found = infer_solution(answer, problem, "sandwich", None)
+    assert found.doubts is not None
+    # Against prices of bounds a little apart: their slope, and how it changes within one standard error.
+    step = 1e-3 * room
+    prices = [fp.solve(near_least(room + far), tol=1e-12).multipliers[1][0] for far in (-step, 0.0, step)]
+    slope = (prices[2] - prices[0]) / (2 * step)
+    change = (prices[2] - 2 * prices[1] + prices[0]) / step**2
+    noise = np.sqrt(np.diag(found.doubts.vary.covariance))[-1] / abs(slope)
+    assert found.doubts.bends[0] == pytest.approx(noise / (2 * room), rel=1e-3)
+    assert -change / slope * noise == pytest.approx(3 * found.doubts.bends[0], rel=0.1)
+
+
+def test_a_bound_close_to_the_least_attainable_loss_bends_the_interval_of_its_price() -> None:
+    problem = near_least(0.005)
+    summary = fp.solve(problem, tol=1e-9).summary(problem)
+    price = summary["clinic 0[0]"]
+    assert 0 < price.low < price.estimate
+    assert price.high == np.inf
+    assert any("clinic 0 is close to the least" in note for note in summary.notes)
+    assert np.isnan(summary["w[0]"].se)
+    assert any("no standard error of w[0]" in note for note in summary.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("price", [0.5, 5.0, 50.0])
+def test_intervals_near_the_least_attainable_loss_hold_or_are_refused(price: float) -> None:
+    """Intervals of prices as if they were normal hold ever less often; those of the table do not."""
+    bench = pytest.importorskip("fedpact_experiments.bench.inference")
+    found, straight = bench.cover_near(price, 500, 120, 7)
+    error = 2.5 * np.sqrt(0.95 * 0.05 / found.all_bind)
+    assert found.prices == pytest.approx(0.95, abs=error)
+    assert found.coefficients_lowest > 0.95 - error
+    assert (found.refused > 0.5) == (price > 1)
+    assert (straight.prices < 0.9) == (price > 1)
 
 
 def test_slopes_of_a_constraint_on_few_rows_stay_with_the_owner() -> None:
@@ -298,6 +354,7 @@ def test_slopes_of_a_constraint_on_few_rows_stay_with_the_owner() -> None:
         own_system=np.ones((1, 3)),
         own_spread=np.ones((1, 3)),
         own_score=np.zeros(1),
+        own_curvature=np.zeros(1),
         cell=4,
     )
     assert reply.withhold(5).uncovered == "withheld"

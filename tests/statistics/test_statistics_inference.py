@@ -65,3 +65,16 @@ def test_a_table_shows_names_notes_and_ratios() -> None:
     assert ratio.high == pytest.approx(np.exp(summary["dose"].high))
     with pytest.raises(KeyError):
         summary["other"]
+
+
+def test_a_bent_interval_is_that_of_one_over_a_root() -> None:
+    """A price 1 / sqrt(room), room 4 with standard error 0.5 or 3: the ends are those of the interval of the room."""
+    for error in (0.5, 3.0):
+        for sign in (1, -1):
+            se = 0.5 * 4**-1.5 * error
+            one = Estimate.of("price", sign * 0.5, se, 0.95, np.inf, error / (2 * 4))
+            far = 1.959963984540054 * error
+            ends = [(4 + far) ** -0.5, (4 - far) ** -0.5 if far < 4 else np.inf]
+            assert [one.low, one.high] == pytest.approx(sorted(sign * end for end in ends), rel=1e-12)
+    straight = Estimate.of("price", 0.5, 0.1, 0.95, np.inf, 1e-9)
+    assert straight.high == pytest.approx(Estimate.of("price", 0.5, 0.1, 0.95, np.inf).high, rel=1e-8)

@@ -65,7 +65,7 @@ def tabulate(caption: str, head: str, estimates: Sequence[Coefficient | Estimate
     rows = []
     for one in estimates:
         numbers = (one.estimate, one.se, one.z, one.p, one.low, one.high)
-        cells = [cell(value) if math.isfinite(value) else Cell(NONE) for value in numbers]
+        cells = [Cell(NONE) if math.isnan(value) else cell(value) for value in numbers]
         rows.append((Cell(one.name), *cells))
     return Table(caption, (head, "Estimate", "Standard error", "z", "p", "95 % low", "95 % high"), tuple(rows))
 

@@ -47,6 +47,7 @@ class Inferred(Reply):
     squares:    of residuals; dispersed: whether the model has a dispersion that they estimate
     own_system: rows of its own constraints that bind, in K: derivatives by (w, coupled, their own prices)
     own_spread: the same in S; own_score: values of these constraints
+    own_curvature: how curved they are along their slopes, see `_Part.curvature`
     alone:      1 where its objective is of one row, whose spread is not known
     near:       how many of its constraints do not bind but nearly do
     cell:       rows that its own constraints rest on, at least; it stays with the owner
@@ -64,6 +65,7 @@ class Inferred(Reply):
     own_system: Matrix
     own_spread: Matrix
     own_score: Vector
+    own_curvature: Vector
     near: int = 0
     cell: int = 0
     uncovered: str = ""
@@ -85,6 +87,7 @@ class Inferred(Reply):
             own_system=own,
             own_spread=own,
             own_score=np.zeros(0),
+            own_curvature=np.zeros(0),
             uncovered=why,
         )
 
@@ -150,6 +153,7 @@ def part_of(share: Share, point: Vector, price: Vector, order: Infer, known: boo
         own_system=system[size:],
         own_spread=spread[size:],
         own_score=score[size:],
+        own_curvature=part.curvature(),
         near=part.count_near(),
         cell=part.cell(),
     )
@@ -267,6 +271,28 @@ class _Part:
         """The outer products of what single rows add, summed."""
         moved = self._moved(centred=False)[:, self.places]
         return np.asarray(moved.T @ moved)
+
+    def curvature(self) -> Vector:
+        """Of each own constraint that binds 1 / (g' H^-1 g), g and H its gradient and Hessian; 0 where it is straight.
+
+        To second order that is one over twice the room between its bound and the least value it could have.
+        """
+        found = np.zeros(self.binding.size)
+        if self.share.constraint is None:
+            return found
+        function = self.share.constraint.function
+        jacobian = function.jacobian(self.point)
+        for place, j in enumerate(self.binding):
+            hessian = function.weighted_hessian(self.point, np.eye(self.price.size)[j])
+            size = np.sqrt(np.abs(np.diag(hessian)))
+            if not size.any():
+                continue
+            size[size == 0] = 1.0  # a unit of its own for every column, so that none hides behind another's
+            curved, axes = np.linalg.eigh(hessian / np.outer(size, size))
+            curved = np.maximum(np.abs(curved), np.finfo(float).eps)
+            room = float(np.sum((axes.T @ (jacobian[j] / size)) ** 2 / curved))
+            found[place] = 1 / room if room > 0 else 0.0
+        return found
 
     def _moved(self, centred: bool) -> Matrix:
         """By how much each row moves each left side, (rows, unknowns)."""

@@ -59,6 +59,9 @@ UNSETTLED = 0.5
 DIGITS = 1e-3
 #: A direction is fixed by constraints where no more than this part of it is free.
 FREE = 1e-9
+#: A bound whose room varies by more than this part of twice itself, in one standard error, is near the least value: the
+#: slope of the price along that error changes by three times as much.
+CROWDED = 0.1
 #: Fewer owners than this make standard errors clustered by owner unreliable.
 CLUSTERS = 20
 
@@ -71,12 +74,14 @@ class Doubts:
     scatter: the same with rows taken about zero and not about means
     free:    directions of w that constraints which depend on no row leave open, one a column
     alone:   whether owners have one row: a price that binds moves the means about which their spread should be taken
+    bends:   of each price: one standard error of the room that its bound leaves, in units of twice this room
     """
 
     vary: Sandwich
     scatter: Sandwich
     free: Matrix
     alone: bool
+    bends: Vector
 
     def fixed(self, of: Matrix) -> NDArray[np.bool_]:
         """Which rows of `of` @ (w, prices) such constraints determine."""
@@ -88,6 +93,21 @@ class Doubts:
     def of_prices(self, of: Matrix) -> NDArray[np.bool_]:
         """Which rows are about prices that owners with one row leave open."""
         return np.asarray(self.alone & of[:, len(self.free) :].any(axis=1))
+
+    def crowded(self, of: Matrix) -> NDArray[np.bool_]:
+        """Which rows a bound near the least attainable value moves by so much, and in no straight line.
+
+        A price's own bound bends its interval instead. Another bound j changes what it moves, by K^-1 e_j for each unit
+        of its room, by the part `bends` within one standard error of this room.
+        """
+        dim = len(self.free)
+        errors = np.sqrt(np.maximum(np.diag(of @ self.vary.covariance @ of.T), 0.0))
+        prices = np.sqrt(np.maximum(np.diag(self.vary.covariance)[dim:], 0.0))
+        own = np.abs(np.diag(self.vary.inverse)[dim:])
+        noise = np.divide(prices, own, out=np.zeros_like(prices), where=own > 0)
+        moved = np.abs(of @ self.vary.inverse[:, dim:]) * noise * self.bends
+        moved[of[:, dim:] != 0] = 0.0
+        return np.asarray((moved > CROWDED * errors[:, None]).any(axis=1))
 
     def rounded(self, of: Matrix) -> NDArray[np.bool_]:
         """The variances of which rows rounding may have made, in either of the two."""
@@ -183,7 +203,10 @@ class Inference:
             covariance = np.full((len(values), len(values)), np.nan)
             if self.covariance is not None:
                 covariance, notes = self._vary(whole, called)
-            found = estimates(called, values, covariance, level, self.degrees)
+            bends = np.zeros(len(called))
+            if self.doubts is not None:
+                bends[len(names) : len(names) + len(binding)] = self.doubts.bends
+            found = estimates(called, values, covariance, level, self.degrees, bends)
         prices = len(names) + len(binding)
         rates = tuple(replace(one, z=math.nan, p=math.nan) for one in found[prices:])  # nobody asks if they are zero
         every = (*notes, *self.caveats)
@@ -199,11 +222,12 @@ class Inference:
         unsettled = self.doubts.unsettled(of, self.shift[:, 1]) & ~fixed
         rounded = self.doubts.rounded(of) & ~fixed & ~unsettled
         alone = self.doubts.of_prices(of)
+        crowded = self.doubts.crowded(of) & ~fixed & ~unsettled & ~rounded
         notes = []
-        for words, which in ((SEPARATED, unsettled), (ROUNDED, rounded), (PRICED_ALONE, alone)):
+        for words, which in ((SEPARATED, unsettled), (ROUNDED, rounded), (PRICED_ALONE, alone), (CROWDS, crowded)):
             if which.any():
                 notes.append(words.format(", ".join(name for name, one in zip(called, which, strict=True) if one)))
-        for value, which in ((0.0, fixed), (np.nan, rounded | unsettled | alone)):
+        for value, which in ((0.0, fixed), (np.nan, rounded | unsettled | alone | crowded)):
             covariance[which] = value
             covariance[:, which] = value
         return covariance, notes
@@ -260,6 +284,7 @@ class _Equations:
     score: Vector
     binding: tuple[tuple[str, int], ...]
     prices: Vector
+    curvature: Vector
 
 
 def _gather(order: Infer, parts: Mapping[str, Inferred], total: Inferred) -> _Equations:
@@ -276,6 +301,7 @@ def _gather(order: Infer, parts: Mapping[str, Inferred], total: Inferred) -> _Eq
     score[:common] = total.score
     binding = [(TOGETHER, int(j)) for j in np.flatnonzero(order.coupled)]
     prices = [order.coupled[order.coupled != 0]]
+    curvature = [np.zeros(len(binding))]
     start = common
     for name, price in split_prices(order).items():
         rows = slice(start, start + int(np.count_nonzero(price)))
@@ -287,7 +313,8 @@ def _gather(order: Infer, parts: Mapping[str, Inferred], total: Inferred) -> _Eq
         score[rows] = parts[name].own_score
         binding += [(name, int(j)) for j in np.flatnonzero(price)]
         prices.append(price[price != 0])
-    return _Equations(system, spread, scatter, score, tuple(binding), np.concatenate(prices))
+        curvature.append(parts[name].own_curvature)
+    return _Equations(system, spread, scatter, score, tuple(binding), np.concatenate(prices), np.concatenate(curvature))
 
 
 def _conclude(
@@ -325,7 +352,7 @@ def _conclude(
         return replace(nothing, notes=(SINGULAR,))
     shift = np.asarray(np.linalg.solve(system, np.column_stack([pull, equations.score + pull])))
     alone = kind == "sandwich" and total.alone > 0
-    doubts = Doubts(vary, scatter, _find_free(equations, dim), alone)
+    doubts = Doubts(vary, scatter, _find_free(equations, dim), alone, _bend(vary, equations.curvature))
     covariance = vary.covariance
     fixed = doubts.fixed(np.eye(len(system)))
     covariance[fixed] = 0.0
@@ -333,10 +360,17 @@ def _conclude(
     found = Inference(
         order.w, equations.prices, equations.binding, covariance, kind, degrees, (), shift=shift, doubts=doubts
     )
-    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    notes = [*_note_weak(found, errors), *_note_near(found, server, parts)]
+    notes = [*_note_least(found, doubts.bends), *_note_near(found, server, parts)]
     notes += [*_note_owners(kind, parts), *_note_alone(kind, total)]
     return replace(found, notes=tuple(notes))
+
+
+def _bend(vary: Sandwich, curvature: Vector) -> Vector:
+    """One standard error of the room that each bound leaves, in units of twice this room."""
+    price = vary.inverse.shape[0] - curvature.size
+    errors = np.sqrt(np.maximum(np.diag(vary.covariance)[price:], 0.0))
+    slope = np.abs(np.diag(vary.inverse)[price:])  # by how much the price changes for a unit of its bound
+    return np.divide(curvature * errors, slope, out=np.zeros_like(errors), where=slope > 0)
 
 
 def _find_free(equations: _Equations, dim: int) -> Matrix:
@@ -358,6 +392,10 @@ ALONE += " wide where they differ"
 PRICED_ALONE = "no standard error of {}: owners have one row, about whose mean nothing is known"
 NEAR = "a constraint of {} does not bind, but is within two standard errors of it: on other rows it might; a bootstrap"
 NEAR += " counts that"
+LEAST = "the bound of constraint {} of {} is close to the least that its rows could attain: its price is far from"
+LEAST += " normal, so its interval is longer upwards, and without an end where other rows might not attain the bound;"
+LEAST += " its standard error, z and p do not say that; a looser bound would help"
+CROWDS = "no standard error of {}: a bound close to the least that its rows could attain moves it, in no straight line"
 SINGULAR = "no standard errors: the rows do not determine all coefficients (collinear columns, such as all levels of a"
 SINGULAR += " category beside an intercept, or constraints that say the same)"
 PENALTY = (
@@ -380,16 +418,10 @@ def _scale_spread(kind: str, parts: Mapping[str, Inferred], total: Inferred, fre
     return 1.0, math.inf
 
 
-def _note_weak(found: Inference, errors: Vector) -> list[str]:
-    """Constraints that bind by a price which may be zero."""
-    notes = []
-    for (holder, row), price, error in zip(found.binding, found.prices, errors[found.w.size :], strict=True):
-        if abs(price) < WEAK * error:
-            notes.append(
-                f"constraint {row} of {holder} binds only weakly (its price may be zero): on other rows it might not "
-                "bind, and the intervals here assume that it does; a bootstrap does not"
-            )
-    return notes
+def _note_least(found: Inference, bends: Vector) -> list[str]:
+    """Constraints whose bound is so close to the least attainable value that their price is far from normal."""
+    close = zip(found.binding, bends, strict=True)
+    return [LEAST.format(row, holder) for (holder, row), bend in close if bend > CROWDED]
 
 
 def _note_near(found: Inference, server: Share, parts: Mapping[str, Inferred]) -> list[str]:

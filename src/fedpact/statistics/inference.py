@@ -36,16 +36,31 @@ class Estimate:
     high: float
 
     @classmethod
-    def of(cls, name: str, estimate: float, se: float, level: float, degrees: float) -> Estimate:
-        """degrees: of freedom of Student's t; infinite: the normal distribution"""
+    def of(cls, name: str, estimate: float, se: float, level: float, degrees: float, bend: float = 0.0) -> Estimate:
+        """degrees: of freedom of Student's t; infinite: the normal distribution. bend: see `_reach`"""
         if math.isnan(se):
             return cls(name, estimate, se, math.nan, math.nan, math.nan, math.nan)
         if se == 0:
             return cls(name, estimate, se, math.nan, math.nan, estimate, estimate)
         z = estimate / se
         p = 2 * float(stats.t.sf(abs(z), degrees))
-        width = float(stats.t.ppf(0.5 + level / 2, degrees)) * se
-        return cls(name, estimate, se, z, p, estimate - width, estimate + width)
+        quantile = float(stats.t.ppf(0.5 + level / 2, degrees))
+        side = math.copysign(se, estimate)
+        low, high = sorted(estimate + side * _reach(far, bend) for far in (-quantile, quantile))
+        return cls(name, estimate, se, z, p, low, high)
+
+
+def _reach(quantile: float, bend: float) -> float:
+    """How many standard errors an end of an interval lies from the estimate, where normal noise is bent.
+
+    A price goes as one over the root of the room that its bound leaves above the least attainable value, and this room
+    is what has normal noise. bend: one standard error of the room, in units of twice the room; 0: a straight line.
+    Infinite where no room may be left.
+    """
+    left = 1 - 2 * bend * quantile
+    if bend == 0 or left <= 0:
+        return quantile if bend == 0 else math.inf
+    return math.expm1(-0.5 * math.log(left)) / bend
 
 
 #: Equations whose solution would have this relative error, from rounding alone, do not determine it.
@@ -151,12 +166,18 @@ class Summary:
 
 
 def estimates(
-    names: Sequence[str], values: Vector, covariance: Matrix, level: float, degrees: float
+    names: Sequence[str],
+    values: Vector,
+    covariance: Matrix,
+    level: float,
+    degrees: float,
+    bends: Vector | None = None,
 ) -> tuple[Estimate, ...]:
-    """Estimates with the standard errors that their covariance has on its diagonal."""
+    """Estimates with the standard errors that their covariance has on its diagonal. bends: see `Estimate.of`"""
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    each = zip(names, values.tolist(), errors.tolist(), strict=True)
-    return tuple(Estimate.of(name, value, se, level, degrees) for name, value, se in each)
+    bent = np.zeros(len(values)) if bends is None else bends
+    each = zip(names, values.tolist(), errors.tolist(), bent.tolist(), strict=True)
+    return tuple(Estimate.of(name, value, se, level, degrees, bend) for name, value, se, bend in each)
 
 
 def estimates_of_draws(names: Sequence[str], values: Vector, draws: Matrix, level: float) -> tuple[Estimate, ...]:

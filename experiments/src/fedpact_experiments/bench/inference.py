@@ -43,7 +43,10 @@ coefficients, prices: share of the intervals that hold the truth, over all of th
 of a single one. A coefficient that its own bound fixes has no interval. all bind: repetitions in which all constraints
 bind that do in the population; the others are left out. sandwich: rows independent, owners given. hc0: the same without
 centring at the mean of each owner, as for rows of one population. forgotten: the sandwich of the model as if nothing
-had been bounded. nothing, 5 rows an owner: one logistic model that is right for all, 400 rows in all.
+had been bounded. nothing, 5 rows an owner: one logistic model that is right for all, 400 rows in all. a loss at a price
+of 50: a bound close to the least loss that the owner's rows attain, 500 rows an owner; refused: coefficients without a
+standard error, which count as held; no end: prices whose interval goes on for ever; straight: the sandwich of all of
+them, prices as if they were normal. Where other rows do not attain the bound, the repetition is left out.
 """
 
 
@@ -63,6 +66,8 @@ class Coverage:
     prices_lowest: float | None
     prices_highest: float | None
     note: str = ""
+    refused: float = 0.0
+    endless: float | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,10 @@ DESIGNS: dict[str, Design] = {
     "a loss and two coefficients": Design(8, {0: 0.5}, {1: 0.06, 2: 0.06}),
 }
 METHODS = ("sandwich", "hc0", "forgotten")
+#: Prices of a loss bound, the last two near the least loss that 500 rows attain; kinds of standard errors there.
+PRICES = (0.5, 5.0, 50.0)
+NEAR_ROWS = 500
+NEAR_METHODS = ("sandwich", "straight")
 COLUMNS = {
     "bounded": cell("problem"),
     "standard errors": cell("method"),
@@ -156,6 +165,8 @@ COLUMNS = {
     "prices": cell("prices", "{:.3f}".format),
     "lowest price": cell("prices_lowest", "{:.3f}".format),
     "highest price": cell("prices_highest", "{:.3f}".format),
+    "refused": cell("refused", "{:.2f}".format),
+    "no end": cell("endless", "{:.2f}".format),
 }
 
 
@@ -167,7 +178,7 @@ ROWS = 400
 def cover_small(rows: int, repetitions: int, seed: int) -> Iterator[Coverage]:
     """Whether intervals hold with owners of `rows` rows each, of one population, by kind of standard errors."""
     owners = ROWS // rows
-    held: dict[str, list[Vector]] = {"sandwich": [], "hc0": []}
+    told: dict[str, list[Sequence[Estimate]]] = {"sandwich": [], "hc0": []}
     for number in range(repetitions):
         draw = np.random.default_rng([seed, rows, number])
         X = CELLS[draw.choice(len(CELLS), ROWS)]
@@ -178,13 +189,15 @@ def cover_small(rows: int, repetitions: int, seed: int) -> Iterator[Coverage]:
             shares.append(fp.Share(LogisticLoss(X[own], y[own]) / owners, name=f"owner {i}"))
         problem = fp.FederatedProblem(shares)
         answer = fp.solve(problem, tol=TOL)
-        for method, hits in held.items():
-            summary = answer.summary(problem, covariance=method, level=LEVEL)
-            pairs = zip(summary.coefficients, CENTRE, strict=True)
-            hits.append(np.array([_holds(one, value) for one, value in pairs]))
-    for method, hits in held.items():
-        found = _summarize(f"nothing, {rows} rows an owner", method, repetitions, np.array(hits))
-        yield replace(found, owners=owners)
+        for method, found in told.items():
+            found.append(answer.summary(problem, covariance=method, level=LEVEL).coefficients)
+    for method, found in told.items():
+        yield replace(_summarize(f"nothing, {rows} rows an owner", method, repetitions, found, CENTRE), owners=owners)
+
+
+def cover_near(price: float, rows: int, repetitions: int, seed: int) -> Iterator[Coverage]:
+    """Whether intervals hold where a loss bound has this price: the higher, the closer to the least attainable loss."""
+    yield from cover(f"a loss at a price of {price:g}", Design(2, {0: price}), repetitions, rows, seed, NEAR_METHODS)
 
 
 @click.command()
@@ -211,26 +224,29 @@ def inference(designs: Sequence[str], repetitions: int, rows: int, quick: bool, 
         for size in SIZES:
             click.echo(f"{size} rows an owner: {repetitions} repetitions", err=True)
             yield from cover_small(size, repetitions, output.seed)
+        for price in PRICES:
+            click.echo(f"a price of {price:g}: {repetitions} repetitions", err=True)
+            yield from cover_near(price, NEAR_ROWS, repetitions, output.seed)
 
     table = Table(simulate(), COLUMNS, CAPTION, title="Coverage", text=("standard errors",))
     output.report(replace(table, section=lambda row: row.problem), title=TITLE, introduction=INTRODUCTION)
 
 
-def cover(name: str, design: Design, repetitions: int, rows: int, seed: int) -> Iterator[Coverage]:
+def cover(
+    name: str, design: Design, repetitions: int, rows: int, seed: int, methods: Sequence[str] = METHODS
+) -> Iterator[Coverage]:
     """Whether intervals hold, by kind of standard errors."""
-    methods = [method for method in METHODS if method != "forgotten" or design.prices.size]
-    hits: dict[str, list[Vector]] = {method: [] for method in methods}
+    used = [method for method in methods if method != "forgotten" or design.prices.size]
+    told: dict[str, list[Sequence[Estimate]]] = {method: [] for method in used}
     for number in range(repetitions):
         problem = design.problem(rows, np.random.default_rng([seed, number]))
         answer = fp.solve(problem, tol=TOL, max_rounds=200)
         if not answer.solved or np.count_nonzero(np.concatenate(answer.multipliers)) != design.prices.size:
             continue
-        for method in methods:
-            found = intervals(problem, answer, method)
-            truth = np.append(design.optimum, design.prices)
-            hits[method].append(np.array([_holds(one, value) for one, value in zip(found, truth, strict=False)]))
-    for method, held in hits.items():
-        yield _summarize(name, method, repetitions, np.array(held))
+        for method, found in told.items():
+            found.append(intervals(problem, answer, method))
+    for method, found in told.items():
+        yield _summarize(name, method, repetitions, found, np.append(design.optimum, design.prices))
 
 
 def intervals(problem: fp.FederatedProblem, answer: fp.Solution, method: str) -> tuple[Estimate, ...]:
@@ -240,24 +256,27 @@ def intervals(problem: fp.FederatedProblem, answer: fp.Solution, method: str) ->
         found = infer_solution(free, problem, "sandwich", None)
         # Without the prices the point solves nothing, which the table would say in the place of a standard error.
         return replace(found, doubts=None).summary(level=LEVEL).coefficients
+    if method == "straight":
+        straight = replace(infer_solution(answer, problem, "sandwich", None), doubts=None).summary(level=LEVEL)
+        return (*straight.coefficients, *straight.prices)
     summary = answer.summary(problem, covariance=method, level=LEVEL)
     return (*summary.coefficients, *summary.prices)
 
 
 def _holds(one: Estimate, truth: float) -> float:
+    """Whether the interval does, or there is none; NaN for what is fixed."""
     if one.se == 0:
         return np.nan
-    return float(one.low <= truth <= one.high)
+    return float(np.isnan(one.se) or one.low <= truth <= one.high)
 
 
-def _summarize(name: str, method: str, repetitions: int, held: Vector) -> Coverage:
+def _summarize(name: str, method: str, repetitions: int, told: Sequence[Sequence[Estimate]], truth: Vector) -> Coverage:
+    """told: coefficients and then prices, repetition by repetition"""
+    held = np.array([[_holds(one, value) for one, value in zip(found, truth, strict=False)] for found in told])
     rates = held.mean(axis=0)
     estimated = rates[:DIM][~np.isnan(rates[:DIM])]
     prices = rates[DIM:]
-    told: tuple[float | None, float | None, float | None] = (None, None, None)
-    if prices.size:
-        told = (float(prices.mean()), float(prices.min()), float(prices.max()))
-    return Coverage(
+    summary = Coverage(
         name,
         OWNERS,
         method,
@@ -266,5 +285,18 @@ def _summarize(name: str, method: str, repetitions: int, held: Vector) -> Covera
         float(estimated.mean()),
         float(estimated.min()),
         float(estimated.max()),
-        *told,
+        None,
+        None,
+        None,
+        refused=float(np.mean([[np.isnan(one.se) for one in found[:DIM]] for found in told])),
+    )
+    if not prices.size:
+        return summary
+    endless = float(np.mean([[np.isinf(one.high) for one in found[DIM:]] for found in told]))
+    return replace(
+        summary,
+        prices=float(prices.mean()),
+        prices_lowest=float(prices.min()),
+        prices_highest=float(prices.max()),
+        endless=endless,
     )
