@@ -24,6 +24,8 @@ from fedpact.types import Matrix, Vector
 
 #: Within so many standard errors of zero a price, or the room below a bound, may be zero: the bound may bind or not.
 WEAK = 1.96
+#: A curvature below zero by less than this part of the largest is rounding.
+CONVEX = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +275,7 @@ class _Part:
         return np.asarray(moved.T @ moved)
 
     def curvature(self) -> Vector:
-        """Of each own constraint that binds 1 / (g' H^-1 g), g and H its gradient and Hessian; 0 where it is straight.
+        """Of each own constraint that binds 1 / (g' H^-1 g), g its gradient, H its Hessian; 0 if straight, not convex.
 
         To second order that is one over twice the room between its bound and the least value it could have.
         """
@@ -289,7 +291,9 @@ class _Part:
                 continue
             size[size == 0] = 1.0  # a unit of its own for every column, so that none hides behind another's
             curved, axes = np.linalg.eigh(hessian / np.outer(size, size))
-            curved = np.maximum(np.abs(curved), np.finfo(float).eps)
+            if curved[0] < -CONVEX * curved[-1]:
+                continue  # a difference of losses, such as a gap, has no least value to be close to
+            curved = np.maximum(curved, np.finfo(float).eps)
             room = float(np.sum((axes.T @ (jacobian[j] / size)) ** 2 / curved))
             found[place] = 1 / room if room > 0 else 0.0
         return found

@@ -85,7 +85,10 @@ def test_several_attributes_bounded_losses_and_curvatures_of_each_column() -> No
     asked = fp.VerticalProblem(parties, made.y, group, 0.01, max_loss={0: 0.4}, regularizer=weights)
     table = solve(asked).summary(asked)
     assert len(table.prices) >= 2
-    np.testing.assert_allclose(errors_of(table), errors_of(horizontal(asked, "sandwich")), rtol=1e-8)
+    expected = errors_of(horizontal(asked, "sandwich"))
+    told = np.isfinite(expected)  # one coefficient is refused there, beside a bound close to the least attainable loss
+    assert told.sum() == len(told) - 1
+    np.testing.assert_allclose(errors_of(table)[told], expected[told], rtol=1e-8)
 
 
 def test_collinear_columns_have_the_errors_of_the_penalised_model_and_a_note() -> None:
