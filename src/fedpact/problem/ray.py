@@ -281,12 +281,14 @@ def judge_ray(
     ray: Vector,
     tol: float = 0.0,
     certified: bool = True,
+    convex: bool = True,
 ) -> float:
     """How far the ray is from one along which everything falls forever: 0 where it is one, else above; inf: no ray.
 
     total: of all holders
     tol: by how much constraints may be missed
     certified: w meets a certificate, which is overruled only where the fall is beyond the rounding of the gradient
+    convex: whether all functions are
     """
     missed = total.far_violation
     if coupled_cone is not None:
@@ -296,7 +298,7 @@ def judge_ray(
         risen = regularizer.value(w + reach * ray) - regularizer.value(w)
     if missed > tol or not math.isfinite(risen):
         return math.inf
-    if total.far_slope < total.slope - MARGIN * (total.terms + total.far_terms):
+    if convex and total.far_slope < total.slope - MARGIN * (total.terms + total.far_terms):
         return math.inf  # slopes of a convex function do not decrease: these are rounded away, far out
     growth = risen / reach
     rise = total.far_slope + growth

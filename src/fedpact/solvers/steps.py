@@ -527,7 +527,7 @@ def judge_afar(
     total = add_rays([own, told])
     h = problem.regularizer
     certified = certificate.meets(run.tol)
-    found = judge_ray(total, h, asked.coupled_cone, w, ray, run.tol[1], certified)
+    found = judge_ray(total, h, asked.coupled_cone, w, ray, run.tol[1], certified, problem.convex)
     if problem.convex or found > 0:
         return found
     there = total.far_objective + h.value(w + reach * ray)
