@@ -40,7 +40,8 @@ def read(table: Path) -> list[dict[str, str]]:
 
 def predict(run: Path, table: Path) -> list[str]:
     out = run.parent / "predicted.csv"
-    done = CliRunner().invoke(cli, ["predict", str(run), str(table), "--out", str(out)])
+    code = ["--code", str(run / "network.py")] if (run / "network.py").exists() else []
+    done = CliRunner().invoke(cli, ["predict", str(run), str(table), "--out", str(out), *code])
     assert done.exit_code == 0, done.output
     return [row["class"] for row in read(out)]
 

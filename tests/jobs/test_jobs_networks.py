@@ -93,13 +93,15 @@ def test_a_network_from_the_job_to_the_verified_report(job: Path, folder: Path) 
     assert call("report", out).exit_code == 0
 
     assert verify_run(out).verified
-    model = json.loads((out / "model.json").read_text())
-    (out / "model.json").write_text(json.dumps({**model, "activation": "tanh"}))
+    model = (out / "model.json").read_bytes()
+    (out / "model.json").write_text(json.dumps({**json.loads(model), "activation": "tanh"}))
     assert not verify_run(out).verified
+    with raises_code("FP-483"):
+        evaluate_run(out, read_job(job))
 
+    (out / "model.json").write_bytes(model)
     told = evaluate_run(out, read_job(job))
     for owner in OWNERS:
-        (out / "model.json").write_text(json.dumps(model))
         expected = recall_of(folder, folder / "later" / f"{owner}.csv")
         assert told.measures[owner]["recall of relapse = yes"] == pytest.approx(expected)
 
@@ -120,7 +122,7 @@ def test_a_record_that_calls_a_missed_bound_met_is_not_verified(job: Path, folde
     text = (out / "run.json").read_text()
     (out / "run.json").write_text(text.replace('"trained": false', '"trained": true'))
     write_evidence(out, read_evidence(out)[0], job, None)  # a coordinator may state the digests anew
-    assert {one.file for one in verify_run(out).failed} == {"run.json"}
+    assert "run.json" in {one.file for one in verify_run(out).failed}
 
 
 @pytest.mark.parametrize("threshold", ["common", "own"])
